@@ -1,0 +1,195 @@
+"""Settings of the processes: one table of names, defaults and meanings.
+
+Each field is a flag ``--kebab-case`` and an environment variable ``RETROFIT_UPPER_SNAKE`` of the
+programs whose dataclass holds it; the flag wins. Durations are seconds inside and are written
+as ``500ms``, ``30s``, ``10m``, ``24h`` or ``1h30m`` outside; a bare ``0`` is no time at all.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+from typing_extensions import override
+
+from reconciler.errors import InvalidSetting
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration text.
+
+    Raises:
+        InvalidSetting: It is not a duration.
+    """
+    if text == "0":
+        return 0.0
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        msg = f"{text!r} is not a duration: write it as 500ms, 30s, 10m, 24h or 1h30m"
+        raise InvalidSetting(msg)
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def render_duration(seconds: float) -> str:
+    """Return the shortest text that `parse_duration` reads back."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms" if seconds else "0"
+    left, text = round(seconds), ""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if left >= size:
+            text += f"{left // size}{unit}"
+            left %= size
+    return text
+
+
+class _Duration(click.ParamType[float]):
+    name = "duration"
+
+    @override
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        if isinstance(value, float | int):
+            return float(value)
+        try:
+            return parse_duration(value)
+        except InvalidSetting as error:
+            self.fail(str(error), param, ctx)
+
+
+def _setting(default: Any, meaning: str, *, duration: bool = False, choices: str = "") -> Any:
+    metadata = {"help": meaning, "duration": duration, "choices": choices}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """What both servers take."""
+
+    kubeconfig: str = _setting(
+        "", "File that names the cluster; empty: inside a cluster the ServiceAccount's own."
+    )
+    context: str = _setting("", "Context of the kubeconfig; empty: its current one.")
+    namespace: str = _setting("kyverno", "Namespace that holds UpdateRequests and settings.")
+    bind_address: str = _setting("0.0.0.0", "Address that the servers listen on.")  # noqa: S104
+    metrics_port: int = _setting(8000, "Port of /metrics, /healthz and /readyz.")
+    background_service_account: str = _setting(
+        "kyverno-background-controller", "ServiceAccount that writes targets."
+    )
+    startup_timeout: float = _setting(
+        0.0,
+        "Give up when the API server does not answer for so long at the start; 0: wait for ever.",
+        duration=True,
+    )
+    log_format: str = _setting("json", "How log lines are written.", choices="json|console")
+    log_level: str = _setting(
+        "info", "The least serious lines to write.", choices="debug|info|warning|error"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionSettings(ProcessSettings):
+    """What `retrofit-admission` takes."""
+
+    port: int = _setting(9443, "Port of the webhook server.")
+    service: str = _setting("kyverno-svc", "Service that the API server reaches the webhook by.")
+    webhook_url: str = _setting(
+        "", "Base address of the webhook outside a cluster, instead of the Service."
+    )
+    webhook_timeout: float = _setting(
+        10.0, "Time that the API server waits; half of it is for recording.", duration=True
+    )
+    drain_timeout: float = _setting(10.0, "Time to finish requests at the end.", duration=True)
+    max_body: int = _setting(8 * 1024 * 1024, "Largest admission request, bytes.")
+    max_recorded: int = _setting(512 * 1024, "Largest recorded part of an object, bytes.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings(ProcessSettings):
+    """What `retrofit-controller` takes."""
+
+    service: str = _setting("kyverno-svc", "Service that the API server reaches the webhook by.")
+    webhook_url: str = _setting(
+        "", "Base address of the webhook outside a cluster, instead of the Service."
+    )
+    webhook_timeout: float = _setting(
+        10.0, "Time that the API server waits for the webhook.", duration=True
+    )
+    lease_duration: float = _setting(15.0, "Leader lease: taken over after.", duration=True)
+    lease_renew: float = _setting(10.0, "Leader lease: given up after.", duration=True)
+    lease_retry: float = _setting(2.0, "Leader lease: tried again after.", duration=True)
+    retain_completed: float = _setting(600.0, "Keep Completed requests.", duration=True)
+    retain_skip: float = _setting(600.0, "Keep Skip requests.", duration=True)
+    retain_failed: float = _setting(86400.0, "Keep Failed requests.", duration=True)
+    retain_per_policy: int = _setting(1000, "Finished requests kept per policy at most.")
+    list_page: int = _setting(500, "Objects per page of a list.")
+    lanes: int = _setting(64, "Targets worked on at the same time.")
+    conflict_retries: int = _setting(10, "Evaluations of one target per attempt after a 409.")
+    backoff_base: float = _setting(1.0, "First pause of a request that failed.", duration=True)
+    backoff_ceiling: float = _setting(300.0, "Longest pause.", duration=True)
+    confirmation: float = _setting(
+        120.0, "Time until a trigger that is not stored counts as refused.", duration=True
+    )
+    resync: float = _setting(30.0, "Pause between full lists of waiting requests.", duration=True)
+    ready_margin: float = _setting(
+        0.5, "Pause between a stored webhook configuration and Ready.", duration=True
+    )
+    drain_timeout: float = _setting(10.0, "Time to finish work at the end.", duration=True)
+
+
+S = TypeVar("S", bound=ProcessSettings)
+
+
+def options(settings: type[ProcessSettings]) -> Callable[[T], T]:
+    """Return a decorator that gives a click command one option per field."""
+
+    def decorate(command: T) -> T:
+        for item in reversed(dataclasses.fields(settings)):
+            command = click.option(*_names(item), **_behaviour(item))(command)
+        return command
+
+    return decorate
+
+
+def _names(item: dataclasses.Field[Any]) -> tuple[str, ...]:
+    flag = "--" + item.name.replace("_", "-")
+    return (f"{flag}/--no-{flag[2:]}",) if item.type is bool else (flag,)
+
+
+def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
+    choices = item.metadata["choices"]
+    default: Any = item.default
+    shown = render_duration(default) if item.metadata["duration"] else default
+    kind: Any = item.type
+    if choices:
+        kind = click.Choice(choices.split("|"))
+    elif item.metadata["duration"]:
+        kind = _Duration()
+    return {
+        "default": default,
+        "type": kind,
+        "envvar": "RETROFIT_" + item.name.upper(),
+        "show_envvar": True,
+        "help": item.metadata["help"],
+        "show_default": str(shown) if shown != "" else False,
+    }
+
+
+def build(settings: type[S], values: dict[str, Any]) -> S:
+    """Return the settings of a parsed command line.
+
+    Raises:
+        InvalidSetting: Values that do not go together.
+    """
+    built = settings(**values)
+    if isinstance(built, ControllerSettings) and not (
+        built.lease_retry < built.lease_renew < built.lease_duration
+    ):
+        msg = "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
+        raise InvalidSetting(msg)
+    return built
