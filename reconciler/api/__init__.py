@@ -1,0 +1,1 @@
+"""Wire types of the cluster's objects: parse and render, nothing else."""

@@ -1,0 +1,89 @@
+"""Names of the API that every part of the project shares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+GROUP = "kyverno.io"
+POLICY_VERSION = "v1"
+REQUEST_VERSION = "v2"
+PREFIX = "kube-retrofit.dev/"
+FIELD_MANAGER = "kube-retrofit"
+
+LABEL_SHARD = f"{PREFIX}shard"
+LABEL_POLICY = f"{PREFIX}policy"
+LABEL_SOURCE = f"{PREFIX}source"
+ANNOTATION_APPLIED = f"{PREFIX}applied"
+
+Object = dict[str, Any]
+"""A Kubernetes object as decoded from JSON; never modelled further."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A served resource, as discovery describes it.
+
+    Attributes:
+        group: Empty for the core group.
+        plural: The resource's name in the path, without a subresource.
+        subresource: Empty for the object itself, else as ``status`` or ``scale``.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    subresource: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """Return the ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """Return the name that RBAC uses, as ``deployments.apps/scale``."""
+        name = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f"{name}/{self.subresource}" if self.subresource else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectRef:
+    """Which object; ``uid`` is empty where any object of that name is meant."""
+
+    api_version: str
+    kind: str
+    namespace: str = ""
+    name: str
+    uid: str = ""
+
+    @override
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {place}"
+
+
+def ref_of(obj: Mapping[str, Any]) -> ObjectRef:
+    """Return the reference of an object as decoded."""
+    meta = obj.get("metadata") or {}
+    return ObjectRef(
+        api_version=str(obj.get("apiVersion", "")),
+        kind=str(obj.get("kind", "")),
+        namespace=str(meta.get("namespace", "")),
+        name=str(meta.get("name", "")),
+        uid=str(meta.get("uid", "")),
+    )
+
+
+def resource_version(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.resourceVersion``, empty where there is none."""
+    return str((obj.get("metadata") or {}).get("resourceVersion", ""))
+
+
+def split_api_version(api_version: str) -> tuple[str, str]:
+    """Return group and version; the group of ``v1`` is empty."""
+    group, _, version = api_version.rpartition("/")
+    return group, version

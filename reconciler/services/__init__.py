@@ -1,0 +1,1 @@
+"""Use cases over ports: they join the pure engine and life cycle to a cluster."""

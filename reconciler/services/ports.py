@@ -1,0 +1,191 @@
+"""What the use cases need of the world; `reconciler.kube` and `reconciler.memory` give it.
+
+Every method raises the `ClusterError` family of `reconciler.errors` and nothing else. Transport
+retries (a refused connection, a 429 with Retry-After) happen below the port and are bounded; a
+409 is never repeated below it, because the decision has to be taken again.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from reconciler.api.meta import Kind, Object
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a LIST.
+
+    Attributes:
+        token: Continues the list; empty at its end. It expires after minutes (`Expired`).
+        remaining: How many follow as far as the server tells, else 0.
+    """
+
+    items: tuple[Object, ...]
+    token: str = ""
+    remaining: int = 0
+    resource_version: str = ""
+
+
+class Kinds(Protocol):
+    """Discovery."""
+
+    async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
+        """Return the served resources that a target's ``apiVersion`` and ``kind`` name.
+
+        ``kind`` may carry a subresource (``Node/status``), ``api_version`` and both parts of
+        ``kind`` may be ``*``. An exact ``v1`` is the core group only. Empty result: not served;
+        the answer is not remembered for longer than some seconds.
+        """
+        ...
+
+    async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind behind a resource name, None where it is not served."""
+        ...
+
+
+class Reader(Protocol):
+    """Live reads; objects are plain dicts that the caller must not change."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return the object, of a kind with subresource that subresource.
+
+        Raises:
+            Gone: There is no such object.
+            UnknownKind: The cluster does not serve the kind (any more).
+        """
+        ...
+
+    async def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+        token: str = "",
+    ) -> Page:
+        """Return one page; an empty namespace means all. Items carry apiVersion and kind.
+
+        ``labels`` and ``fields`` are selectors in the API's text form.
+        """
+        ...
+
+
+class Writer(Protocol):
+    """Guarded writes of targets."""
+
+    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+        """Write the smallest change that leads from one to the other; return the new object.
+
+        It succeeds only if the stored object still has the resourceVersion of ``before``.
+        Where ``patch`` is not granted but ``update`` is, the whole object is put.
+
+        Raises:
+            Conflict: The object changed since it was read.
+            Gone: It was deleted.
+            Forbidden: Neither verb is granted; names the missing one.
+            Invalid: The content is refused.
+            Denied: Another admission webhook refused it.
+        """
+        ...
+
+
+class Requests(Protocol):
+    """The durable requests."""
+
+    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> None:
+        """Store a request. A stored request of that name is success: our own CREATE came twice."""
+        ...
+
+    async def get(self, name: str) -> UpdateRequest:
+        """Return a request as it is stored now."""
+        ...
+
+    async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
+        """Write a status that was decided on this very version of the request.
+
+        Raises:
+            Conflict: The request changed since; a final state is never reopened.
+            Gone: It was deleted.
+        """
+        ...
+
+    def waiting(self) -> AsyncIterator[UpdateRequest]:
+        """Yield all requests that are not final, in pages."""
+        ...
+
+    def finished(self) -> AsyncIterator[UpdateRequest]:
+        """Yield all final requests, in pages."""
+        ...
+
+    async def remove(self, *, remove_after: str, policy: str = "") -> None:
+        """Delete the finished requests of one minute of ``status.removeAfter`` in one call."""
+        ...
+
+    async def create_recorded(self, name: str, labels: Mapping[str, str], data: bytes) -> None:
+        """Store recorded fields that must not stand in a request, as a Secret."""
+        ...
+
+    async def read_recorded(self, name: str) -> bytes:
+        """Return what `create_recorded` stored."""
+        ...
+
+    async def delete_recorded(self, name: str) -> None:
+        """Remove it; absent is success."""
+        ...
+
+
+class Policies(Protocol):
+    """Policy objects, as stored."""
+
+    async def get(self, key: str) -> Object:
+        """Return the ClusterPolicy ``name`` or the Policy ``namespace/name``, live."""
+        ...
+
+    async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
+        """Merge into the status of a policy."""
+        ...
+
+
+class Webhooks(Protocol):
+    """Webhook configurations, as stored."""
+
+    async def get(self, name: str) -> Object | None:
+        """Return a configuration, None where there is none."""
+        ...
+
+    async def create(self, configuration: Object) -> Object:
+        """Store a new one; raises `AlreadyExists`."""
+        ...
+
+    async def replace(self, configuration: Object) -> Object:
+        """Replace that very version; raises `Conflict`."""
+        ...
+
+
+class Authority(Protocol):
+    """The certificate authority that the webhook's serving certificate comes from."""
+
+    async def ca_bundle(self) -> bytes | None:
+        """Return its certificates in PEM, None where no admission server has made it yet."""
+        ...
+
+
+class Events(Protocol):
+    """Kubernetes events; they never fail a caller and are rate-limited."""
+
+    def emit(
+        self,
+        *,
+        regarding: Mapping[str, Any],
+        related: Mapping[str, Any] | None = None,
+        severity: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Queue one event; objects are given as references (apiVersion, kind, namespace, name)."""
+        ...
