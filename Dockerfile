@@ -1,0 +1,32 @@
+# One image for all three programs; the Deployments name the one they want.
+ARG PYTHON=3.13-slim
+
+FROM python:${PYTHON} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+COPY requirements requirements
+# Two environments, so that the build tools, pip among them, stay out of the image. Every file is checked by its hash.
+RUN python -m venv /opt/tools \
+    && /opt/tools/bin/pip install --require-hashes -r requirements/dev.txt \
+    && python -m venv --without-pip /opt/retrofit \
+    && /opt/tools/bin/pip --python /opt/retrofit/bin/python install --require-hashes -r requirements/run.txt
+COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
+COPY reconciler reconciler
+COPY admission admission
+COPY crds crds
+COPY manifests manifests
+RUN /opt/tools/bin/hatchling build -t wheel -d /dist \
+    && /opt/tools/bin/pip --python /opt/retrofit/bin/python install --no-deps --no-index /dist/*.whl \
+    && /opt/retrofit/bin/python -m compileall -q /opt/retrofit/lib
+
+FROM python:${PYTHON}
+LABEL org.opencontainers.image.title="kube-retrofit" \
+      org.opencontainers.image.description="Changes the objects that a Kubernetes cluster already has, by policy, durably" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# The root file system is read-only in the cluster: nothing is compiled or cached at run time.
+ENV PATH=/opt/retrofit/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=build /opt/retrofit /opt/retrofit
+# A number, so that runAsNonRoot can be checked without the image's passwd file.
+USER 65532:65532
+EXPOSE 8000 9443
+CMD ["retrofit", "--help"]

@@ -1,0 +1,465 @@
+"""The CRDs on a real API server: nothing a user wrote is lost, and what must hold is enforced."""
+
+import copy
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.errors import ClusterError
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+CRDS = ROOT / "crds"
+CONFORMANCE = Path(os.environ.get("CONFORMANCE_DATA", ROOT.parent / "shared" / "conformance"))
+NAMES = ("clusterpolicies", "policies", "updaterequests", "policyexceptions")
+STORED = {
+    ("kyverno.io/v1", "ClusterPolicy"),
+    ("kyverno.io/v2beta1", "ClusterPolicy"),
+    ("kyverno.io/v1", "Policy"),
+    ("kyverno.io/v2beta1", "Policy"),
+    ("kyverno.io/v2", "PolicyException"),
+    ("kyverno.io/v2beta1", "PolicyException"),
+}
+RULE = {
+    "name": "stamp",
+    "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+    "mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "b"}],
+        "patchStrategicMerge": {"metadata": {"labels": {"stamped": "yes"}}},
+    },
+}
+
+
+def read_crd(name: str) -> Any:
+    return yaml.safe_load((CRDS / f"{name}.yaml").read_text())
+
+
+def spec_schema(name: str, version: str) -> Any:
+    versions = {item["name"]: item for item in read_crd(name)["spec"]["versions"]}
+    return versions[version]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+
+def policy(**fields: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "stamp-secrets"},
+        "spec": {"rules": [RULE]} | fields,
+    }
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return policy(rules=[RULE | fields])
+
+
+def exception(version: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"kyverno.io/{version}",
+        "kind": "PolicyException",
+        "metadata": {"name": "legacy", "namespace": "default"},
+        "spec": {
+            "background": False,
+            "match": {"all": [{"resources": {"kinds": ["ConfigMap"], "names": ["legacy-*"]}}]},
+            "conditions": {"any": [{"key": "{{ a }}", "operator": "AnyIn", "value": [1, "2"]}]},
+            "exceptions": [{"policyName": "stamp-secrets", "ruleNames": ["sta*"], "later": 1}],
+            "podSecurity": [{"controlName": "Capabilities", "images": ["nginx*"]}],
+            "later": {"kept": True},
+        },
+    }
+
+
+def request(name: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "UpdateRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "requestType": "mutate",
+            "policy": "staging/stamp-secrets",
+            "rule": "stamp",
+            "resource": {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "namespace": "staging",
+                "name": "settings",
+                "uid": "0f1d",
+            },
+            "context": {
+                "userInfo": {"userInfo": {"username": "ann", "extra": {"scopes": ["x"]}}},
+                "admissionRequestInfo": {
+                    "operation": "UPDATE",
+                    "admissionRequest": {"kind": {"kind": "ConfigMap"}, "dryRun": False},
+                },
+            },
+            "source": "admission",
+            "trigger": {"resourceVersion": "12", "digest": "abc", "terminating": True},
+            "policyUID": "77aa",
+            "policyGeneration": 4,
+            "sequence": 3,
+            "recorded": {"oldObject": {"data": {"color": "red", "sizes": [1, {"b": None}]}}},
+        }
+        | fields,
+    }
+
+
+def lost(written: Any, stored: Any, path: str = "") -> list[str]:
+    """Paths of what was written and is not stored; what the server adds does not count."""
+    if isinstance(written, dict) and isinstance(stored, dict):
+        return [
+            found
+            for key, value in written.items()
+            for found in (
+                lost(value, stored[key], f"{path}.{key}") if key in stored else [f"{path}.{key}"]
+            )
+        ]
+    if isinstance(written, list) and isinstance(stored, list) and len(written) == len(stored):
+        pairs = enumerate(zip(written, stored, strict=True))
+        return [found for n, (a, b) in pairs for found in lost(a, b, f"{path}[{n}]")]
+    return [] if written == stored else [path]
+
+
+def read_back(cluster: Cluster, *objects: dict[str, Any]) -> list[Any]:
+    """What the API server would store of the objects, in their order."""
+    text = "\n---\n".join(json.dumps(item) for item in objects)
+    out = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=text)
+    # One object is printed as it is, several as one JSON document after the other.
+    decoder, found = json.JSONDecoder(), list[Any]()
+    while out := out.lstrip():
+        value, end = decoder.raw_decode(out)
+        found.append(value)
+        out = out[end:]
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(installed_cluster: Cluster) -> Cluster:
+    return installed_cluster
+
+
+@dataclass(frozen=True)
+class Requests:
+    """One request that nobody has looked at and one that is completed, in their own namespace."""
+
+    cluster: Cluster
+    namespace: str
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> str:
+        return self.cluster.kubectl(*args, "-n", self.namespace, stdin=stdin)
+
+    def patch_status(self, name: str, status: dict[str, Any]) -> None:
+        patch = json.dumps({"status": status})
+        self.kubectl("patch", "ur", name, "--subresource=status", "--type=merge", "-p", patch)
+
+    def patch_spec(self, patch: dict[str, Any]) -> None:
+        self.kubectl(
+            "patch", "ur", "ur-waiting", "--type=merge", "-p", json.dumps({"spec": patch})
+        )
+
+
+@pytest.fixture(scope="module")
+def requests(cluster: Cluster, module_namespace: str) -> Requests:
+    """For tests that leave them as they are."""
+    return create_requests(cluster, module_namespace)
+
+
+@pytest.fixture
+def own_requests(cluster: Cluster, namespace: str) -> Requests:
+    """For a test that changes them."""
+    return create_requests(cluster, namespace)
+
+
+def create_requests(cluster: Cluster, namespace: str) -> Requests:
+    requests = Requests(cluster, namespace)
+    for item in (request("ur-waiting"), request("ur-done", rule="other")):
+        requests.kubectl("create", "-f", "-", stdin=json.dumps(item))
+    status = {
+        "state": "Completed",
+        "message": "3 of 4 secrets patched",
+        "attempts": 2,
+        "nextAttemptTime": "2031-01-01T00:00:00Z",
+        "summary": "3/4",
+        "removeAfter": "2031-01-01T00:10Z",
+    }
+    requests.patch_status("ur-done", status)
+    return requests
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schema_is_structural(cluster: Cluster, name: str) -> None:
+    crd = json.loads(cluster.kubectl("get", "crd", f"{name}.kyverno.io", "-o", "json"))
+    conditions = {item["type"]: item["status"] for item in crd["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+
+
+def test_both_sorts_of_policy_have_one_schema() -> None:
+    cluster_wide, namespaced = read_crd("clusterpolicies"), read_crd("policies")
+    assert cluster_wide["spec"]["versions"] == namespaced["spec"]["versions"]
+
+
+@pytest.mark.parametrize(
+    ("name", "versions"),
+    [
+        ("clusterpolicies", {"v1": True, "v2beta1": True}),
+        ("policies", {"v1": True, "v2beta1": True}),
+        ("updaterequests", {"v2": True, "v1beta1": False}),
+        ("policyexceptions", {"v2": True, "v2beta1": True, "v2alpha1": False}),
+    ],
+)
+def test_versions_that_a_cluster_may_have_stored_are_kept(
+    name: str, versions: dict[str, bool]
+) -> None:
+    spec = read_crd(name)["spec"]
+    assert {item["name"]: item["served"] for item in spec["versions"]} == versions
+    assert [item["name"] for item in spec["versions"] if item["storage"]] == [next(iter(versions))]
+
+
+def test_every_policy_of_the_suite_is_kept_whole(cluster: Cluster) -> None:
+    if not CONFORMANCE.is_dir():
+        absent = pytest.fail if os.environ.get("CONFORMANCE_REQUIRED") == "1" else pytest.skip
+        absent(f"no conformance data at {CONFORMANCE}: set CONFORMANCE_DATA to its folder")
+    found, written = [], []
+    for file in sorted(CONFORMANCE.rglob("*.yaml")):
+        for document in yaml.safe_load_all(file.read_text()):
+            if not isinstance(document, dict) or not (document.get("spec") or {}).get("rules"):
+                continue
+            if (document.get("apiVersion"), document.get("kind")) in STORED:
+                found.append(file)
+                written.append(copy.deepcopy(document))
+    assert len(found) > 100
+    for number, item in enumerate(written):
+        item.pop("status", None)  # written through its own subresource
+        item["metadata"] |= {"name": f"case-{number}", "namespace": "default"}
+        if item["kind"] == "ClusterPolicy":
+            del item["metadata"]["namespace"]
+    stored = read_back(cluster, *written)
+    losses = {
+        str(file): missing
+        for file, a, b in zip(found, written, stored, strict=True)
+        if (missing := lost(a, b))
+    }
+    assert losses == {}
+
+
+@pytest.mark.parametrize("kind", ["ClusterPolicy", "Policy"])
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_unknown_fields_are_kept_for_the_webhook_to_refuse(
+    cluster: Cluster, kind: str, version: str
+) -> None:
+    unknown = {"surprise": {"deep": [1, {"er": None}]}}
+    entry = {
+        "name": "entry",
+        "variable": {"value": 1} | unknown,
+        "apiCall": {"urlPath": "/", "service": {"url": "u"} | unknown} | unknown,
+        "configMap": {"name": "c"} | unknown,
+    } | unknown
+    selector = {"matchLabels": {"a": "b"}} | unknown
+    resources = {"kinds": ["Pod"], "selector": selector, "namespaceSelector": selector} | unknown
+    block = {"any": [{"resources": resources} | unknown]} | unknown
+    target = {"kind": "Pod", "selector": selector, "context": [entry]} | unknown
+    each = {"list": "a", "context": [entry], "foreach": [{"list": "b"} | unknown]} | unknown
+    mutate = {"targets": [target], "foreach": [each]} | unknown
+    written = policy(
+        rules=[
+            {
+                "name": "r",
+                "match": block,
+                "exclude": block,
+                "context": [entry],
+                "preconditions": {"any": []} | unknown,
+                "mutate": mutate,
+                "validate": unknown,
+                "generate": unknown,
+                "verifyImages": [unknown],
+            }
+            | unknown
+        ],
+        webhookConfiguration={"timeoutSeconds": 5} | unknown,
+        **unknown,
+    )
+    written |= {"apiVersion": f"kyverno.io/{version}", "kind": kind}
+    if kind == "Policy":
+        written["metadata"] = {"name": "p", "namespace": "default"}
+    [stored] = read_back(cluster, written)
+    assert lost(written, stored) == []
+
+
+@pytest.mark.parametrize("version", ["v2", "v2beta1"])
+def test_exceptions_are_kept_whole(cluster: Cluster, version: str) -> None:
+    [stored] = read_back(cluster, exception(version))
+    assert lost(exception(version), stored) == []
+
+
+def test_requests_are_kept_whole(cluster: Cluster) -> None:
+    written = request("ur-whole", recordedSecret="ur-whole", sweep={"over": ["a"]})
+    [stored] = read_back(cluster, written)
+    assert lost(written, stored) == []
+
+
+def test_defaults_say_what_an_absent_field_means(cluster: Cluster) -> None:
+    [stored] = read_back(cluster, policy())
+    assert stored["spec"]["admission"] is True
+    assert stored["spec"]["background"] is True
+    assert stored["spec"]["rules"][0]["skipBackgroundRequests"] is True
+
+
+@pytest.mark.parametrize(
+    ("written", "where"),
+    [
+        (policy(applyRules="Some"), "spec.applyRules"),
+        (policy(webhookTimeoutSeconds=31), "spec.webhookTimeoutSeconds"),
+        (policy(webhookConfiguration={"failurePolicy": "Maybe"}), "failurePolicy"),
+        (rule(name="r" * 64), "spec.rules[0].name"),
+        (rule(match={"any": [], "all": []}), "spec.rules[0].match"),
+        (rule(exclude={"any": [], "all": []}), "spec.rules[0].exclude"),
+        (rule(match={"any": [{"resources": {"operations": ["PATCH"]}}]}), "operations[0]"),
+        (rule(context=[{"variable": {"value": 1}}]), "spec.rules[0].context[0].name"),
+        (rule(mutate={"targets": {}}), "spec.rules[0].mutate.targets"),
+        (rule(mutate={"patchesJson6902": []}), "spec.rules[0].mutate.patchesJson6902"),
+        (rule(mutate={"foreach": [{"order": "Sideways"}]}), "foreach[0].order"),
+        ({**policy(), "spec": None}, "spec"),
+    ],
+    ids=lambda value: value.replace("spec.", "") if isinstance(value, str) else "",
+)
+def test_a_value_of_the_wrong_shape_is_refused_with_its_place(
+    cluster: Cluster, written: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(ClusterError) as refused:
+        read_back(cluster, written)
+    assert where in str(refused.value)
+
+
+def test_policy_columns(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(policy(failurePolicy="Fail")))
+    ready = {"type": "Ready", "status": "True", "reason": "Succeeded", "message": "in_force"}
+    status = {
+        "conditions": [ready],
+        "rulecount": {"validate": 0, "mutate": 1, "generate": 2, "verifyimages": 3},
+        "mutateExisting": {"pending": 4, "patched": 5, "failed": 6, "lastError": "none"},
+    }
+    patch = json.dumps({"status": status})
+    how = ("--subresource=status", "--type=merge", "-p", patch)
+    cluster.kubectl("patch", "cpol", "stamp-secrets", *how)
+    try:
+        short = cluster.kubectl("get", "cpol", "stamp-secrets").splitlines()
+        wide = cluster.kubectl("get", "cpol", "stamp-secrets", "-o", "wide").splitlines()
+        by_category = cluster.kubectl("get", "kyverno", "-A")
+    finally:
+        cluster.kubectl("delete", "cpol", "stamp-secrets")
+    assert short[0].split() == ["NAME", "ADMISSION", "BACKGROUND", "READY", "AGE"]
+    assert short[1].split()[:4] == ["stamp-secrets", "true", "true", "True"]
+    header = "FAILURE POLICY VALIDATE MUTATE GENERATE VERIFY IMAGES PENDING PATCHED FAILED MESSAGE"
+    assert wide[0].split()[5:] == header.split()
+    assert wide[1].split()[5:] == ["Fail", *"0123456", "in_force"]
+    assert "stamp-secrets" in by_category
+
+
+def test_request_columns(requests: Requests) -> None:
+    done, waiting = requests.kubectl("get", "ur").splitlines()[1:]
+    header = requests.kubectl("get", "ur").splitlines()[0]
+    columns = "NAME POLICY RULE TRIGGER KIND TRIGGER NAME STATE PATCHED AGE"
+    assert header.split() == columns.split()
+    assert done.split()[:-1] == [
+        *("ur-done", "staging/stamp-secrets", "other", "ConfigMap", "settings"),
+        *("Completed", "3/4"),
+    ]
+    # Nobody has written its status: it still says that it waits.
+    assert waiting.split()[-2] == "Pending"
+    wide = requests.kubectl("get", "ur", "-o", "wide").splitlines()
+    for title in ("TRIGGER NAMESPACE", "MESSAGE", "ATTEMPTS", "NEXT"):
+        assert title in wide[0]
+    assert "3 of 4 secrets patched" in wide[1]
+    assert wide[1].endswith("2031-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("status.state!=Completed", "updaterequest.kyverno.io/ur-waiting"),
+        ("status.state=Pending", "updaterequest.kyverno.io/ur-waiting"),
+        ("status.state=Completed", "updaterequest.kyverno.io/ur-done"),
+        ("status.removeAfter=2031-01-01T00:10Z", "updaterequest.kyverno.io/ur-done"),
+        ("spec.policy=staging/stamp-secrets,spec.rule=other", "updaterequest.kyverno.io/ur-done"),
+        ("spec.source=catchUp", ""),
+    ],
+)
+def test_requests_are_selected_by_field(requests: Requests, selector: str, names: str) -> None:
+    selected = ("--field-selector", selector, "-o", "name")
+    assert requests.kubectl("get", "ur", *selected).strip() == names
+
+
+def test_finished_requests_are_removed_in_one_call(own_requests: Requests) -> None:
+    selector = "fieldSelector=status.removeAfter%3D2031-01-01T00:10Z"
+    path = f"/apis/kyverno.io/v2/namespaces/{own_requests.namespace}/updaterequests?{selector}"
+    own_requests.kubectl("delete", "--raw", path)
+    left = own_requests.kubectl("get", "ur", "-o", "name")
+    assert left.strip() == "updaterequest.kyverno.io/ur-waiting"
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"policy": "other"},
+        {"rule": "other"},
+        {"requestType": "generate"},
+        {"resource": {"uid": "other"}},
+        {"source": "manual"},
+        {"source": None},
+        {"context": {"userInfo": {"userInfo": {"username": "eve"}}}},
+        {"context": {"admissionRequestInfo": {"admissionRequest": {"dryRun": True}}}},
+        {"trigger": {"digest": "other"}},
+        {"policyUID": "other"},
+        {"policyGeneration": 5},
+        {"recorded": {"oldObject": {"data": {"sizes": [1, {"b": 2}]}}}},
+        {"recorded": None},
+        {"recordedSecret": "other"},
+        {"sweep": {}},
+    ],
+    ids=str,
+)
+def test_an_order_does_not_change(requests: Requests, patch: dict[str, Any]) -> None:
+    with pytest.raises(ClusterError, match="the spec of an UpdateRequest cannot be changed"):
+        requests.patch_spec(patch)
+
+
+def test_only_the_sequence_grows(own_requests: Requests) -> None:
+    own_requests.patch_spec({"sequence": 4})
+    for lower in (3, None):
+        with pytest.raises(ClusterError, match="sequence only grows"):
+            own_requests.patch_spec({"sequence": lower})
+
+
+def test_every_field_of_the_order_is_guarded() -> None:
+    spec = spec_schema("updaterequests", "v2")
+    fields = set(spec["properties"]) - {"sequence"}
+    compared = {
+        name
+        for name, schema in spec["properties"].items()
+        if {"self == oldSelf"} == {r["rule"] for r in schema.get("x-kubernetes-validations", [])}
+    }
+    assert compared == fields
+    presence = spec["x-kubernetes-validations"][0]["rule"].split(" && ")
+    optional = fields - set(spec["required"])
+    assert set(presence) == {f"has(self.{name}) == has(oldSelf.{name})" for name in optional}
+
+
+def test_an_order_without_its_parts_is_refused(cluster: Cluster) -> None:
+    for name in ("requestType", "policy", "rule", "resource"):
+        written = request("ur-part")
+        del written["spec"][name]
+        with pytest.raises(ClusterError, match=name):
+            read_back(cluster, written)
+    with pytest.raises(ClusterError, match=r"needs spec\.policy and spec\.rule"):
+        read_back(cluster, request("ur-part", rule=""))
+
+
+def test_a_status_with_an_unknown_state_is_refused(own_requests: Requests) -> None:
+    with pytest.raises(ClusterError, match=r"status\.state"):
+        own_requests.patch_status("ur-waiting", {"state": "Done"})
+    own_requests.patch_status("ur-waiting", {"state": ""})

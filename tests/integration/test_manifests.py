@@ -1,0 +1,320 @@
+"""The manifests on a real API server: they apply, and nobody may more than is written down."""
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from reconciler.cli.dev.binaries import Binaries
+from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.config import AdmissionSettings, ControllerSettings, ProcessSettings, options
+
+pytestmark = pytest.mark.cluster
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+OVERLAYS = ("default", "demo", "conformance")
+ADMISSION = "kyverno-admission-controller"
+BACKGROUND = "kyverno-background-controller"
+REPORTS = "kyverno-reports-controller"
+AGGREGATED = ("admission-controller", "background-controller", "reports-controller")
+WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+KINDS_OF_THE_SUITE = (
+    *("configmaps", "secrets", "pods", "namespaces", "nodes", "nodes/status", "resourcequotas"),
+    *("limitranges", "networkpolicies.networking.k8s.io", "roles.rbac.authorization.k8s.io"),
+    *("rolebindings.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io"),
+    "clusterrolebindings.rbac.authorization.k8s.io",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(programs: Binaries | Path) -> Iterator[Cluster]:
+    """A cluster of its own: rights that other tests grant would count here."""
+    if isinstance(programs, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose rights are not known")
+    with ControlPlane.start(Options(binaries=programs)) as plane:
+        plane.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
+        for name in ("admin", "view"):
+            wait_aggregated(plane, name, "updaterequests")
+        for account in (ADMISSION, BACKGROUND):
+            granted = functools.partial(may, plane, account, "watch clusterpolicies.kyverno.io")
+            wait_until(granted, within=20.0, what=f"{account} has its rights")
+        yield plane
+
+
+@pytest.fixture(scope="module", params=["demo", "conformance"])
+def overlay(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Rights of one overlay, on top of the default."""
+    rights = MANIFESTS / "overlays" / request.param / "rights.yaml"
+    cluster.kubectl("apply", "-f", str(rights))
+    granted = functools.partial(may, cluster, BACKGROUND, "update configmaps")
+    wait_until(granted, within=20.0, what="the overlay's rights are in force")
+    yield request.param
+    cluster.kubectl("delete", "-f", str(rights))
+    wait_until(lambda: not granted(), within=20.0, what="the overlay's rights are gone")
+
+
+def wait_aggregated(cluster: Cluster, role: str, word: str) -> None:
+    def aggregated() -> bool:
+        return f'"{word}"' in cluster.kubectl(
+            "get", "clusterrole", role, "-o", "jsonpath={.rules}"
+        )
+
+    wait_until(aggregated, within=20.0, what=f"{role} names {word}")
+
+
+def rendered(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    text = cluster.kubectl("kustomize", str(MANIFESTS / "overlays" / name))
+    return list(yaml.safe_load_all(text))
+
+
+def reviewed(
+    cluster: Cluster, account: str, *questions: str, namespace: str = "default"
+) -> dict[str, bool]:
+    """What the API server's authorizer says to ``verb resource[.group][/subresource][:name]``."""
+    out = cluster.kubectl(
+        *("create", "-f", "-", "-o", "jsonpath={.status.allowed} "),
+        stdin="\n---\n".join(json.dumps(_review(account, q, namespace)) for q in questions),
+    )
+    answers = [word == "true" for word in out.split()]
+    return dict(zip(questions, answers, strict=True))
+
+
+def _review(account: str, question: str, namespace: str) -> dict[str, Any]:
+    verb, what = question.split()
+    what, _, name = what.partition(":")
+    what, _, subresource = what.partition("/")
+    resource, _, group = what.partition(".")
+    attributes = {
+        "namespace": namespace,
+        "verb": verb,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": name,
+    }
+    groups = ["system:serviceaccounts", "system:serviceaccounts:kyverno", "system:authenticated"]
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:kyverno:{account}",
+            "groups": groups,
+            "resourceAttributes": attributes,
+        },
+    }
+
+
+def may(cluster: Cluster, account: str, question: str) -> bool:
+    return reviewed(cluster, account, question)[question]
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_applies(cluster: Cluster, name: str) -> None:
+    folder = str(MANIFESTS / "overlays" / name)
+    cluster.kubectl("kustomize", folder)
+    cluster.kubectl("apply", "-k", folder, "--dry-run=server")
+    cluster.kubectl(
+        "apply", "-k", folder, "--dry-run=server", "--server-side", "--force-conflicts"
+    )
+
+
+def test_applying_again_takes_no_right_away(cluster: Cluster) -> None:
+    role = ("get", "clusterrole", "kyverno:background-controller", "-o", "json")
+    before = json.loads(cluster.kubectl(*role))
+    cluster.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
+    after = json.loads(cluster.kubectl(*role))
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("controller", AGGREGATED)
+def test_both_label_styles_add_rights(cluster: Cluster, controller: str) -> None:
+    styles: dict[str, dict[str, str]] = {
+        "podtemplates": {f"rbac.kyverno.io/aggregate-to-{controller}": "true"},
+        "endpoints": {
+            "app.kubernetes.io/component": controller,
+            "app.kubernetes.io/instance": "kyverno",
+            "app.kubernetes.io/part-of": "kyverno",
+        },
+    }
+    for resource, labels in styles.items():
+        name = f"team:{controller}:{resource}"
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels},
+            "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["update"]}],
+        }
+        account = f"kyverno-{controller}"
+        granted = functools.partial(may, cluster, account, f"update {resource}")
+        assert not granted()
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
+        try:
+            wait_until(granted, within=20.0, what=f"{account} may update {resource}")
+        finally:
+            cluster.kubectl("delete", "clusterrole", name)
+
+
+@pytest.mark.parametrize("account", [ADMISSION, BACKGROUND, REPORTS])
+def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> None:
+    user = f"--as=system:serviceaccount:kyverno:{account}"
+    listed = cluster.kubectl("auth", "can-i", "--list", "--no-headers", user, "-n", "default")
+    granted = {
+        (line.split()[0], verb)
+        for line in listed.splitlines()
+        for verb in line[line.rindex("[") + 1 : line.rindex("]")].split()
+        if verb in (*WRITES, "*", "escalate", "bind", "impersonate")
+    }
+    everybody = {
+        ("selfsubjectreviews.authentication.k8s.io", "create"),
+        ("selfsubjectaccessreviews.authorization.k8s.io", "create"),
+        ("selfsubjectrulesreviews.authorization.k8s.io", "create"),
+    }
+    events = {("events", "create"), ("events.events.k8s.io", "create")}
+    asks = {("subjectaccessreviews.authorization.k8s.io", "create")}
+    expected = {
+        ADMISSION: events | asks,
+        BACKGROUND: events
+        | asks
+        | {(name, "patch") for name, _ in events}
+        | {(WEBHOOKS, verb) for verb in ("create", "update", "patch", "delete")}
+        | {
+            (f"{kind}.kyverno.io/status", verb)
+            for kind in ("policies", "clusterpolicies")
+            for verb in ("update", "patch")
+        },
+        REPORTS: set(),
+    }
+    assert granted == expected[account] | everybody
+
+
+@pytest.mark.parametrize(
+    ("account", "allowed", "refused"),
+    [
+        (
+            ADMISSION,
+            [
+                *("create updaterequests.kyverno.io", "get updaterequests.kyverno.io"),
+                *("create secrets", "get secrets:kube-retrofit-ca"),
+                *("update secrets:kube-retrofit-ca", "watch secrets:kube-retrofit-tls"),
+                *("get configmaps:kyverno", "watch configmaps:kyverno"),
+                "get leases.coordination.k8s.io:kyverno",
+            ],
+            [
+                *("list updaterequests.kyverno.io", "delete updaterequests.kyverno.io"),
+                *("patch updaterequests.kyverno.io", "patch updaterequests.kyverno.io/status"),
+                *("get secrets:other", "list secrets", "delete secrets:kube-retrofit-ca"),
+                *("get configmaps:other", "update configmaps:kyverno"),
+                "update leases.coordination.k8s.io:kyverno",
+                f"create {WEBHOOKS}",
+            ],
+        ),
+        (
+            BACKGROUND,
+            [
+                *("create updaterequests.kyverno.io", "patch updaterequests.kyverno.io"),
+                "deletecollection updaterequests.kyverno.io",
+                "patch updaterequests.kyverno.io/status",
+                *("get secrets:kube-retrofit-ca", "list secrets", "delete secrets:ur-1"),
+                "create leases.coordination.k8s.io",
+                "update leases.coordination.k8s.io:kube-retrofit-controller",
+                "get leases.coordination.k8s.io:kyverno-background-controller",
+                f"patch {WEBHOOKS}:kube-retrofit-policy",
+                f"delete {WEBHOOKS}:kube-retrofit-resource",
+            ],
+            [
+                *("create secrets", "update secrets:kube-retrofit-ca", "patch secrets:other"),
+                *("update configmaps:kyverno", "patch deployments.apps"),
+                "update leases.coordination.k8s.io:kyverno",
+                f"patch {WEBHOOKS}:another",
+                "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
+            ],
+        ),
+        (REPORTS, [], ["get updaterequests.kyverno.io", "get pods", "create secrets"]),
+    ],
+)
+def test_rights_in_the_own_namespace(
+    cluster: Cluster, account: str, allowed: list[str], refused: list[str]
+) -> None:
+    answers = reviewed(cluster, account, *allowed, *refused, namespace="kyverno")
+    assert answers == dict.fromkeys(allowed, True) | dict.fromkeys(refused, False)
+
+
+def test_an_overlay_grants_what_it_says(cluster: Cluster, overlay: str) -> None:
+    granted = {
+        "demo": ("configmaps", "deployments.apps", "statefulsets.apps", "daemonsets.apps"),
+        "conformance": KINDS_OF_THE_SUITE,
+    }[overlay]
+    refused = {
+        "demo": ("secrets", "cronjobs.batch", "pods", "serviceaccounts"),
+        "conformance": ("serviceaccounts", "persistentvolumeclaims", "deployments.apps"),
+    }[overlay]
+    expected = {
+        f"{verb} {kind}": True for kind in granted for verb in ("get", "list", "update", "patch")
+    } | {f"{verb} {kind}": False for kind in refused for verb in WRITES}
+    assert reviewed(cluster, BACKGROUND, *expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("role", "verb", "resource", "allowed"),
+    [
+        ("admin", "create", "updaterequests.kyverno.io", True),
+        ("admin", "patch", "policies.kyverno.io", True),
+        ("admin", "create", "policyexceptions.kyverno.io", False),
+        ("view", "list", "updaterequests.kyverno.io", True),
+        ("view", "get", "policyexceptions.kyverno.io", True),
+        ("view", "create", "updaterequests.kyverno.io", False),
+        ("view", "patch", "policies.kyverno.io", False),
+    ],
+)
+def test_people_get_rights_by_the_built_in_roles(
+    cluster: Cluster, role: str, verb: str, resource: str, *, allowed: bool
+) -> None:
+    name, group = resource.split(".", 1)
+    rules = json.loads(cluster.kubectl("get", "clusterrole", role, "-o", "json"))["rules"]
+    found = any(
+        verb in item["verbs"] and name in item["resources"] and group in item["apiGroups"]
+        for item in rules
+        if "apiGroups" in item
+    )
+    assert found is allowed
+
+
+@pytest.mark.parametrize(
+    ("deployment", "settings"), [(ADMISSION, AdmissionSettings), (BACKGROUND, ControllerSettings)]
+)
+def test_programs_know_the_flags_that_they_are_given(
+    cluster: Cluster, deployment: str, settings: type[ProcessSettings]
+) -> None:
+    command = click.command(options(settings)(lambda **_: None))
+    flags = {flag for item in command.params for flag in item.opts}
+    variables = {item.envvar for item in command.params}
+    for name in OVERLAYS:
+        [container] = [
+            item["spec"]["template"]["spec"]["containers"][0]
+            for item in rendered(cluster, name)
+            if item["kind"] == "Deployment" and item["metadata"]["name"] == deployment
+        ]
+        assert {text.split("=")[0] for text in container["args"]} <= flags
+        assert {item["name"] for item in container.get("env", ())} <= variables
+
+
+def test_the_suite_filters_what_the_default_filters_but_for_its_triggers(cluster: Cluster) -> None:
+    default, suite = (
+        {
+            entry
+            for item in rendered(cluster, name)
+            if item["kind"] == "ConfigMap"
+            for entry in item["data"]["resourceFilters"].split()
+        }
+        for name in ("default", "conformance")
+    )
+    assert suite < default
+    triggers = {"[Node,*,*]", "[Node/*,*,*]", "[Binding,*,*]", "[Pod/binding,*,*]"}
+    assert default - suite == triggers
