@@ -1,0 +1,1 @@
+"""The pure engine: values in, values out; no I/O, no clock, no concurrency."""

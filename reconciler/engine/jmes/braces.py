@@ -1,0 +1,102 @@
+r"""Where the variables of a text stand: ``{{ expr }}``, ``{{- expr }}``, ``\{{`` for plain braces.
+
+A variable holds no braces but single, flat ``{...}`` groups, so of nested ones the innermost is
+found first and the outer then counts as if its inside were ordinary text.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from reconciler.errors import InvalidPolicy
+
+_TOKEN = re.compile(r"(?<!\\)\{\{(?:\{[^{}]*\}|[^{}])*\}\}")
+_PLAIN = "_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A variable in a text.
+
+    Attributes:
+        start: Where its braces open in the text.
+        end: Behind its closing braces.
+        body: Its expression, trimmed, as written.
+        offset: Where `body` begins in the text.
+        shallow: Whether it is written ``{{- ... }}``.
+        inner: The variables inside it, in order.
+    """
+
+    start: int
+    end: int
+    body: str
+    offset: int
+    shallow: bool
+    inner: tuple["Variable", ...]
+
+    def walk(self) -> Iterator["Variable"]:
+        """Yield the variables inside, innermost first, then this one."""
+        for variable in self.inner:
+            yield from variable.walk()
+        yield self
+
+
+def find(text: str, *, passes: int, location: str = "") -> list[Variable]:
+    """Give the outermost variables of `text`, in order.
+
+    Raises:
+        InvalidPolicy: They are nested deeper than `passes`.
+    """
+    found: list[Variable] = []
+    if "{{" not in text:
+        return found
+    masked = text
+    for _ in range(passes):
+        matches = [match.span() for match in _TOKEN.finditer(masked)]
+        if not matches:
+            return sorted(found, key=lambda one: one.start)
+        for start, end in matches:
+            inner = tuple(one for one in found if start <= one.start < end)
+            found = [one for one in found if not start <= one.start < end]
+            found.append(_variable(text, start, end, inner))
+            masked = masked[:start] + _PLAIN * (end - start) + masked[end:]
+    raise InvalidPolicy(location, f"variables are nested deeper than {passes} levels")
+
+
+def unescape(text: str) -> str:
+    r"""Turn ``\{{`` into ``{{``."""
+    return text.replace("\\{{", "{{")
+
+
+def contains(text: str) -> bool:
+    """Tell whether a variable stands in `text`."""
+    return _TOKEN.search(text) is not None
+
+
+def replace(text: str, replacement: Callable[[str], str]) -> str:
+    """Replace each outermost variable, braces included; what is escaped stays as it is."""
+    pieces: list[str] = []
+    position = 0
+    for variable in find(text, passes=len(text)):
+        pieces += [
+            text[position : variable.start],
+            replacement(text[variable.start : variable.end]),
+        ]
+        position = variable.end
+    return "".join([*pieces, text[position:]])
+
+
+def _variable(text: str, start: int, end: int, inner: tuple[Variable, ...]) -> Variable:
+    raw = text[start + 2 : end - 2]
+    body = raw.lstrip()
+    shallow = body.startswith("-")
+    if shallow:
+        body = body[1:].lstrip()
+    return Variable(
+        start=start,
+        end=end,
+        body=body.rstrip(),
+        offset=end - 2 - len(body),
+        shallow=shallow,
+        inner=tuple(sorted(inner, key=lambda one: one.start)),
+    )

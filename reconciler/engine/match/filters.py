@@ -1,0 +1,241 @@
+"""One filter of match or exclude: every part that it names must hold."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from reconciler.engine import wildcard
+from reconciler.engine.match import reading
+from reconciler.engine.match.kinds import KindSelector, KindTable, parse_kind
+from reconciler.engine.match.selectors import LabelSelector, compile_selector, pair_predicate
+from reconciler.engine.match.subject import Subject
+from reconciler.engine.match.users import compile_user_checks
+from reconciler.errors import InvalidPolicy
+
+RESOURCE_FIELDS: Final = (
+    "kinds",
+    "name",
+    "names",
+    "namespaces",
+    "annotations",
+    "selector",
+    "namespaceSelector",
+    "operations",
+)
+USER_FIELDS: Final = ("subjects", "roles", "clusterRoles")
+FILTER_FIELDS: Final = ("resources", *USER_FIELDS)
+OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+_NO_KINDS: Final = (
+    "at least one element must be specified in a kind block, the kind attribute is mandatory "
+    "when working with the resources element"
+)
+
+Answer = bool | None  # None: not known yet
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A part of a filter, with what to say when it fails or cannot be told yet."""
+
+    predicate: Callable[[Subject], Answer]
+    failure: str
+    pending: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A compiled filter; the fields beside the checks are for those who prepare requests.
+
+    Attributes:
+        operations: Empty for all of them.
+        names: The literal names, or None when the filter leaves the name open.
+        namespaces: The literal namespaces, or None when the filter leaves them open.
+    """
+
+    operations: tuple[str, ...]
+    kinds: tuple[KindSelector, ...]
+    kind_texts: tuple[str, ...]
+    table: KindTable | None
+    checks: tuple[Check, ...]
+    user_checks: tuple[Check, ...]
+    names: tuple[str, ...] | None
+    namespaces: tuple[str, ...] | None
+    namespaces_given: bool
+    selector: LabelSelector | None
+    uses_namespace_selector: bool
+    uses_roles: bool
+
+    def evaluate(self, subject: Subject, *, with_user: bool) -> tuple[Answer, tuple[str, ...]]:
+        """Decide, with the reasons when the answer is not yes."""
+        if self.operations and subject.operation not in self.operations:
+            return False, (f"operation does not match [{', '.join(self.operations)}]",)
+        if self.table is not None and not self.table.accepts(subject):
+            return False, (kinds_reason(self.kind_texts),)
+        failed: list[str] = []
+        pending: list[str] = []
+        for check in self.checks + self.user_checks if with_user else self.checks:
+            answer = check.predicate(subject)
+            if answer is None:
+                pending.append(check.pending)
+            elif not answer:
+                failed.append(check.failure)
+        if failed:
+            return False, tuple(failed)
+        return (None, tuple(pending)) if pending else (True, ())
+
+    @property
+    def empty(self) -> bool:
+        """Whether it names nothing at all."""
+        return not (self.operations or self.kinds or self.checks or self.user_checks)
+
+
+def kinds_reason(texts: Iterable[str]) -> str:
+    """Say which kinds were wanted."""
+    return f"kind does not match [{', '.join(texts)}]"
+
+
+def compile_filter(
+    raw: Any, *, location: str, section: Literal["match", "exclude"], user_info: bool
+) -> Filter:
+    """Compile a filter.
+
+    Args:
+        raw: With ``resources``, ``subjects``, ``roles`` and ``clusterRoles``.
+        location: Of the filter in the policy.
+        section: In match, kinds have to be named.
+        user_info: Whether the policy may ask who sent a request.
+
+    Raises:
+        InvalidPolicy: A part is malformed.
+    """
+    fields = reading.mapping(raw, location, allowed=FILTER_FIELDS)
+    place = f"{location}.resources"
+    resources = reading.mapping(fields.get("resources"), place, allowed=RESOURCE_FIELDS)
+    names = _read_names(resources, place)
+    namespaces = reading.strings(resources.get("namespaces"), f"{place}.namespaces")
+    kind_texts = reading.strings(resources.get("kinds"), f"{place}.kinds")
+    if section == "match" and fields and not kind_texts:
+        raise InvalidPolicy(f"{place}.kinds", _NO_KINDS)
+    kinds = _read_kinds(kind_texts, f"{place}.kinds")
+    selector = _read_selector(resources, "selector", place)
+    namespace_selector = _read_selector(resources, "namespaceSelector", place)
+    user_checks = tuple(
+        Check(predicate, failure, pending)
+        for predicate, failure, pending in compile_user_checks(
+            fields, location=location, allowed=user_info
+        )
+    )
+    return Filter(
+        operations=_read_operations(resources, place),
+        kinds=kinds,
+        kind_texts=kind_texts,
+        table=KindTable(kinds) if kinds else None,
+        checks=(
+            *_name_checks(resources, names),
+            *_namespace_checks(namespaces),
+            *_annotation_checks(resources, place),
+            *_selector_checks(selector),
+            *_namespace_selector_checks(namespace_selector),
+        ),
+        user_checks=user_checks,
+        names=_literal(names),
+        namespaces=_literal(namespaces),
+        namespaces_given=bool(namespaces),
+        selector=selector,
+        uses_namespace_selector=namespace_selector is not None,
+        uses_roles=bool(fields.get("roles") or fields.get("clusterRoles")),
+    )
+
+
+def _read_operations(resources: Mapping[str, Any], place: str) -> tuple[str, ...]:
+    operations = reading.strings(resources.get("operations"), f"{place}.operations")
+    for index, operation in enumerate(operations):
+        if operation not in OPERATIONS:
+            reason = f"unknown operation {operation!r}, use {', '.join(OPERATIONS)}"
+            raise InvalidPolicy(f"{place}.operations[{index}]", reason)
+    return operations
+
+
+def _read_kinds(texts: Sequence[str], place: str) -> tuple[KindSelector, ...]:
+    kinds = tuple(parse_kind(text) for text in texts)
+    for index, kind in enumerate(kinds):
+        if not kind.kind:
+            reason = f"{texts[index]!r} is no kind, write [group/][version/]Kind[/subresource]"
+            raise InvalidPolicy(f"{place}[{index}]", reason)
+    return kinds
+
+
+def _read_names(resources: Mapping[str, Any], place: str) -> tuple[str, ...]:
+    names = reading.strings(resources.get("names"), f"{place}.names")
+    if not resources.get("name"):
+        return names
+    if names:
+        raise InvalidPolicy(place, "Both name and names can not be specified together")
+    return (reading.string(resources["name"], f"{place}.name"),)
+
+
+def _read_selector(resources: Mapping[str, Any], field: str, place: str) -> LabelSelector | None:
+    raw = resources.get(field)
+    return None if raw is None else compile_selector(raw, location=f"{place}.{field}")
+
+
+def _name_checks(resources: Mapping[str, Any], names: Sequence[str]) -> Iterable[Check]:
+    if names:
+        fits = wildcard.compile_any(names)
+        failure = "name does not match" if resources.get("name") else "none of the names match"
+        yield Check(lambda subject: fits(subject.effective_name), failure)
+
+
+def _namespace_checks(namespaces: Sequence[str]) -> Iterable[Check]:
+    if namespaces:
+        fits = wildcard.compile_any(namespaces)
+        yield Check(
+            lambda subject: fits(
+                subject.effective_name if subject.kind == "Namespace" else subject.namespace
+            ),
+            "namespace does not match",
+        )
+
+
+def _annotation_checks(resources: Mapping[str, Any], place: str) -> Iterable[Check]:
+    wanted = reading.string_map(resources.get("annotations"), f"{place}.annotations")
+    if wanted:
+        pairs = tuple(pair_predicate(key, value) for key, value in wanted.items())
+        yield Check(
+            lambda subject: all(holds(subject.annotations) for holds in pairs),
+            "annotations does not match",
+        )
+
+
+def _selector_checks(selector: LabelSelector | None) -> Iterable[Check]:
+    if selector is not None:
+        yield Check(lambda subject: selector.accepts(subject.labels), "selector does not match")
+
+
+def _namespace_selector_checks(selector: LabelSelector | None) -> Iterable[Check]:
+    if selector is None:
+        return
+
+    def accepts(subject: Subject) -> Answer:
+        if subject.kind == "Namespace":
+            return True
+        if not subject.namespace:
+            return selector.accepts({})
+        labels = subject.namespace_labels
+        return None if labels is None else selector.accepts(labels)
+
+    yield Check(
+        lambda subject: subject.kind != "Namespace",
+        "namespace selector is not applicable for namespace resource",
+    )
+    yield Check(
+        accepts,
+        "namespace selector does not match labels",
+        "the labels of the namespace are not known yet",
+    )
+
+
+def _literal(patterns: tuple[str, ...]) -> tuple[str, ...] | None:
+    if not patterns or any(wildcard.has_wildcard(pattern) for pattern in patterns):
+        return None
+    return tuple(dict.fromkeys(patterns))

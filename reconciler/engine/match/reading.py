@@ -1,0 +1,84 @@
+"""Reading of decoded YAML: each function returns a typed value or says where it is wrong."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.errors import InvalidPolicy
+
+
+def mapping(raw: Any, location: str, *, allowed: Sequence[str]) -> Mapping[str, Any]:
+    """Read an object with known fields; null is an empty one."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidPolicy(location, f"expected an object, got {_kind_of(raw)}")
+    for field in raw:
+        if field not in allowed:
+            reason = f"unknown field {field!r}, expected one of {', '.join(allowed)}"
+            raise InvalidPolicy(f"{location}.{field}", reason)
+    return raw
+
+
+def sequence(raw: Any, location: str) -> Sequence[Any]:
+    """Read a list; null is an empty one."""
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise InvalidPolicy(location, f"expected a list, got {_kind_of(raw)}")
+    return raw
+
+
+def string(raw: Any, location: str) -> str:
+    """Read a non-empty text without variables."""
+    if not isinstance(raw, str) or not raw:
+        raise InvalidPolicy(location, f"expected a non-empty text, got {_kind_of(raw)}")
+    return _constant(raw, location)
+
+
+def strings(raw: Any, location: str) -> tuple[str, ...]:
+    """Read a list of texts without variables; null is an empty one."""
+    for index, item in enumerate(items := sequence(raw, location)):
+        if not isinstance(item, str):
+            reason = f"expected a text, got {_kind_of(item)}"
+            raise InvalidPolicy(f"{location}[{index}]", reason)
+        _constant(item, f"{location}[{index}]")
+    return tuple(items)
+
+
+def string_map(raw: Any, location: str) -> Mapping[str, str]:
+    """Read an object whose values are texts without variables; null is an empty one."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidPolicy(location, f"expected an object, got {_kind_of(raw)}")
+    for key, value in raw.items():
+        if not isinstance(value, str):
+            reason = f"expected a text, got {_kind_of(value)}: put the value in quotes"
+            raise InvalidPolicy(f"{location}.{key}", reason)
+        _constant(key, location)
+        _constant(value, f"{location}.{key}")
+    return raw
+
+
+def _constant(text: str, location: str) -> str:
+    if "{{" in text:
+        raise InvalidPolicy(location, "match and exclude should not have variables")
+    return text
+
+
+def _kind_of(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case "":
+            return "an empty text"
+        case str():
+            return "a text"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case Mapping():
+            return "an object"
+        case _:
+            return "a list"

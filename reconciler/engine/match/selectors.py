@@ -1,0 +1,110 @@
+"""Label selectors; unlike the API server's, matchLabels may hold wildcards."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.engine import wildcard
+from reconciler.engine.match import reading
+from reconciler.errors import InvalidPolicy
+
+LabelPredicate = Callable[[Mapping[str, str]], bool]
+
+_NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY: Final = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_VALUE: Final = re.compile(rf"(?:{_NAME})?")
+_WITH_VALUES: Final = frozenset({"In", "NotIn"})
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelSelector:
+    """A compiled selector.
+
+    Attributes:
+        predicates: All of them must hold for the labels.
+        server: The part that the API server can evaluate, in its own syntax; may be empty.
+    """
+
+    predicates: tuple[LabelPredicate, ...]
+    server: str
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether an object with these labels is selected."""
+        return all(holds(labels) for holds in self.predicates)
+
+
+def compile_selector(raw: Any, *, location: str) -> LabelSelector:
+    """Compile a LabelSelector object.
+
+    Raises:
+        InvalidPolicy: It is malformed, or selects nothing in particular.
+    """
+    fields = reading.mapping(raw, location, allowed=("matchLabels", "matchExpressions"))
+    labels = reading.string_map(fields.get("matchLabels"), f"{location}.matchLabels")
+    expressions = reading.sequence(fields.get("matchExpressions"), f"{location}.matchExpressions")
+    if not labels and not expressions:
+        raise InvalidPolicy(location, "The requirements are not specified in selector")
+    parts = [_compile_label(key, value) for key, value in labels.items()]
+    parts += [
+        _compile_expression(item, f"{location}.matchExpressions[{index}]")
+        for index, item in enumerate(expressions)
+    ]
+    return LabelSelector(
+        predicates=tuple(predicate for predicate, _ in parts),
+        server=",".join(text for _, text in parts if text),
+    )
+
+
+def pair_predicate(key: str, value: str) -> LabelPredicate:
+    """Hold when some entry fits both patterns."""
+    if wildcard.has_wildcard(key):
+        fits_key, fits_value = wildcard.compile_wildcard(key), wildcard.compile_wildcard(value)
+        return lambda entries: any(
+            fits_key(name) and fits_value(text) for name, text in entries.items()
+        )
+    if wildcard.has_wildcard(value):
+        fits = wildcard.compile_wildcard(value)
+        return lambda entries: key in entries and fits(entries[key])
+    return lambda entries: entries.get(key) == value
+
+
+def _compile_label(key: str, value: str) -> tuple[LabelPredicate, str]:
+    server = ""
+    if _KEY.fullmatch(key):
+        if wildcard.has_wildcard(value):
+            server = key
+        elif _VALUE.fullmatch(value):
+            server = f"{key}={value}"
+    return pair_predicate(key, value), server
+
+
+def _compile_expression(raw: Any, location: str) -> tuple[LabelPredicate, str]:
+    fields = reading.mapping(raw, location, allowed=("key", "operator", "values"))
+    key = reading.string(fields.get("key"), f"{location}.key")
+    operator = fields.get("operator")
+    values = frozenset(reading.strings(fields.get("values"), f"{location}.values"))
+    if operator not in _OPERATORS:
+        reason = (
+            f"{operator!r} is not a valid label selector operator, use {', '.join(_OPERATORS)}"
+        )
+        raise InvalidPolicy(f"{location}.operator", reason)
+    if (operator in _WITH_VALUES) != bool(values):
+        needed = "at least one value" if operator in _WITH_VALUES else "no values"
+        raise InvalidPolicy(f"{location}.values", f"the operator {operator} takes {needed}")
+    listed = ",".join(sorted(values))
+    writable = _KEY.fullmatch(key) and all(_VALUE.fullmatch(value) for value in values)
+    match operator:
+        case "In":
+            predicate, text = (lambda labels: labels.get(key) in values), f"{key} in ({listed})"
+        case "NotIn":
+            predicate, text = (
+                lambda labels: key not in labels or labels[key] not in values,
+                f"{key} notin ({listed})",
+            )
+        case "Exists":
+            predicate, text = (lambda labels: key in labels), key
+        case _:
+            predicate, text = (lambda labels: key not in labels), f"!{key}"
+    return predicate, text if writable else ""

@@ -1,0 +1,66 @@
+"""What a rule is matched against: an object, the request that carries it, and its namespace."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserInfo:
+    """Who sent a request.
+
+    Attributes:
+        roles: ``namespace:name`` of the bound Roles, or None when nobody has looked them up.
+        cluster_roles: Names of the bound ClusterRoles, or None when nobody has looked them up.
+    """
+
+    username: str = ""
+    groups: tuple[str, ...] = ()
+    roles: tuple[str, ...] | None = ()
+    cluster_roles: tuple[str, ...] | None = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether it says anything; background work has no user."""
+        return bool(self.username or self.groups or self.roles or self.cluster_roles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One object as it is, with what is known about the request and the namespace.
+
+    Attributes:
+        operation: ``CREATE``, ``UPDATE``, ``DELETE`` or ``CONNECT``; empty outside admission.
+        user: None where no request is behind it.
+        namespace_labels: Empty for a cluster-scoped object; None while the namespace is not
+            known, which leaves a rule with a namespaceSelector undecided.
+    """
+
+    obj: Mapping[str, Any]
+    group: str
+    version: str
+    kind: str
+    subresource: str = ""
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    user: UserInfo | None = None
+    namespace_labels: Mapping[str, str] | None = None
+
+    @property
+    def effective_name(self) -> str:
+        """The name, or what the API server will make one from."""
+        return self.name or str(self._metadata().get("generateName") or "")
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The object's labels, empty when it has none."""
+        return self._metadata().get("labels") or {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The object's annotations, empty when it has none."""
+        return self._metadata().get("annotations") or {}
+
+    def _metadata(self) -> Mapping[str, Any]:
+        return self.obj.get("metadata") or {}

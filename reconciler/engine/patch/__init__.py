@@ -1,0 +1,40 @@
+"""The changing half of the engine: patches applied to objects, and the patches between objects.
+
+Documents are plain JSON values. Inputs are never changed; results share what did not change.
+"""
+
+from reconciler.engine.patch.anchors import StrategicPatch, Unmet, compile_strategic, preprocess
+from reconciler.engine.patch.diff import equal, json_diff, merge_diff
+from reconciler.engine.patch.keys import Schema, schema_for
+from reconciler.engine.patch.merge7386 import apply_merge_patch
+from reconciler.engine.patch.rfc6902 import (
+    LENIENT,
+    STRICT,
+    Operation,
+    Profile,
+    apply_operations,
+    compile_operations,
+)
+from reconciler.engine.patch.strategic import merge
+from reconciler.engine.patch.text import parse_operations
+
+__all__ = [
+    "LENIENT",
+    "STRICT",
+    "Operation",
+    "Profile",
+    "Schema",
+    "StrategicPatch",
+    "Unmet",
+    "apply_merge_patch",
+    "apply_operations",
+    "compile_operations",
+    "compile_strategic",
+    "equal",
+    "json_diff",
+    "merge",
+    "merge_diff",
+    "parse_operations",
+    "preprocess",
+    "schema_for",
+]

@@ -1,0 +1,79 @@
+"""Which lists of a Kubernetes kind merge by key, from the table in `keytable`.
+
+Format of the table. A node is one object type, written as its fields: ``spec:12`` leads to node
+12, ``containers[name]7`` is a list merged by ``name`` whose elements are node 7, ``finalizers[]``
+a set of scalars, ``*`` any other field. What leads to no keyed list is left out. A line that
+starts with a space continues the one before.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.engine.patch import keytable
+
+_FIELD: Final = re.compile(r"([^:\[]+)(?::(\d+)|\[([^\]]*)\](\d*))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What strategic merge has to know about one value.
+
+    Attributes:
+        merge_keys: The fields that identify an element of this list; empty for a set of scalars;
+            None when this is no list or one that is replaced as a whole.
+        items: The elements of a keyed list.
+        fields: What `field` looks up.
+    """
+
+    merge_keys: tuple[str, ...] | None = None
+    items: "Schema | None" = None
+    fields: Mapping[str, "Schema"]
+
+    def field(self, name: str) -> "Schema | None":
+        """The schema of a field; None where nothing below it merges by key."""
+        found = self.fields.get(name)
+        return self.fields.get("*") if found is None else found
+
+
+def schema_for(api_version: str, kind: str) -> Schema | None:
+    """The schema of a kind; None for custom resources and versions the table does not know."""
+    return _KINDS.get((api_version, kind))
+
+
+def _records(text: str) -> Iterator[str]:
+    return iter(text.replace("\n ", " ").splitlines())
+
+
+def _decode_nodes(text: str) -> tuple[Schema, ...]:
+    nodes: list[Schema] = []
+    for record in _records(text):
+        fields: dict[str, Schema] = {}
+        for name, node, keys, items in _FIELD.findall(record):
+            fields[name.strip()] = (
+                nodes[int(node)]
+                if node
+                else Schema(
+                    merge_keys=tuple(keys.split(",")) if keys else (),
+                    items=nodes[int(items)] if items else None,
+                    fields={},
+                )
+            )
+        nodes.append(Schema(fields=fields))
+    return tuple(nodes)
+
+
+def _decode_kinds(text: str, nodes: tuple[Schema, ...]) -> dict[tuple[str, str], Schema]:
+    kinds: dict[tuple[str, str], Schema] = {}
+    for record in _records(text):
+        api_version, *entries = record.split()
+        for entry in entries:
+            kind, _, node = entry.partition(":")
+            kinds[api_version, kind] = nodes[int(node)]
+    return kinds
+
+
+_KINDS: Final[Mapping[tuple[str, str], Schema]] = _decode_kinds(
+    keytable.KINDS, _decode_nodes(keytable.NODES)
+)

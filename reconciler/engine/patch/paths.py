@@ -1,0 +1,37 @@
+"""JSON pointers (RFC 6901) and how their last part addresses a list."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+Pointer = tuple[str, ...]
+
+APPEND: Final = "-"
+MAX_DEPTH: Final = 200  # of a pointer and of a document that a patch makes; orjson ends at 254
+_INDEX: Final = re.compile(r"0|-?[1-9][0-9]{0,8}")
+
+
+def parse_pointer(text: str) -> Pointer:
+    """Split a pointer into its parts; the empty text is the whole document.
+
+    Raises:
+        ValueError: the text is not empty and does not begin with a slash.
+    """
+    if not text:
+        return ()
+    if not text.startswith("/"):
+        raise ValueError(f'path "{text}" must begin with a forward slash')
+    parts = text[1:].split("/")
+    if "~" not in text:
+        return tuple(parts)
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
+
+
+def render_pointer(parts: Iterable[str | int]) -> str:
+    """Write parts as a pointer."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def parse_index(part: str) -> int | None:
+    """Read a place in a list, negative ones too; None when the part is no such number."""
+    return int(part) if _INDEX.fullmatch(part) else None

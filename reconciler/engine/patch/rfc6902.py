@@ -1,0 +1,357 @@
+"""JSON patch (RFC 6902), as strict as the profile asks for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from reconciler.engine.patch.diff import equal
+from reconciler.engine.patch.paths import (
+    APPEND,
+    MAX_DEPTH,
+    Pointer,
+    parse_index,
+    parse_pointer,
+    render_pointer,
+)
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+OperationName = Literal["add", "remove", "replace", "move", "copy", "test"]
+
+_WITH_VALUE: Final = frozenset({"add", "replace", "test"})
+_WITH_SOURCE: Final = frozenset({"move", "copy"})
+_NAMES: Final = ("add", "remove", "replace", "move", "copy", "test")
+
+# What no object in etcd (1.5 MiB) can hold; keeps `copy` and padding from filling the memory.
+_MAX_NODES: Final = 500_000
+_MAX_PADDING: Final = 1_000
+
+Edit = Callable[[Any, str], Any]
+Place = Any  # a key of a map or an index of a list
+
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Where implementations of JSON patch differ.
+
+    Attributes:
+        create_parents: ``add`` creates missing maps and lists, padded with null up to the index.
+        ignore_absent: ``remove`` of what is not there changes nothing.
+        negative_index: ``-1`` is the end of a list for ``add``, its last element otherwise.
+        absent_is_null: ``test`` with null holds for a missing key.
+    """
+
+    create_parents: bool
+    ignore_absent: bool
+    negative_index: bool
+    absent_is_null: bool
+
+
+LENIENT: Final = Profile(
+    create_parents=True, ignore_absent=True, negative_index=True, absent_is_null=True
+)
+STRICT: Final = Profile(
+    create_parents=False, ignore_absent=False, negative_index=False, absent_is_null=False
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation, checked.
+
+    Attributes:
+        source: ``from`` of move and copy, else empty.
+        value: For add, replace and test; part of the document afterwards, never changed.
+    """
+
+    name: OperationName
+    path: Pointer
+    source: Pointer = ()
+    value: Any = None
+
+
+def compile_operations(value: Any, *, location: str) -> tuple[Operation, ...]:
+    """Check a decoded list of operations.
+
+    Raises:
+        InvalidPolicy: with the place of the operation at fault.
+    """
+    if not isinstance(value, list):
+        raise InvalidPolicy(location, "must be a list of operations, each with op and path")
+    return tuple(
+        _compile(operation, f"{location}[{index}]") for index, operation in enumerate(value)
+    )
+
+
+def _compile(operation: Any, location: str) -> Operation:
+    if not isinstance(operation, dict):
+        raise InvalidPolicy(location, "must be a map with op and path")
+    name = operation.get("op")
+    if name not in _NAMES:
+        raise InvalidPolicy(f"{location}.op", f'unknown "{name}"; use one of {", ".join(_NAMES)}')
+    if name in _WITH_VALUE and "value" not in operation:
+        raise InvalidPolicy(location, f"{name} needs a value; write null if that is meant")
+    return Operation(
+        name=cast("OperationName", name),
+        path=_pointer(operation, "path", location),
+        source=_pointer(operation, "from", location) if name in _WITH_SOURCE else (),
+        value=operation.get("value") if name in _WITH_VALUE else None,
+    )
+
+
+def _pointer(operation: dict[str, Any], field: str, location: str) -> Pointer:
+    text = operation.get(field)
+    if not isinstance(text, str):
+        raise InvalidPolicy(location, f"{operation['op']} needs {field}, a text like /metadata/x")
+    try:
+        pointer = parse_pointer(text)
+    except ValueError as error:
+        raise InvalidPolicy(f"{location}.{field}", str(error)) from error
+    if len(pointer) > MAX_DEPTH:
+        raise InvalidPolicy(f"{location}.{field}", f"deeper than {MAX_DEPTH} levels")
+    return pointer
+
+
+def apply_operations(document: Any, operations: tuple[Operation, ...], *, profile: Profile) -> Any:
+    """Apply all operations in the order written, or none of them.
+
+    The input stays as it is; what the operations do not touch is shared with the result.
+
+    Raises:
+        EvaluationError: an operation does not fit the document.
+    """
+    patcher = _Patcher(profile)
+    for operation in operations:
+        document = patcher.apply(document, operation)
+    return document
+
+
+class _NoParent(Exception):
+    """A part of the path before the last one leads nowhere."""
+
+
+class _Patcher:
+    """One run over one document."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._nodes = 0
+
+    def apply(self, document: Any, operation: Operation) -> Any:
+        """The document after one operation."""
+        try:
+            return self._dispatch(document, operation)
+        except _NoParent:
+            if operation.name == "remove" and self._profile.ignore_absent:
+                return document
+            raise _unfit(operation, "missing path") from None
+
+    def _dispatch(self, document: Any, operation: Operation) -> Any:
+        match operation.name:
+            case "add":
+                return self._add(document, operation.path, operation.value)
+            case "remove":
+                return self._remove(document, operation, operation.path)
+            case "replace":
+                return self._replace(document, operation)
+            case "test":
+                return self._test(document, operation)
+            case "copy":
+                return self._add(document, operation.path, self._source(document, operation))
+            case "move":
+                return self._move(document, operation)
+
+    def _add(self, document: Any, path: Pointer, value: Any) -> Any:
+        self._check_size(value, path)
+
+        def insert(parent: Any, part: str) -> Any:
+            if isinstance(parent, dict):
+                return {**parent, part: value}
+            if not isinstance(parent, list):
+                raise _NoParent
+            at = self._insertion(parent, part)
+            return [*parent[:at], value, *parent[at:]]
+
+        if not path:
+            return value
+        return self._change(document, path, insert, create=self._profile.create_parents)
+
+    def _remove(self, document: Any, operation: Operation, path: Pointer) -> Any:
+        def delete(parent: Any, part: str) -> Any:
+            place = self._existing(parent, part)
+            if place is None and self._profile.ignore_absent:
+                return parent
+            if place is None:
+                raise _unfit(operation, "missing key")
+            rest = parent.copy()
+            del rest[place]
+            return rest
+
+        if not path:
+            raise EvaluationError("remove operation does not apply: it names the whole document")
+        return self._change(document, path, delete)
+
+    def _replace(self, document: Any, operation: Operation) -> Any:
+        self._check_size(operation.value, operation.path)
+
+        def exchange(parent: Any, part: str) -> Any:
+            place = self._existing(parent, part)
+            if place is None:
+                raise _unfit(operation, "missing key")
+            return _with(parent, place, operation.value)
+
+        if not operation.path:
+            return operation.value
+        return self._change(document, operation.path, exchange)
+
+    def _test(self, document: Any, operation: Operation) -> Any:
+        self._check_size(operation.value, operation.path)
+        found = self._get(document, operation.path)
+        if found is _MISSING and self._profile.absent_is_null:
+            found = None
+        if not equal(found, operation.value):
+            path = render_pointer(operation.path)
+            raise EvaluationError(f"testing value {path} failed: test failed")
+        return document
+
+    def _move(self, document: Any, operation: Operation) -> Any:
+        value = self._source(document, operation)
+        source, path = operation.source, operation.path
+        if path == source:
+            return document
+        if path[: len(source)] == source:
+            raise EvaluationError(
+                f"move operation does not apply: {render_pointer(path)} lies inside of"
+                f" {render_pointer(source)}"
+            )
+        return self._add(self._remove(document, operation, source), path, value)
+
+    def _change(self, parent: Any, path: Pointer, edit: Edit, *, create: bool = False) -> Any:
+        """Edit the innermost parent and copy the way to it; the input stays as it is."""
+        part, *rest = path
+        if not rest:
+            return edit(parent, part)
+        place = self._existing(parent, part)
+        child = None if place is None else parent[place]
+        if child is None and create:
+            child = self._new_container(rest[0])
+            if place is None:
+                parent, place = self._make_room(parent, part)
+        if place is None:
+            raise _NoParent
+        return _with(parent, place, self._change(child, tuple(rest), edit, create=create))
+
+    def _new_container(self, part: str) -> dict[str, Any] | list[Any]:
+        """An empty map or, where the part below is a place in a list, a list padded up to it."""
+        if part == APPEND:
+            return []
+        index = parse_index(part)
+        if index is None or (index < 0 and not self._profile.negative_index):
+            return {}
+        return self._pad([], max(index, 0))
+
+    def _make_room(self, parent: Any, part: str) -> tuple[Any, Place]:
+        if isinstance(parent, dict):
+            return parent, part
+        if not isinstance(parent, list):
+            raise _NoParent
+        at = len(parent) if part == APPEND else self._index(part)
+        if at < 0:
+            raise _bad_index(part)
+        return self._pad(parent, at), at
+
+    def _pad(self, items: list[Any], length: int) -> list[Any]:
+        if length - len(items) > _MAX_PADDING:
+            raise _bad_index(str(length))
+        return items + [None] * (length - len(items))
+
+    def _source(self, document: Any, operation: Operation) -> Any:
+        try:
+            found = self._get(document, operation.source)
+        except _NoParent:
+            found = _MISSING
+        if found is _MISSING:
+            raise EvaluationError(
+                f"{operation.name} operation does not apply: doc is missing from path:"
+                f" {render_pointer(operation.source)}: missing value"
+            )
+        return found
+
+    def _get(self, document: Any, path: Pointer) -> Any:
+        """The value at the path; _MISSING when only its last part is not there."""
+        if not path:
+            return document
+        for part in path[:-1]:
+            document = self._step(document, part)
+        place = self._existing(document, path[-1])
+        if place is None:
+            if not isinstance(document, dict | list):
+                raise _NoParent
+            return _MISSING
+        return document[place]
+
+    def _step(self, parent: Any, part: str) -> Any:
+        place = self._existing(parent, part)
+        if place is None:
+            raise _NoParent
+        return parent[place]
+
+    def _existing(self, parent: Any, part: str) -> Place | None:
+        """Where in its parent a part stands, or None."""
+        if isinstance(parent, dict):
+            return part if part in parent else None
+        if not isinstance(parent, list) or part == APPEND:
+            return None
+        index = self._index(part)
+        at = index + len(parent) if index < 0 else index
+        return at if 0 <= at < len(parent) else None
+
+    def _insertion(self, parent: list[Any], part: str) -> int:
+        if part == APPEND:
+            return len(parent)
+        index = self._index(part)
+        at = index + len(parent) + 1 if index < 0 else index
+        if not 0 <= at <= len(parent):
+            raise _bad_index(part)
+        return at
+
+    def _index(self, part: str) -> int:
+        index = parse_index(part)
+        if index is None or (index < 0 and not self._profile.negative_index):
+            raise _bad_index(part)
+        return index
+
+    def _check_size(self, value: Any, path: Pointer) -> None:
+        """Refuse what no document that can be written holds."""
+        waiting = [(value, len(path))]
+        while waiting:
+            node, depth = waiting.pop()
+            self._nodes += 1
+            if self._nodes > _MAX_NODES or depth > MAX_DEPTH:
+                raise EvaluationError(f"the value at {render_pointer(path)} is too large")
+            if isinstance(node, dict):
+                waiting.extend((child, depth + 1) for child in node.values())
+            elif isinstance(node, list):
+                waiting.extend((child, depth + 1) for child in node)
+
+
+def _with(parent: Any, place: Place, value: Any) -> Any:
+    changed = parent.copy()
+    if isinstance(changed, list) and place == len(changed):
+        changed.append(value)
+    else:
+        changed[place] = value
+    return changed
+
+
+def _unfit(operation: Operation, problem: str) -> EvaluationError:
+    subject = "" if operation.name == "test" else "doc "
+    return EvaluationError(
+        f"{operation.name} operation does not apply: {subject}is {problem}:"
+        f" {render_pointer(operation.path)}: missing value"
+    )
+
+
+def _bad_index(part: str) -> EvaluationError:
+    return EvaluationError(f"Unable to access invalid index: {part}: invalid index referenced")

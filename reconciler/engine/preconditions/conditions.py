@@ -1,0 +1,170 @@
+"""Conditions of a rule, compiled: ``{any, all}`` or the older plain list."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from reconciler.engine.preconditions.operands import Operand, compile_operand
+from reconciler.engine.preconditions.operators import OPERATORS, Operator, find_operator
+from reconciler.engine.variables import Scope, Template
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+_INCOMPLETE: Final = "entered value of `key`, `value` or `operator` is missing or misspelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The result of conditions, with the messages of the conditions that decided it."""
+
+    passed: bool
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One compiled condition."""
+
+    key: Operand
+    operator: Operator
+    value: Operand
+    message: str
+
+    def evaluate(self, context: Scope) -> bool:
+        """Compare what key and value are in this context.
+
+        Raises:
+            EvaluationError: A variable cannot be resolved.
+        """
+        key = _resolve(self.key, context, "key")
+        return self.operator(key, _resolve(self.value, context, "value"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """All conditions of one place; made by `compile_conditions`.
+
+    Attributes:
+        any: At least one must hold; None when the policy has no ``any``.
+        all: Every one must hold.
+        first_message: Only the first failing condition tells its message (the plain list).
+    """
+
+    any: tuple[Condition, ...] | None = None
+    all: tuple[Condition, ...] = ()
+    first_message: bool = False
+
+    def evaluate(self, context: Scope) -> Decision:
+        """Decide; ``all`` is looked at even when ``any`` has failed.
+
+        Raises:
+            EvaluationError: A variable of a condition that was looked at cannot be resolved.
+        """
+        passed = True
+        messages: dict[bool, list[str]] = {True: [], False: []}
+        if self.any is not None:
+            passed = _search(self.any, context, wanted=True, messages=messages)
+        stopped = _search(self.all, context, wanted=False, messages=messages)
+        passed = passed and not stopped
+        told = [message for message in messages[passed] if message]
+        if self.first_message and not passed:
+            told = messages[False][:1]
+        return Decision(passed=passed, message="; ".join(told))
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """All templates, in the order of the policy."""
+        conditions = (*(self.any or ()), *self.all)
+        sides = (side for item in conditions for side in (item.key, item.value))
+        return tuple(template for side in sides for template in side.templates)
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """The names at the top of the context that the conditions read."""
+        return frozenset[str]().union(*(template.roots for template in self.templates))
+
+    @property
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """The paths that the conditions read."""
+        return frozenset[tuple[str, ...]]().union(*(item.reads for item in self.templates))
+
+
+def _search(
+    conditions: tuple[Condition, ...],
+    context: Scope,
+    *,
+    wanted: bool,
+    messages: dict[bool, list[str]],
+) -> bool:
+    """Evaluate until one gives the wanted result; tell whether one did."""
+    for condition in conditions:
+        result = condition.evaluate(context)
+        messages[result].append(condition.message)
+        if result is wanted:
+            return True
+    return False
+
+
+def _resolve(operand: Operand, context: Scope, side: Literal["key", "value"]) -> Any:
+    try:
+        return operand.resolve(context)
+    except EvaluationError as error:
+        msg = f"failed to substitute variables in condition {side}: {error}"
+        raise EvaluationError(msg) from error
+
+
+def compile_conditions(raw: Any, *, location: str) -> Conditions:
+    """Compile preconditions; null passes always.
+
+    Raises:
+        InvalidPolicy: The shape is neither ``{any, all}`` nor a list, or a condition is wrong.
+    """
+    match raw:
+        case None:
+            return Conditions()
+        case list():
+            return Conditions(all=_compile_list(raw, location), first_message=True)
+        case Mapping():
+            for field in raw:
+                if field not in ("any", "all"):
+                    reason = f"unknown field {field!r}, expected any or all"
+                    raise InvalidPolicy(f"{location}.{field}", reason)
+            some, every = raw.get("any"), raw.get("all")
+            return Conditions(
+                any=None if some is None else _compile_list(some, f"{location}.any"),
+                all=() if every is None else _compile_list(every, f"{location}.all"),
+            )
+        case _:
+            reason = "invalid preconditions: expected an object with any and all, or a list"
+            raise InvalidPolicy(location, reason)
+
+
+def _compile_list(raw: Any, location: str) -> tuple[Condition, ...]:
+    if not isinstance(raw, list):
+        raise InvalidPolicy(location, "expected a list of conditions")
+    return tuple(
+        _compile_condition(item, f"{location}[{index}]") for index, item in enumerate(raw)
+    )
+
+
+def _compile_condition(raw: Any, location: str) -> Condition:
+    if not isinstance(raw, Mapping):
+        raise InvalidPolicy(location, "expected an object with key, operator and value")
+    name = raw.get("operator")
+    if not isinstance(name, str) or not name or raw.get("key") is None or raw.get("value") is None:
+        raise InvalidPolicy(location, _INCOMPLETE)
+    operator = find_operator(name)
+    if operator is None:
+        reason = (
+            f"entered value of `operator` is invalid: {name!r}. "
+            f"valid values: [{', '.join(OPERATORS)}]"
+        )
+        raise InvalidPolicy(f"{location}.operator", reason)
+    message = raw.get("message") or ""
+    if not isinstance(message, str):
+        raise InvalidPolicy(f"{location}.message", "expected a text")
+    return Condition(
+        key=compile_operand(raw["key"], location=f"{location}.key"),
+        operator=operator,
+        value=compile_operand(raw["value"], location=f"{location}.value"),
+        message=message,
+    )

@@ -1,0 +1,182 @@
+"""The internal form that every policy language compiles to: data, evaluated many times."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from reconciler.engine.match import Matcher
+from reconciler.engine.patch import Operation, StrategicPatch
+from reconciler.engine.preconditions import Conditions
+from reconciler.engine.targets import Target
+from reconciler.engine.variables import Template
+
+Paths = frozenset[tuple[str, ...]]
+
+
+class Convergence(Enum):
+    """Whether a rule's result, fed back to the rule, changes nothing.
+
+    PROBED is decided at each object, by evaluating the rule on its own result.
+    """
+
+    YES = "yes"
+    PROBED = "probed"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a program comes from.
+
+    Attributes:
+        policy: ``name`` of a cluster-wide policy, else ``namespace/name``.
+        location: Of the rule in the policy, as ``spec.rules[0]``.
+    """
+
+    dialect: str
+    api_version: str
+    kind: str
+    policy: str
+    uid: str
+    generation: int
+    rule: str
+    location: str
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that a namespaced policy never leaves, else empty."""
+        return self.policy.partition("/")[0] if "/" in self.policy else ""
+
+    @property
+    def name(self) -> str:
+        """Return the policy's name."""
+        return self.policy.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategicEdit:
+    """A strategic merge patch with anchors; of custom resources a merge patch.
+
+    Attributes:
+        patch: The anchors, found in the text as written.
+    """
+
+    template: Template
+    patch: StrategicPatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonPatchEdit:
+    """RFC 6902 operations as a text.
+
+    Attributes:
+        operations: The decoded operations where the text holds no variable, else None.
+    """
+
+    text: Template
+    operations: tuple[Operation, ...] | None
+    location: str
+
+
+Edit = StrategicEdit | JsonPatchEdit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """What a rule reads of the trigger; the empty path stands for the whole object."""
+
+    object: Paths = frozenset()
+    old_object: Paths = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One rule with targets, ready to be evaluated.
+
+    Attributes:
+        on_policy_change: Existing triggers are worked through when the policy changes.
+        skip_background: Requests of the controller itself do not trigger the rule.
+        user_roots: What the rule reads of ``request`` beside the objects, for recording.
+    """
+
+    origin: Origin
+    matcher: Matcher
+    preconditions: Conditions | None
+    targets: tuple[Target, ...]
+    edits: tuple[Edit, ...]
+    convergence: Convergence
+    projection: Projection
+    on_policy_change: bool
+    skip_background: bool
+
+    @property
+    def rule(self) -> str:
+        """Return the rule's name."""
+        return self.origin.rule
+
+    @property
+    def converges(self) -> bool:
+        """Return whether it is known to converge at every object."""
+        return self.convergence is Convergence.YES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledPolicy:
+    """A policy object with the programs of its rules.
+
+    Attributes:
+        key: ``name`` of a cluster-wide policy, else ``namespace/name``.
+        failure_policy: ``Fail`` or ``Ignore``, of its part of the webhook.
+        timeout: Seconds that the policy asks the API server to wait, or None.
+        match_conditions: CEL conditions for the webhook, as written.
+        warnings: What the author should know: legal, but not acted on or surprising.
+        rule_count: Rules by kind, for the status.
+    """
+
+    key: str
+    kind: str
+    api_version: str
+    uid: str
+    generation: int
+    programs: tuple[Program, ...]
+    failure_policy: str = "Fail"
+    timeout: int | None = None
+    match_conditions: tuple[Any, ...] = ()
+    warnings: tuple[str, ...] = ()
+    rule_count: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of a namespaced policy, else empty."""
+        return self.key.partition("/")[0] if "/" in self.key else ""
+
+    def program(self, rule: str) -> Program | None:
+        """Return the program of a rule, None where there is none of that name."""
+        return next((item for item in self.programs if item.rule == rule), None)
+
+
+def project(tree: Any, paths: Iterable[tuple[str, ...]]) -> Any:
+    """Return the parts of a tree that paths name; what is absent stays absent.
+
+    A path ends early at a list, which is then kept whole: an index means nothing in a part.
+    """
+    kept: dict[str, Any] = {}
+    for path in paths:
+        if not path:
+            return tree
+        _keep(tree, path, kept)
+    return kept
+
+
+def _keep(tree: Any, path: tuple[str, ...], kept: dict[str, Any]) -> None:
+    step = path[0]
+    if not isinstance(tree, dict) or step not in tree:
+        return
+    value = tree[step]
+    if len(path) == 1 or not isinstance(value, dict):
+        kept[step] = value
+        return
+    inner = kept.setdefault(step, {})
+    if inner is not value:
+        _keep(value, path[1:], inner)

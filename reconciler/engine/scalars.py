@@ -1,0 +1,150 @@
+"""Scalar values as Kubernetes and Go write them: durations, quantities, versions, numbers."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard
+
+SECOND = 1_000_000_000
+
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "\u00b5s": 1_000,
+    "\u03bcs": 1_000,
+    "ms": 1_000_000,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
+}
+_PART = r"([0-9]{0,20})(?:\.([0-9]{0,30}))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)"
+_DURATION = re.compile(rf"([+-]?)((?:(?=[0-9.]){_PART})+)")
+_DURATION_PART = re.compile(_PART)
+_INT64 = 1 << 63
+
+_QUANTITY = re.compile(
+    r"([+-]?)([0-9]{0,60})(?:\.([0-9]{0,60}))?"
+    r"(?:([numkMGTPE]?)|([KMGTPE]i)|[eE]([+-]?[0-9]{1,6}))"
+)
+_DECIMAL = {
+    "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_NANO_DIGITS = 9
+_MAX_EXPONENT = 60
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+_SEMVER = re.compile(
+    r"(0|[1-9][0-9]{0,19})\.(0|[1-9][0-9]{0,19})\.(0|[1-9][0-9]{0,19})"
+    r"(?:-((?:0|[1-9][0-9]{0,19}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+    r"(?:\.(?:0|[1-9][0-9]{0,19}|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*))?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+
+QuantityFormat = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
+SemverKey = tuple[int, int, int, int, tuple[tuple[int, int, str], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """An amount in billionths, the finest that Kubernetes keeps, and how it was written."""
+
+    nano: int
+    format: QuantityFormat
+
+
+def parse_duration(value: str) -> int | None:
+    """Read a Go duration (``1h30m``) as nanoseconds; None when it is none. There are no days."""
+    if value in ("0", "+0", "-0"):
+        return 0
+    found = _DURATION.fullmatch(value)
+    if found is None:
+        return None
+    total = 0
+    for whole, fraction, unit in _DURATION_PART.findall(found[2]):
+        if not whole and not fraction:
+            return None
+        size = _UNITS[unit]
+        total += int(whole or 0) * size
+        if fraction:
+            total += int(fraction) * size // 10 ** len(fraction)
+    if found[1] == "-":
+        total = -total
+    return total if -_INT64 <= total < _INT64 else None
+
+
+def parse_quantity(value: str) -> Quantity | None:
+    """Read a Kubernetes quantity (``500m``, ``1Gi``, ``1e3``); None when it is none.
+
+    As in Kubernetes, amounts finer than a billionth are rounded away from zero.
+    """
+    found = _QUANTITY.fullmatch(value)
+    if found is None:
+        return None
+    sign, whole, fraction, decimal, binary, exponent = found.groups()
+    digits = whole + (fraction or "")
+    if not digits:
+        return None
+    format_: QuantityFormat = "DecimalSI"
+    scale, factor = _NANO_DIGITS - len(fraction or ""), 1
+    if binary:
+        format_, factor = "BinarySI", 1 << _BINARY[binary]
+    elif exponent is not None:
+        format_ = "DecimalExponent"
+        scale += max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent)))
+    else:
+        scale += _DECIMAL[decimal]
+    amount = int(digits) * factor
+    nano = amount * 10**scale if scale >= 0 else -(-amount // 10**-scale)
+    return Quantity(nano=-nano if sign == "-" else nano, format=format_)
+
+
+def parse_semver(value: str) -> SemverKey | None:
+    """Read a strict ``MAJOR.MINOR.PATCH[-pre][+build]`` as a key that orders versions."""
+    found = _SEMVER.fullmatch(value)
+    if found is None:
+        return None
+    major, minor, patch, pre = found.groups()
+    identifiers = tuple(
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in (pre.split(".") if pre else ())
+    )
+    return int(major), int(minor), int(patch), 0 if pre else 1, identifiers
+
+
+def parse_int(value: str) -> int | None:
+    """Read a base-10 integer that fits into 64 bits, without blanks or underscores."""
+    if _INTEGER.fullmatch(value) is None:
+        return None
+    number = int(value)
+    return number if -_INT64 <= number < _INT64 else None
+
+
+def parse_float(value: str) -> float | None:
+    """Read a finite decimal number, without blanks or underscores."""
+    if _NUMBER.fullmatch(value) is None:
+        return None
+    number = float(value)
+    return number if abs(number) != float("inf") else None
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Tell whether a JSON value is a number; booleans are not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def text(value: Any) -> str:
+    """Write a value the way it is compared as text: integral numbers in plain decimal."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return str(int(value)) if value.is_integer() else repr(value)
+        case int():
+            return str(value)
+        case _:
+            return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,123 @@
+import pytest
+
+from reconciler.engine.context import Context, request_context, service_account
+from reconciler.engine.jmes import MissingKey, compile_expression
+from reconciler.engine.variables import compile_template
+
+POD = {
+    "kind": "Pod",
+    "metadata": {"name": "new"},
+    "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+}
+OLD = {"kind": "Pod", "metadata": {"name": "old"}}
+
+
+def request(operation="UPDATE", **changes):
+    given = {
+        "operation": operation,
+        "obj": POD,
+        "old_object": OLD,
+        "name": "new",
+        "namespace": "shop",
+        "kind": ("", "v1", "Pod"),
+        "user_info": {"username": "system:serviceaccount:build:bot", "groups": ["g"]},
+    }
+    return request_context(**{**given, **changes})
+
+
+def search(source, context):
+    return context.search(compile_expression(source))
+
+
+def test_what_a_request_holds():
+    context = request(roles=["shop:r"], cluster_roles=("c",), extra={"uid": "u1", "dryRun": False})
+    expected = {
+        "request.object.metadata.name": "new",
+        "request.oldObject.metadata.name": "old",
+        "request.operation": "UPDATE",
+        "request.name": "new",
+        "request.namespace": "shop",
+        "request.kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "request.userInfo.groups[0]": "g",
+        "request.roles": ["shop:r"],
+        "request.clusterRoles": ["c"],
+        "request.uid": "u1",
+        "request.dryRun": False,
+        "serviceAccountName": "bot",
+        "serviceAccountNamespace": "build",
+    }
+    assert {source: search(source, context) for source in expected} == expected
+
+
+def test_an_unknown_user_leaves_no_field():
+    context = request(user_info=None)
+    assert search("serviceAccountName", context) == ""
+    with pytest.raises(MissingKey):
+        search("request.userInfo", context)
+
+
+@pytest.mark.parametrize(
+    ("username", "expected"),
+    [
+        ("system:serviceaccount:ns:name", ("ns", "name")),
+        ("system:serviceaccount:ns", ("", "")),
+        ("system:serviceaccount:ns:name:more", ("", "")),
+        ("ann", ("", "")),
+        (None, ("", "")),
+    ],
+)
+def test_a_service_account_is_known_by_its_name(username, expected):
+    assert service_account({"username": username}) == expected
+
+
+def test_what_was_deleted_is_the_object():
+    context = request("DELETE", obj=None)
+    assert search("request.object.metadata.name", context) == "old"
+    assert search("request.oldObject.metadata.name", context) == "old"
+    assert search("request.object.metadata.name", context.bind(element=1)) == "old"
+
+
+def test_a_deletion_that_is_bound_later_is_seen():
+    request_value = {"operation": "DELETE", "object": None, "oldObject": OLD}
+    context = Context({}).bind(request=request_value)
+    assert search("request.object.metadata.name", context) == "old"
+    assert request_value["object"] is None
+
+
+def test_binding_leaves_the_earlier_context_as_it_was():
+    before = request()
+    after = before.bind(element={"x": 1}, elementIndex=0)
+    assert search("element.x", after) == 1
+    assert after.bind(element=2).data["element"] == 2
+    assert "element" not in before.data
+    assert after.data["request"] is before.data["request"]
+
+
+def test_the_given_mapping_is_not_kept():
+    data = {"a": 1}
+    context = Context(data)
+    data["a"] = 2
+    assert search("a", context) == 1
+
+
+def test_missing_entries():
+    context = request().bind(target={})
+    template = compile_template({"a": "{{ request.x }} {{ config.data.y }}", "b": "{{ target }}"})
+    assert context.missing_entries(template) == {"config"}
+    assert context.missing_entries(compile_expression("images || other || @")) == {"other"}
+    assert context.bind(config={}).missing_entries(template) == frozenset()
+
+
+def test_images_are_made_when_asked_for():
+    context = request()
+    assert search("images.containers.c.tag", context) == "1"
+    assert "images" not in context.data
+    assert "images" not in search("@", context)
+    assert search("images", context.bind(images="own")) == "own"
+
+
+def test_other_kinds_have_no_images():
+    with pytest.raises(MissingKey):
+        search("images", request(obj={"kind": "ConfigMap"}))
+    with pytest.raises(MissingKey):
+        search("images", Context({}))

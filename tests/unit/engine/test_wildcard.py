@@ -1,0 +1,80 @@
+import pytest
+
+from reconciler.engine.wildcard import (
+    compile_any,
+    compile_wildcard,
+    escape,
+    has_wildcard,
+    literal,
+    matches,
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("", ""),
+        ("*", ""),
+        ("***", "x"),
+        ("kube-*", "kube-"),
+        ("*-prod", "eu/x-prod"),
+        ("*mid*", "a-mid-b"),
+        ("a*b*c", "a1b2b3c"),
+        ("a?c", "abc"),
+        ("?*?", "ab"),
+        ("*", "two\nlines"),
+        ("a?b*", "a\nb\n"),
+        ("v1.?", "v1.2"),
+        ("*b?", "abbc"),
+        ("ab*ba", "abba"),
+    ],
+)
+def test_matches(pattern: str, text: str) -> None:
+    assert matches(pattern, text)
+    assert compile_wildcard(pattern)(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("", "x"),
+        ("?", ""),
+        ("Pod", "pod"),
+        ("ab*ba", "aba"),
+        ("a*b*c", "acb"),
+        ("a?c", "ac"),
+        ("v1.?", "v1x2"),
+        ("[ab]", "a"),
+        ("*a", "ab"),
+    ],
+)
+def test_does_not_match(pattern: str, text: str) -> None:
+    assert not matches(pattern, text)
+    assert not compile_wildcard(pattern)(text)
+
+
+def test_stays_fast_on_hostile_patterns() -> None:
+    assert not matches("*a?" * 40 + "b", "a" * 2_000)
+
+
+def test_escaped_text_is_literal() -> None:
+    assert escape("plain") == "plain"
+    assert not has_wildcard(escape("a*?"))
+    assert literal(escape("a*?")) == "a*?"
+    assert matches(escape("a*"), "a*")
+    assert not matches(escape("a*"), "abc")
+    assert matches(escape("a*") + "-*", "a*-x")
+    assert not matches(escape("a?") + "-?", "ab-x")
+    assert matches("a?", escape("a*"))
+
+
+def test_matches_any_of_several() -> None:
+    holds = compile_any(["a", "b*", "*c", escape("x*")])
+    assert [text for text in ("a", "b1", "1c", "x*", "xy", "") if holds(text)] == [
+        "a",
+        "b1",
+        "1c",
+        "x*",
+    ]
+    assert compile_any(["only-*"])("only-this")
+    assert not compile_any([])("")
