@@ -1,0 +1,22 @@
+"""Policy languages: each turns a policy object into programs of the engine."""
+
+from reconciler.api.meta import GROUP, Object
+from reconciler.dialects import kyverno
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import InvalidPolicy
+
+__all__ = ["compile_policy"]
+
+
+def compile_policy(policy: Object) -> CompiledPolicy:
+    """Return the compiled form of a policy object of any known language.
+
+    Raises:
+        InvalidPolicy: It is of no known language, or cannot be compiled; names the place.
+    """
+    api_version, kind = str(policy.get("apiVersion", "")), str(policy.get("kind", ""))
+    if api_version.startswith(f"{GROUP}/") and kind in kyverno.KINDS:
+        return kyverno.compile_policy(policy)
+    raise InvalidPolicy(
+        "kind", f"{api_version} {kind} is no policy; ClusterPolicy and Policy of {GROUP} are known"
+    )

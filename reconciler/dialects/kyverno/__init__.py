@@ -1,0 +1,5 @@
+"""ClusterPolicy and Policy of kyverno.io: rules with ``mutate.targets`` become programs."""
+
+from reconciler.dialects.kyverno.policy import KINDS, compile_policy
+
+__all__ = ["KINDS", "compile_policy"]
