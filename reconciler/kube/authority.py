@@ -1,0 +1,20 @@
+"""The `Authority` port: the CA that the admission servers share in a Secret."""
+
+from reconciler.kube.client import Client
+from reconciler.kube.secrets import NamedSecrets
+
+CA_SECRET = "kube-retrofit-ca"  # noqa: S105 - the name of an object
+BUNDLE = "ca.crt"
+"""The entry with all certificates that a serving certificate may come from."""
+
+
+class KubeAuthority:
+    """Reads the CA of one namespace."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._secrets = NamedSecrets(client, namespace)
+
+    async def ca_bundle(self) -> bytes | None:
+        """Return its certificates in PEM, None where no admission server has made it yet."""
+        stored = await self._secrets.get(CA_SECRET)
+        return None if stored is None else stored.data.get(BUNDLE)

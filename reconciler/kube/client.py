@@ -1,0 +1,400 @@
+"""The one way to the API server: raw bytes over the Kubernetes client's own session.
+
+Address, certificates, proxy and tokens come from `kubernetes.aio`; its connection pool is used
+directly, because its typed layers cost three to four times the CPU of a call and refuse objects
+that the server accepts. Bodies are never logged.
+"""
+
+import asyncio
+import contextlib
+import importlib.metadata
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import orjson
+from kubernetes.aio.client.rest import RESTClientObject
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_any,
+    stop_before_delay,
+    wait_random_exponential,
+)
+from typing_extensions import override
+from yarl import URL
+
+from reconciler.clock import Clock, SystemClock
+from reconciler.errors import (
+    ClusterError,
+    Forbidden,
+    Gone,
+    Invalid,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    UnknownKind,
+)
+from reconciler.kube.credentials import Credentials, load_credentials
+from reconciler.kube.errors import failure, unreachable
+from reconciler.kube.paths import Call, describe
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+OnCall = Callable[[str, str, int, float], None]
+"""Told of every request: verb, resource, HTTP status (0: no answer), seconds."""
+
+_CONNECTIONS = 256
+_KEEP_ALIVE = 60.0
+_CONNECT_TIMEOUT = 5.0
+_ATTEMPTS = 5
+_REPEATABLE = frozenset({0, 408, 429, 502, 503, 504})
+_BACKOFF = wait_random_exponential(multiplier=0.2, max=3.0)
+_START_BACKOFF = wait_random_exponential(multiplier=1.0, min=1.0, max=15.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What another client of the same identity needs; never to be logged.
+
+    Attributes:
+        ca_file: Empty for the machine's own certificates.
+        token: Valid now; ask again before it ends.
+    """
+
+    server: str
+    ca_file: str = ""
+    insecure: bool = False
+    token: str = field(default="", repr=False)
+    certificate_file: str = ""
+    key_file: str = ""
+
+
+class Client:
+    """Requests to one API server; every failure is a `ClusterError`.
+
+    Attributes:
+        address: Of the API server, for messages.
+        on_call: For metrics; None is nobody.
+    """
+
+    def __init__(self, credentials: Credentials, clock: Clock, on_call: OnCall | None) -> None:
+        configuration = credentials.configuration
+        self.address = str(configuration.host)
+        self.user_agent = f"kube-retrofit/{_version()}"
+        self.on_call = on_call
+        self._clock = clock
+        self._credentials = credentials
+        self._rest = _Transport(configuration)
+        self._session = self._rest.open()
+        self._fixed: dict[str, Any] = {"allow_redirects": False}
+        if proxy := configuration.proxy or _proxy_of(self.address):
+            self._fixed |= {"proxy": proxy, "proxy_headers": configuration.proxy_headers}
+        if configuration.tls_server_name:
+            self._fixed["server_hostname"] = configuration.tls_server_name
+
+    async def connection(self) -> Connection:
+        """Return what kopf needs to connect as we do."""
+        configuration = self._credentials.configuration
+        header = await self._credentials.authorization()
+        return Connection(
+            server=self.address,
+            ca_file=configuration.ssl_ca_cert or "",
+            insecure=not configuration.verify_ssl,
+            token=header.removeprefix("Bearer "),
+            certificate_file=configuration.cert_file or "",
+            key_file=configuration.key_file or "",
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 30.0,  # noqa: ASYNC109  (covers all attempts, which a caller cannot)
+        repeat: bool = True,
+    ) -> bytes:
+        """Send one request and return the body of the answer.
+
+        A refused or broken connection, 408, 429 and 502 to 504 are repeated a few times with
+        jitter, honouring Retry-After. That is safe for what this project sends: reads, guarded
+        writes, deletions, and creates under a name that is decided beforehand.
+
+        Args:
+            method: In upper case.
+            path: Already quoted.
+            query: Not yet quoted.
+            body: JSON.
+            content_type: Of the body.
+            accept: Media types of the answer.
+            timeout: Seconds for all attempts together.
+            repeat: Off for callers that have a rhythm of their own.
+        """
+        call = describe(method, path)
+        headers = {"Accept": accept, "User-Agent": self.user_agent}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        url = self._url(path, query)
+        seen: list[ClusterError] = []
+
+        async def attempt() -> bytes:
+            try:
+                return await self._attempt(call, method, url, body=body, headers=headers)
+            except ClusterError as error:
+                seen.append(error)
+                raise
+
+        try:
+            async with asyncio.timeout(timeout):
+                try:
+                    return await attempt()
+                except (Throttled, Unavailable) as error:
+                    if not repeat or error.status not in _REPEATABLE:
+                        raise
+                    return await _repeat(attempt, error, timeout)
+        except TimeoutError as error:
+            raise self._too_late(call, timeout, seen) from error
+
+    async def json(self, method: str, path: str, **options: Any) -> Any:
+        """Send one request as `request` does and return the decoded answer."""
+        answer = await self.request(method, path, **options)
+        try:
+            return orjson.loads(answer)
+        except orjson.JSONDecodeError as error:
+            call = describe(method, path)
+            raise Unavailable(f"{call}: the answer of {self.address} is not JSON") from error
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], accept: str, idle: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch and give its lines.
+
+        Args:
+            path: Of the collection.
+            query: With ``timeoutSeconds``, so that the server ends it too.
+            accept: Media types of the answer.
+            idle: Seconds without a byte after which the connection counts as dead.
+        """
+        call = describe("GET", path, watch=True)
+        headers = {"Accept": accept, "User-Agent": self.user_agent}
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=idle)
+        try:
+            async with self._open(
+                call, "GET", self._url(path, query), headers=headers, timeout=limits
+            ) as response:
+                yield _lines(response)
+        except (aiohttp.ClientError, OSError) as error:
+            raise unreachable(call, self.address, error) from error
+
+    async def wait_until_served(
+        self, on_wait: Callable[[str], None], *, limit: float = 0.0
+    ) -> None:
+        """Return as soon as the API server is ready to answer us.
+
+        Args:
+            on_wait: Gets a sentence for people before each pause.
+            limit: Seconds after which to give up; 0 means never.
+
+        Raises:
+            Unauthorized: It answers, but does not accept the credentials.
+            Unavailable: The limit has passed.
+        """
+
+        def pause(state: RetryCallState) -> None:
+            reason = str(_outcome(state)).removeprefix("get /readyz: ")
+            on_wait(f"{reason}; trying again in {state.upcoming_sleep:.0f}s")
+
+        stop = stop_before_delay(limit) if limit else _never
+        async for state in AsyncRetrying(
+            retry=retry_if_exception(_passes_by_itself),
+            wait=_START_BACKOFF,
+            stop=stop,
+            before_sleep=pause,
+            reraise=True,
+        ):
+            # Whoever may not read the address, or finds none there, has been answered.
+            with state, contextlib.suppress(Forbidden, Gone, UnknownKind):
+                await self.request("GET", "/readyz", timeout=10.0, repeat=False)
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
+        tail = "?" + urlencode(query, quote_via=quote) if query else ""
+        return URL(f"{self.address}{path}{tail}", encoded=True)
+
+    async def _attempt(self, call: Call, method: str, url: URL, **options: Any) -> bytes:
+        body: bytes | None = options["body"]
+        try:
+            async with self._open(
+                call, method, url, headers=options["headers"], data=body
+            ) as response:
+                return await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise unreachable(call, self.address, error) from error
+
+    @contextlib.asynccontextmanager
+    async def _open(
+        self, call: Call, method: str, url: URL, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Give a successful answer; after a 401 once more with credentials read anew."""
+        for again in (True, False):
+            sent = await self._credentials.authorization()
+            if sent:
+                options["headers"]["Authorization"] = sent
+            started = self._clock.monotonic()
+            status = 0
+            try:
+                async with self._session.request(
+                    method, url, **options, **self._fixed
+                ) as response:
+                    status = response.status
+                    if status < 300:  # noqa: PLR2004
+                        yield response
+                        return
+                    error = failure(call, status, response.headers, await response.read())
+            finally:
+                if self.on_call is not None:
+                    seconds = self._clock.monotonic() - started
+                    self.on_call(call.verb, call.resource, status, seconds)
+            if not (
+                again and isinstance(error, Unauthorized) and await self._credentials.renew(sent)
+            ):
+                raise error
+
+    def _too_late(self, call: Call, timeout: float, seen: list[ClusterError]) -> ClusterError:
+        if seen:
+            return seen[-1]
+        return Unavailable(
+            f"{call}: the API server at {self.address} does not answer within {timeout:g}s"
+        )
+
+
+def encode(value: Any) -> bytes:
+    """Return JSON.
+
+    Raises:
+        Invalid: The value cannot be written: an integer beyond 64 bits, half a character, a
+            nesting of hundreds of levels.
+    """
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise Invalid(f"the object cannot be written as JSON: {error}") from error
+
+
+async def connect(
+    kubeconfig: str = "",
+    context: str = "",
+    *,
+    clock: Clock | None = None,
+    on_call: OnCall | None = None,
+) -> Client:
+    """Return a client; nothing is sent yet.
+
+    Raises:
+        InvalidSetting: There are no usable credentials.
+    """
+    clock = clock or SystemClock()
+    return Client(await load_credentials(kubeconfig, context, clock), clock, on_call)
+
+
+class _Transport(RESTClientObject):
+    """The client's pool, with connections kept longer and without a look at the environment.
+
+    Proxies and netrc would be looked up for every request, which trebles its cost.
+    """
+
+    def open(self) -> aiohttp.ClientSession:
+        self.configuration.client_session_kwargs = {
+            "trust_env": False,
+            "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
+            "cookie_jar": aiohttp.DummyCookieJar(),
+        }
+        return self._create_pool_manager()
+
+    @override
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(
+            limit=_CONNECTIONS, ssl=self.ssl_context, keepalive_timeout=_KEEP_ALIVE
+        )
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    # Not the response's own readline: it gives up on lines of some megabytes.
+    rest: list[bytes] = []
+    async for chunk in response.content.iter_any():
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        for line in others:
+            yield b"".join(rest)
+            rest = [line]
+
+
+async def _repeat(
+    attempt: Callable[[], Awaitable[bytes]], first: ClusterError, limit: float
+) -> bytes:
+    # The first attempt was made outside: tenacity costs too much for calls that succeed.
+    failures = [first]
+
+    async def once() -> bytes:
+        if failures:
+            raise failures.pop()
+        return await attempt()
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(_repeatable),
+        wait=_pause,
+        stop=stop_any(stop_after_attempt(_ATTEMPTS), stop_before_delay(limit)),
+        reraise=True,
+    )
+    return await retrying(once)
+
+
+def _repeatable(error: BaseException) -> bool:
+    return isinstance(error, Throttled | Unavailable) and error.status in _REPEATABLE
+
+
+def _passes_by_itself(error: BaseException) -> bool:
+    return isinstance(error, ClusterError) and not isinstance(error, Unauthorized)
+
+
+def _never(_state: RetryCallState) -> bool:
+    return False
+
+
+def _outcome(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
+def _pause(state: RetryCallState) -> float:
+    error = _outcome(state)
+    asked = error.retry_after if isinstance(error, ClusterError) else None
+    return max(asked or 0.0, _BACKOFF(state))
+
+
+def _proxy_of(address: str) -> str | None:
+    parts = urlsplit(address)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("kube-retrofit")
+    except importlib.metadata.PackageNotFoundError:
+        return "source"

@@ -1,0 +1,133 @@
+"""Where the API server is and who we are: kubeconfig or ServiceAccount, read again as it rotates.
+
+A projected ServiceAccount token lives about an hour and is replaced in its file; tokens of exec
+plugins end too. They are read again after a minute, and at once when the server says 401.
+"""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from yaml import YAMLError
+
+from reconciler.clock import Clock
+from reconciler.errors import InvalidSetting
+
+_LOG = logging.getLogger(__name__)
+_REREAD = 60.0
+_LEAST_BETWEEN = 5.0
+_UNREADABLE = (ConfigException, OSError, YAMLError, ValueError, KeyError, TypeError)
+
+
+class _Source(Protocol):
+    """Reads the configuration; ``anew`` forgets what an exec plugin said before."""
+
+    async def read(self, configuration: Any, *, anew: bool) -> None: ...
+
+
+class _ServiceAccount:
+    async def read(self, configuration: Any, *, anew: bool) -> None:
+        del anew
+        load: Any = load_incluster_config  # without types
+        load(client_configuration=configuration, try_refresh_token=False)
+
+
+class _Kubeconfig:
+    def __init__(self, file: str, context: str) -> None:
+        self._file = file
+        self._context = context
+        self._loader: Any = None
+
+    async def read(self, configuration: Any, *, anew: bool) -> None:
+        if self._loader is not None and not anew:
+            if "exec" in (self._loader._user or ()) and not hasattr(  # noqa: SLF001
+                self._loader, "exec_plugin_expiry"
+            ):
+                return  # A plugin that names no end is asked again only when refused.
+            await self._loader.load_and_set(configuration)
+            return
+        load: Any = load_kube_config  # without types
+        self._loader = await load(
+            config_file=self._file,
+            context=self._context or None,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+
+
+class Credentials:
+    """The client's configuration and the current Authorization header."""
+
+    def __init__(self, source: _Source, configuration: Any, clock: Clock) -> None:
+        self.configuration = configuration
+        self._source = source
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._authorization = ""
+        self._read_at = clock.monotonic()
+        self._renewed_at = self._read_at - _LEAST_BETWEEN
+
+    async def authorization(self) -> str:
+        """Return the header's value; empty where a client certificate speaks for us."""
+        if self._clock.monotonic() - self._read_at >= _REREAD:
+            async with self._lock:
+                if self._clock.monotonic() - self._read_at >= _REREAD:
+                    await self._try_read(anew=False)
+        return self._authorization
+
+    async def renew(self, refused: str) -> bool:
+        """Read everything again after a 401; tell whether another try makes sense."""
+        async with self._lock:
+            if self._authorization != refused:
+                return True
+            if self._clock.monotonic() - self._renewed_at < _LEAST_BETWEEN:
+                return False
+            self._renewed_at = self._clock.monotonic()
+            await self._try_read(anew=True)
+            return self._authorization != refused
+
+    async def read(self, *, anew: bool) -> None:
+        """Read the source.
+
+        Raises:
+            InvalidSetting: It cannot be used.
+        """
+        self._read_at = self._clock.monotonic()
+        try:
+            await self._source.read(self.configuration, anew=anew)
+        except _UNREADABLE as error:
+            raise InvalidSetting(f"the credentials of the cluster: {error}") from error
+        self._authorization = str(self.configuration.api_key.get("BearerToken", "")).strip()
+
+    async def _try_read(self, *, anew: bool) -> None:
+        try:
+            await self.read(anew=anew)
+        except InvalidSetting as error:
+            _LOG.warning("%s; going on with the old ones", error)
+
+
+async def load_credentials(kubeconfig: str, context: str, clock: Clock) -> Credentials:
+    """Read the named kubeconfig; without one, the ServiceAccount or the usual kubeconfig.
+
+    Raises:
+        InvalidSetting: There is none, or it cannot be used.
+    """
+    credentials = Credentials(_source(kubeconfig, context), Configuration(), clock)
+    await credentials.read(anew=True)
+    return credentials
+
+
+def _source(kubeconfig: str, context: str) -> _Source:
+    if not kubeconfig and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return _ServiceAccount()
+    places = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    files = [Path(place).expanduser() for place in places.split(os.pathsep) if place]
+    if not any(file.is_file() for file in files):
+        raise InvalidSetting(
+            f"there is no kubeconfig {places}: name one with --kubeconfig, or run inside a cluster"
+        )
+    return _Kubeconfig(places, context)

@@ -1,0 +1,140 @@
+"""Answers of the API server as the errors of `reconciler.errors`.
+
+The Status that comes with a failure may carry values of the object: a refused patch quotes the
+whole patched object, Secrets too. `readable` takes them out before anybody sees the text.
+"""
+
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+
+from reconciler.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    Denied,
+    Expired,
+    Forbidden,
+    Gone,
+    Invalid,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    UnknownKind,
+)
+from reconciler.kube.paths import Call
+
+_LONGEST = 1024
+_LONGEST_VALUE = 80
+_QUOTED_VALUE = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: ")
+# Webhooks say "denied the request", ValidatingAdmissionPolicies "denied request".
+_DENIED = re.compile(r"^admission webhook \S+ denied|\bdenied (?:the )?request\b")
+# What the authorizer says; every other 403 comes from an admission plugin (quota, pod security).
+_NOT_ALLOWED = re.compile(r"\bcannot [\w*-]+ (?:resource|path) ")
+_SIMPLE: Mapping[int, type[ClusterError]] = {410: Expired, 408: Unavailable, 429: Throttled}
+
+
+def failure(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
+    """Return the error that an answer of 300 or more stands for."""
+    answer = _status_of(body)
+    details = answer.get("details") or {}
+    text = readable(str(answer.get("message") or ""), secret=call.resource.startswith("secrets"))
+    said = f"{call}: {text}" if text else f"{call}: the API server answered {status}"
+    if answer and _DENIED.search(str(answer.get("message"))):
+        return Denied(said, status=status)
+    if status == 401:  # noqa: PLR2004
+        return Unauthorized(
+            f"{call}: the API server does not accept the credentials; "
+            "the token is expired or wrong: renew it",
+            status=status,
+        )
+    if status == 403:  # noqa: PLR2004
+        return _forbidden(call, said, answer)
+    if status == 404:  # noqa: PLR2004
+        return _absent(call, said, details)
+    if status == 409:  # noqa: PLR2004
+        known = answer.get("reason") == "AlreadyExists"
+        return (AlreadyExists if known else Conflict)(said, status=status)
+    error = _SIMPLE.get(status)
+    if error is None:
+        error = Invalid if 400 <= status < 500 else Unavailable  # noqa: PLR2004
+    return error(said, status=status, retry_after=_retry_after(headers, details))
+
+
+def _status_of(body: bytes) -> dict[str, Any]:
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else {}
+
+
+def _forbidden(call: Call, said: str, answer: Mapping[str, Any]) -> ClusterError:
+    message = str(answer.get("message") or "")
+    reading = call.verb in {"get", "list", "watch"}
+    if answer and not reading and not _NOT_ALLOWED.search(message):
+        return Denied(said, status=403)
+    return Forbidden(f"{said}; grant: {call.permission}", permission=call.permission)
+
+
+def _absent(call: Call, said: str, details: Mapping[str, Any]) -> ClusterError:
+    if details.get("name"):
+        return Gone(said, status=404)
+    return UnknownKind(f"{call}: the cluster does not serve {call.resource}", status=404)
+
+
+def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:
+    value = headers.get("Retry-After") or details.get("retryAfterSeconds")
+    try:
+        return None if value is None else float(value)
+    except ValueError:  # A date, which no API server sends.
+        return None
+
+
+def readable(message: str, *, secret: bool) -> str:
+    """Return a message without quoted objects; of Secrets without any quoted value."""
+    parts, start = [], 0
+    for found in _QUOTED_VALUE.finditer(message):
+        if found.start() < start:
+            continue
+        end = _value_end(message, found.end())
+        value = message[found.end() : end]
+        if secret or len(value) > _LONGEST_VALUE or value.startswith(("{", '"{', "map[")):
+            parts += [message[start : found.end()], "(left out)"]
+            start = end
+    text = "".join((*parts, message[start:])).strip()
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+def _value_end(message: str, start: int) -> int:
+    """Return where a quoted value ends; where that cannot be told, the end of the text."""
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(message, start)[1]
+    except ValueError:
+        return len(message)
+
+
+def unreachable(call: Call, address: str, cause: Exception) -> Unavailable:
+    """Return the error of a request that got no answer."""
+    return Unavailable(f"{call}: the API server at {address} does not answer ({_why(cause)})")
+
+
+def _why(cause: Exception) -> str:
+    match cause:
+        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {cause}"
+        case aiohttp.ClientConnectorDNSError():
+            return "its name is not known"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            return "connection refused"
+        case TimeoutError():
+            return "no answer in time"
+        case aiohttp.ServerDisconnectedError():
+            return "it closed the connection"
+        case _:
+            return str(cause) or type(cause).__name__

@@ -1,0 +1,230 @@
+"""Leader election on a Lease of coordination.k8s.io.
+
+`kubernetes.aio.leaderelection` is not used: its calls are not bounded by the renewal deadline, a
+refused connection ends it, it writes local time as UTC and it does not give the Lease back.
+
+A holder counts as gone when its record did not change for its lease duration *as seen here*, on
+the monotonic clock, so clocks of different machines need not agree. A renewal counts from before
+it was sent. A Lease does not fence: every write is guarded by a resourceVersion for that.
+"""
+
+import asyncio
+import contextlib
+import socket
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object
+from reconciler.api.updaterequest import render_time
+from reconciler.clock import Clock
+from reconciler.errors import AlreadyExists, ClusterError, Conflict, Gone
+from reconciler.kube.backoff import jittered
+from reconciler.kube.client import Client, encode
+from reconciler.kube.paths import collection_path, object_path
+
+LEASE_NAME = "kube-retrofit-controller"
+
+_LEASES = Kind(
+    group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True
+)
+_QUERY = {"fieldManager": FIELD_MANAGER}
+_HOLDER = "holderIdentity"
+_RELEASE_TIMEOUT = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds, each shorter than the one before it."""
+
+    duration: float = 15.0
+    renew: float = 10.0
+    retry: float = 2.0
+
+
+def new_identity() -> str:
+    """Return a name that no other process has."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+class Election:
+    """One candidate; give it a client of its own, so that load never delays a renewal.
+
+    Attributes:
+        holder: Who held the Lease when it was last seen; empty is nobody.
+        problem: Why the last try failed; empty after one that worked.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        namespace: str,
+        identity: str,
+        on_started: Callable[[], None],
+        on_lost: Callable[[], None],
+        on_holder: Callable[[str], None] = lambda _holder: None,
+        name: str = LEASE_NAME,
+        timing: Timing | None = None,
+    ) -> None:
+        self.holder = ""
+        self.problem = ""
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._on_started = on_started
+        self._on_lost = on_lost
+        self._on_holder = on_holder
+        self._timing = timing or Timing()
+        self._leading = False
+        self._renewed_at = 0.0
+        self._lease: Object = {}
+        self._observed_at = 0.0
+
+    @property
+    def leading(self) -> bool:
+        """Tell whether this process holds the Lease and renewed it in time."""
+        age = self._clock.monotonic() - self._renewed_at
+        return self._leading and age < self._timing.renew
+
+    async def run(self) -> None:
+        """Acquire and renew until cancelled; then give the Lease back at once.
+
+        The callbacks must return quickly. ``on_lost`` follows each ``on_started``, except where
+        the end was asked for by cancelling.
+        """
+        try:
+            while True:
+                await self._step()
+                # A leader keeps time; candidates spread out.
+                retry = self._timing.retry
+                await asyncio.sleep(retry if self._leading else jittered(retry))
+        finally:
+            if self._leading:
+                self._leading = False
+                with contextlib.suppress(ClusterError):
+                    await self._give_back()
+
+    async def _step(self) -> None:
+        started = self._clock.monotonic()
+        try:
+            held = await self._acquire_or_renew(self._patience(started))
+            self.problem = ""
+        except ClusterError as error:
+            self.problem = str(error)
+            held = False
+        if held:
+            self._renewed_at = started
+            if not self._leading:
+                self._leading = True
+                self._on_started()
+        elif self._leading and (self.holder != self._identity or not self.leading):
+            self._leading = False
+            self._on_lost()
+
+    def _patience(self, now: float) -> float:
+        """Return for how long one call may take: never beyond the renewal deadline."""
+        if not self._leading:
+            return self._timing.renew
+        left = self._renewed_at + self._timing.renew - now
+        return max(min(left, 2 * self._timing.retry), 0.1)
+
+    async def _acquire_or_renew(self, limit: float) -> bool:
+        path = object_path(_LEASES, self._namespace, self._name)
+        if self._leading:
+            # The version that the last renewal gave is still right unless somebody interfered.
+            with contextlib.suppress(Conflict, Gone):
+                await self._put(self._lease, limit)
+                return True
+        try:
+            lease = await self._client.json("GET", path, timeout=limit, repeat=False)
+        except Gone:
+            return await self._create(limit)
+        self._observe(lease)
+        if self.holder not in {"", self._identity} and not self._expired():
+            return False
+        try:
+            await self._put(lease, limit)
+        except Conflict:
+            return False
+        return True
+
+    def _observe(self, lease: Object) -> None:
+        if lease.get("spec") != self._lease.get("spec") or not self._lease:
+            self._observed_at = self._clock.monotonic()
+        self._lease = lease
+        self._see(str((lease.get("spec") or {}).get(_HOLDER) or ""))
+
+    def _see(self, holder: str) -> None:
+        if holder != self.holder:
+            self.holder = holder
+            self._on_holder(holder)
+
+    def _expired(self) -> bool:
+        spec = self._lease.get("spec") or {}
+        duration = float(spec.get("leaseDurationSeconds") or self._timing.duration)
+        return self._clock.monotonic() - self._observed_at >= duration
+
+    async def _create(self, limit: float) -> bool:
+        body = {
+            "apiVersion": _LEASES.api_version,
+            "kind": _LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": self._spec({}),
+        }
+        path = collection_path(_LEASES, self._namespace)
+        try:
+            lease = await self._client.json(
+                "POST", path, query=_QUERY, body=encode(body), timeout=limit, repeat=False
+            )
+        except AlreadyExists:
+            return False
+        self._observe(lease)
+        return True
+
+    async def _put(self, lease: Object, limit: float) -> None:
+        body = {**lease, "spec": self._spec(lease.get("spec") or {})}
+        self._observe(await self._replace(body, limit))
+
+    async def _give_back(self) -> None:
+        try:
+            await self._replace(self._released(), _RELEASE_TIMEOUT)
+        except Conflict:  # A renewal was on its way when the end was asked for.
+            path = object_path(_LEASES, self._namespace, self._name)
+            self._observe(await self._client.json("GET", path, timeout=_RELEASE_TIMEOUT))
+            if self.holder != self._identity:
+                return
+            await self._replace(self._released(), _RELEASE_TIMEOUT)
+        self._see("")
+
+    def _released(self) -> Object:
+        spec = {key: value for key, value in self._lease["spec"].items() if key != _HOLDER}
+        spec |= {"leaseDurationSeconds": 1, "renewTime": render_time(self._clock.now())}
+        return {**self._lease, "spec": spec}
+
+    async def _replace(self, body: Object, limit: float) -> Object:
+        answer: Object = await self._client.json(
+            "PUT",
+            object_path(_LEASES, self._namespace, self._name),
+            query=_QUERY,
+            body=encode(body),
+            timeout=limit,
+            repeat=False,
+        )
+        return answer
+
+    def _spec(self, old: Object) -> Object:
+        now = render_time(self._clock.now())
+        spec = {
+            **old,
+            _HOLDER: self._identity,
+            "leaseDurationSeconds": round(self._timing.duration),
+            "renewTime": now,
+        }
+        if old.get(_HOLDER) != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + 1 if old else 0
+        return spec

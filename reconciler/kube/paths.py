@@ -1,0 +1,92 @@
+"""Paths of the API, and what a request means in the words of RBAC."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from typing_extensions import override
+
+from reconciler.api.meta import Kind
+from reconciler.errors import Invalid
+
+_SAFE = ":@!$&'()*+,;=~"
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request as RBAC sees it.
+
+    Attributes:
+        resource: As ``deployments.apps/scale``; of other addresses the path.
+    """
+
+    verb: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def permission(self) -> str:
+        """Return what to grant."""
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{place}"
+
+    @override
+    def __str__(self) -> str:
+        place = "/".join(part for part in (self.namespace, self.name) if part)
+        return f"{self.verb} {self.resource} {place}".rstrip()
+
+
+def describe(method: str, path: str, *, watch: bool = False) -> Call:
+    """Return what a request asks for; ``watch`` tells a watch from a list."""
+    root, *parts = path.strip("/").split("/")
+    group = parts.pop(0) if root == "apis" and parts else ""
+    rest = parts[1:]
+    if root not in {"api", "apis"} or not rest:
+        return Call(verb=method.lower(), resource=path)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:  # noqa: PLR2004
+        namespace, rest = rest[1], rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    resource = f"{rest[0]}.{group}" if group else rest[0]
+    subresource = "/".join(rest[2:])
+    return Call(
+        verb=_verb(method, named=bool(name), watch=watch),
+        resource=f"{resource}/{subresource}" if subresource else resource,
+        namespace=namespace,
+        name=name,
+    )
+
+
+def _verb(method: str, *, named: bool, watch: bool) -> str:
+    if method == "GET":
+        return "watch" if watch else "get" if named else "list"
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    return _VERBS.get(method, method.lower())
+
+
+def collection_path(kind: Kind, namespace: str = "") -> str:
+    """Return the path of all objects; an empty namespace means those of all namespaces."""
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    place = f"/namespaces/{_segment(namespace)}" if kind.namespaced and namespace else ""
+    return f"{root}{place}/{kind.plural}"
+
+
+def object_path(kind: Kind, namespace: str, name: str) -> str:
+    """Return the path of one object, of a kind with subresource that subresource.
+
+    Raises:
+        Invalid: A part of the name is empty: the path would mean all objects.
+    """
+    if not name or (kind.namespaced and not namespace):
+        part = "namespace" if name else "name"
+        raise Invalid(f"{kind.kind} {namespace}/{name}: the {part} is empty")
+    path = f"{collection_path(kind, namespace)}/{_segment(name)}"
+    return f"{path}/{kind.subresource}" if kind.subresource else path
+
+
+def _segment(text: str) -> str:
+    if text in {".", ".."}:
+        raise Invalid(f"{text!r} is not a name")
+    return quote(text, safe=_SAFE)

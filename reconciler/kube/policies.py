@@ -1,0 +1,60 @@
+"""The `Policies` port."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.meta import (
+    FIELD_MANAGER,
+    GROUP,
+    POLICY_VERSION,
+    Kind,
+    Object,
+    resource_version,
+)
+from reconciler.kube.client import MERGE_PATCH, Client, encode
+from reconciler.kube.paths import object_path
+from reconciler.kube.writer import guarded
+
+CLUSTER_POLICIES = Kind(
+    group=GROUP,
+    version=POLICY_VERSION,
+    kind="ClusterPolicy",
+    plural="clusterpolicies",
+    namespaced=False,
+)
+POLICIES = Kind(
+    group=GROUP, version=POLICY_VERSION, kind="Policy", plural="policies", namespaced=True
+)
+
+
+class KubePolicies:
+    """Policy objects, as stored."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def get(self, key: str) -> Object:
+        """Return the ClusterPolicy ``name`` or the Policy ``namespace/name``, live."""
+        namespace, _, name = key.rpartition("/")
+        answer: Object = await self._client.json("GET", _path(namespace, name))
+        return answer
+
+    async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
+        """Merge into the status of a policy.
+
+        Raises:
+            Conflict: The policy changed since; decide on the new one.
+        """
+        meta = policy.get("metadata") or {}
+        patch = guarded({"status": dict(status)}, resource_version(policy))
+        await self._client.request(
+            "PATCH",
+            _path(meta.get("namespace", ""), meta.get("name", "")) + "/status",
+            query={"fieldManager": FIELD_MANAGER},
+            body=encode(patch),
+            content_type=MERGE_PATCH,
+        )
+
+
+def _path(namespace: str, name: str) -> str:
+    return object_path(POLICIES if namespace else CLUSTER_POLICIES, namespace, name)

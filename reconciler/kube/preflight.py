@@ -1,0 +1,46 @@
+"""Checks before a program starts to work: our own kinds are served and may be listed."""
+
+import asyncio
+from collections.abc import Callable
+
+from reconciler.api.meta import Kind
+from reconciler.errors import ClusterError, Forbidden, UnknownKind
+from reconciler.kube.backoff import Backoff
+from reconciler.kube.client import Client
+from reconciler.kube.paths import collection_path
+from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
+from reconciler.kube.requests import REQUESTS
+
+_CONTROLLER = (CLUSTER_POLICIES, POLICIES, REQUESTS)
+
+
+async def wait_for_kinds(
+    client: Client, say: Callable[[str], None], kinds: tuple[Kind, ...] = _CONTROLLER
+) -> None:
+    """Return when all kinds can be listed; until then say what is in the way, with a pause.
+
+    A program that ended instead would be started again and again, and its last words be lost.
+    """
+    backoff = Backoff(first=1.0, longest=30.0)
+    while (problem := await _problem(client, kinds)) is not None:
+        pause = backoff.pause()
+        say(f"{problem}; trying again in {pause:.0f}s")
+        await asyncio.sleep(pause)
+
+
+async def _problem(client: Client, kinds: tuple[Kind, ...]) -> str | None:
+    for kind in kinds:
+        try:
+            await client.request("GET", collection_path(kind), query={"limit": "1"})
+        except UnknownKind:
+            return (
+                f"the cluster does not serve {kind.resource}: apply crds/ (kubectl apply -k crds)"
+            )
+        except Forbidden as error:
+            return (
+                f"no right to {error.permission}: apply manifests/ (kubectl apply -k"
+                " manifests/overlays/default), or grant it to the program's ServiceAccount"
+            )
+        except ClusterError as error:
+            return str(error)
+    return None

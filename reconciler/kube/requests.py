@@ -1,0 +1,159 @@
+"""The `Requests` port: UpdateRequests and the Secrets that go with some of them."""
+
+import base64
+from collections.abc import AsyncIterator, Mapping
+
+from reconciler.api.meta import FIELD_MANAGER, GROUP, PREFIX, REQUEST_VERSION, Kind, Object
+from reconciler.api.updaterequest import (
+    API_VERSION,
+    KIND,
+    RequestSpec,
+    RequestStatus,
+    State,
+    UpdateRequest,
+    parse_request,
+    render_spec,
+    render_status,
+)
+from reconciler.errors import AlreadyExists, Expired, Gone, Invalid
+from reconciler.kube.client import MERGE_PATCH, Client, encode
+from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.writer import guarded
+
+REQUESTS = Kind(
+    group=GROUP, version=REQUEST_VERSION, kind=KIND, plural="updaterequests", namespaced=True
+)
+SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
+LABEL_RECORDED = f"{PREFIX}recorded"
+
+_FINAL = (State.COMPLETED, State.FAILED, State.SKIP)
+_WAITING = ",".join(f"status.state!={state}" for state in _FINAL)
+_RECORDED = "recorded"
+# Not strict: while a cluster still has an older definition, a new field must not stop the work.
+_QUERY = {"fieldManager": FIELD_MANAGER}
+_REMOVE_TIMEOUT = 90.0
+
+
+class KubeRequests:
+    """UpdateRequests of one namespace."""
+
+    def __init__(self, client: Client, namespace: str, *, page: int = 500) -> None:
+        self._client = client
+        self._reader = KubeReader(client)
+        self._namespace = namespace
+        self._page = page
+
+    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> None:
+        """Store a request. A stored request of that name is success: our own CREATE came twice."""
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": self._meta(name, labels),
+            "spec": render_spec(spec),
+        }
+        await self._create(REQUESTS, body)
+
+    async def get(self, name: str) -> UpdateRequest:
+        """Return a request as it is stored now."""
+        return parse_request(await self._reader.get(REQUESTS, self._namespace, name))
+
+    async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
+        """Write a status that was decided on this very version of the request."""
+        path = object_path(REQUESTS, request.namespace, request.name) + "/status"
+        patch = guarded({"status": render_status(status)}, request.resource_version)
+        answer = await self._client.json(
+            "PATCH",
+            path,
+            query=_QUERY,
+            body=encode(patch),
+            content_type=MERGE_PATCH,
+        )
+        return parse_request(answer)
+
+    def waiting(self) -> AsyncIterator[UpdateRequest]:
+        """Yield all requests that are not final; one may come twice when a list is begun anew."""
+        return self._all(_WAITING)
+
+    async def finished(self) -> AsyncIterator[UpdateRequest]:
+        """Yield all final requests; one may come twice when a list is begun anew."""
+        for state in _FINAL:
+            async for request in self._all(f"status.state={state}"):
+                yield request
+
+    async def remove(self, *, remove_after: str, policy: str = "") -> None:
+        """Delete the finished requests of one minute of ``status.removeAfter`` in one call."""
+        if not remove_after:
+            raise Invalid("removing without a minute would remove all requests")
+        fields = f"status.removeAfter={_escaped(remove_after)}"
+        if policy:
+            fields += f",spec.policy={_escaped(policy)}"
+        await self._client.request(
+            "DELETE",
+            collection_path(REQUESTS, self._namespace),
+            query={"fieldSelector": fields},
+            timeout=_REMOVE_TIMEOUT,
+        )
+
+    async def create_recorded(self, name: str, labels: Mapping[str, str], data: bytes) -> None:
+        """Store recorded fields that must not stand in a request, as a Secret."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": self._meta(name, {LABEL_RECORDED: "true", **labels}),
+            "immutable": True,
+            "data": {_RECORDED: base64.b64encode(data).decode()},
+        }
+        await self._create(SECRETS, body)
+
+    async def read_recorded(self, name: str) -> bytes:
+        """Return what `create_recorded` stored."""
+        secret = await self._reader.get(SECRETS, self._namespace, name)
+        try:
+            return base64.b64decode(secret["data"][_RECORDED], validate=True)
+        except (KeyError, TypeError, ValueError):
+            raise Gone(f"Secret {self._namespace}/{name} holds no recorded fields") from None
+
+    async def delete_recorded(self, name: str) -> None:
+        """Remove it; absent is success."""
+        try:
+            await self._client.request("DELETE", object_path(SECRETS, self._namespace, name))
+        except Gone:
+            return
+
+    def _meta(self, name: str, labels: Mapping[str, str]) -> Object:
+        return {"name": name, "namespace": self._namespace, "labels": dict(labels)}
+
+    async def _create(self, kind: Kind, body: Object) -> None:
+        path = collection_path(kind, self._namespace)
+        try:
+            await self._client.request("POST", path, query=_QUERY, body=encode(body))
+        except AlreadyExists:
+            return
+
+    async def _all(self, fields: str) -> AsyncIterator[UpdateRequest]:
+        token = ""
+        while True:
+            try:
+                page = await self._reader.list_page(
+                    REQUESTS,
+                    namespace=self._namespace,
+                    fields=fields,
+                    limit=self._page,
+                    token=token,
+                )
+            except Expired:
+                if not token:
+                    raise
+                token = ""
+                continue
+            for item in page.items:
+                yield parse_request(item)
+            token = page.token
+            if not token:
+                return
+
+
+def _escaped(value: str) -> str:
+    """Return a value as field selectors want it."""
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

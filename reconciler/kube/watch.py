@@ -1,0 +1,184 @@
+"""A list and a watch that follows it, as one stream of events that loses nothing.
+
+After the position is lost (410) everything is listed again, and what is not there any more is
+told as DELETED. Both sides bound the connection: the server ends it after minutes, and so do we
+when not even a bookmark came for a while, because a dead peer says nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import orjson
+
+from reconciler.api.meta import Kind, Object
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError, Expired, Unavailable
+from reconciler.kube.backoff import Backoff, jittered
+from reconciler.kube.client import JSON, Client
+from reconciler.kube.errors import failure
+from reconciler.kube.paths import collection_path, describe
+
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+
+_PAGE = 500
+_LIST_TIMEOUT = 60.0
+_SERVER_TIMEOUT = 270.0
+_IDLE = 90.0
+_SHORTEST = 1.0
+_METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class Watch:
+    """Follows the objects of one kind; for one consumer.
+
+    Attributes:
+        synced: Set once the first list was handed over in full.
+        progress: Monotonic time at which the server last said anything.
+        problem: Why it makes no progress; empty while it does.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        clock: Clock,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        metadata_only: bool = False,
+    ) -> None:
+        self.synced = asyncio.Event()
+        self.progress = clock.monotonic()
+        self.problem = ""
+        self._client = client
+        self._kind = kind
+        self._clock = clock
+        self._path = collection_path(kind, namespace)
+        self._labels = {"labelSelector": labels} if labels else {}
+        self._metadata_only = metadata_only
+        self._known: dict[tuple[str, str], Object] = {}
+        self._version = ""
+        self._backoff = Backoff(first=0.5, longest=30.0)
+
+    async def events(self) -> AsyncIterator[tuple[Change, Object]]:
+        """Yield changes for ever.
+
+        A DELETED that was found out by listing carries only apiVersion, kind and the identifying
+        metadata.
+        """
+        while True:
+            try:
+                if not self._version:
+                    async for event in self._list():
+                        yield event
+                    self.synced.set()
+                started = self._clock.monotonic()
+                async for event in self._follow():
+                    yield event
+                if self._clock.monotonic() - started < _SHORTEST:
+                    await asyncio.sleep(self._backoff.pause())
+            except Expired as error:
+                self._version = ""
+                await self._wait(error)
+            except ClusterError as error:
+                await self._wait(error)
+
+    async def _wait(self, error: ClusterError) -> None:
+        self.problem = str(error)
+        await asyncio.sleep(max(self._backoff.pause(), error.retry_after or 0.0))
+
+    def _heard(self) -> None:
+        self.progress = self._clock.monotonic()
+        self.problem = ""
+
+    async def _list(self) -> AsyncIterator[tuple[Change, Object]]:
+        seen: set[tuple[str, str]] = set()
+        token, version = "", ""
+        while True:
+            query = self._labels | {"limit": str(_PAGE)} | ({"continue": token} if token else {})
+            accept = _METADATA_LIST if self._metadata_only else JSON
+            answer = await self._client.json(
+                "GET", self._path, query=query, accept=accept, timeout=_LIST_TIMEOUT
+            )
+            self._heard()
+            meta = answer.get("metadata") or {}
+            version = version or str(meta.get("resourceVersion") or "")
+            for item in answer.get("items") or ():
+                obj = self._named(item)
+                seen.add(_key(obj))
+                for event in self._upsert(obj):
+                    yield event
+            token = meta.get("continue") or ""
+            if not token:
+                break
+        for key in self._known.keys() - seen:
+            yield "DELETED", self._known.pop(key)
+        self._version = version
+
+    async def _follow(self) -> AsyncIterator[tuple[Change, Object]]:
+        query = self._labels | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(round(jittered(_SERVER_TIMEOUT))),
+        }
+        accept = _METADATA if self._metadata_only else JSON
+        async with self._client.stream(
+            self._path, query=query, accept=accept, idle=_IDLE
+        ) as lines:
+            self._heard()
+            async for line in lines:
+                for event in self._take(self._decode(line)):
+                    yield event
+                self._heard()
+                self._backoff.reset()
+
+    def _decode(self, line: bytes) -> Any:
+        try:
+            return orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise Unavailable(f"watch {self._kind.resource}: a line that is not JSON") from error
+
+    def _take(self, event: Any) -> list[tuple[Change, Object]]:
+        kind, obj = event["type"], event["object"]
+        if kind == "ERROR":
+            call = describe("GET", self._path, watch=True)
+            raise failure(call, int(obj.get("code") or 500), {}, orjson.dumps(obj))
+        self._version = str(obj["metadata"]["resourceVersion"])
+        if kind == "BOOKMARK":
+            return []
+        obj = self._named(obj)
+        if kind == "DELETED":
+            self._known.pop(_key(obj), None)
+            return [("DELETED", obj)]
+        return self._upsert(obj)
+
+    def _upsert(self, obj: Object) -> list[tuple[Change, Object]]:
+        key, meta = _key(obj), obj["metadata"]
+        old = self._known.get(key)
+        self._known[key] = {
+            "apiVersion": obj["apiVersion"],
+            "kind": obj["kind"],
+            "metadata": {
+                name: meta[name]
+                for name in ("namespace", "name", "uid", "resourceVersion")
+                if name in meta
+            },
+        }
+        if old is None:
+            return [("ADDED", obj)]
+        if old["metadata"].get("uid") != meta.get("uid"):
+            return [("DELETED", old), ("ADDED", obj)]
+        if old["metadata"].get("resourceVersion") == meta.get("resourceVersion"):
+            return []
+        return [("MODIFIED", obj)]
+
+    def _named(self, obj: Object) -> Object:
+        return {**obj, "apiVersion": self._kind.api_version, "kind": self._kind.kind}
+
+
+def _key(obj: Object) -> tuple[str, str]:
+    meta = obj["metadata"]
+    return str(meta.get("namespace", "")), str(meta["name"])

@@ -1,0 +1,61 @@
+"""Webhook configurations by name; what stands in them is decided elsewhere."""
+
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object
+from reconciler.errors import Gone
+from reconciler.kube.client import Client, encode
+from reconciler.kube.paths import collection_path, object_path
+
+WEBHOOKS = Kind(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    kind="ValidatingWebhookConfiguration",
+    plural="validatingwebhookconfigurations",
+    namespaced=False,
+)
+
+_QUERY = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+
+
+class WebhookConfigurations:
+    """ValidatingWebhookConfigurations as stored."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def get(self, name: str) -> Object | None:
+        """Return the configuration, None where there is none."""
+        try:
+            answer: Object = await self._client.json("GET", object_path(WEBHOOKS, "", name))
+        except Gone:
+            return None
+        return answer
+
+    async def create(self, configuration: Object) -> Object:
+        """Store a new one.
+
+        Raises:
+            AlreadyExists: Somebody was faster.
+        """
+        answer: Object = await self._client.json(
+            "POST", collection_path(WEBHOOKS), query=_QUERY, body=encode(configuration)
+        )
+        return answer
+
+    async def replace(self, configuration: Object) -> Object:
+        """Replace it whole; with a resourceVersion in it only that version.
+
+        Raises:
+            Conflict: Another version is stored.
+        """
+        path = object_path(WEBHOOKS, "", configuration["metadata"]["name"])
+        answer: Object = await self._client.json(
+            "PUT", path, query=_QUERY, body=encode(configuration)
+        )
+        return answer
+
+    async def delete(self, name: str) -> None:
+        """Remove it; absent is success."""
+        try:
+            await self._client.request("DELETE", object_path(WEBHOOKS, "", name))
+        except Gone:
+            return

@@ -1,0 +1,147 @@
+"""The `Kinds` port from a table of what every cluster serves, and of what is added to it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reconciler.api.meta import GROUP, Kind, Object, split_api_version
+from reconciler.engine.wildcard import has_wildcard, matches
+
+# Group version, then kind=plural; a capital N: namespaced; then the subresources.
+_BUILT_IN = """
+v1 ConfigMap=configmaps N
+v1 Endpoints=endpoints N
+v1 Event=events N
+v1 LimitRange=limitranges N
+v1 Namespace=namespaces - status
+v1 Node=nodes - status
+v1 PersistentVolume=persistentvolumes - status
+v1 PersistentVolumeClaim=persistentvolumeclaims N status
+v1 Pod=pods N status ephemeralcontainers resize
+v1 PodTemplate=podtemplates N
+v1 ReplicationController=replicationcontrollers N scale status
+v1 ResourceQuota=resourcequotas N status
+v1 Secret=secrets N
+v1 Service=services N status
+v1 ServiceAccount=serviceaccounts N
+admissionregistration.k8s.io/v1 MutatingWebhookConfiguration=mutatingwebhookconfigurations -
+admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy=validatingadmissionpolicies - status
+admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration=validatingwebhookconfigurations -
+apiextensions.k8s.io/v1 CustomResourceDefinition=customresourcedefinitions - status
+apiregistration.k8s.io/v1 APIService=apiservices - status
+apps/v1 ControllerRevision=controllerrevisions N
+apps/v1 DaemonSet=daemonsets N status
+apps/v1 Deployment=deployments N scale status
+apps/v1 ReplicaSet=replicasets N scale status
+apps/v1 StatefulSet=statefulsets N scale status
+autoscaling/v2 HorizontalPodAutoscaler=horizontalpodautoscalers N status
+autoscaling/v1 HorizontalPodAutoscaler=horizontalpodautoscalers N status
+batch/v1 CronJob=cronjobs N status
+batch/v1 Job=jobs N status
+coordination.k8s.io/v1 Lease=leases N
+discovery.k8s.io/v1 EndpointSlice=endpointslices N
+events.k8s.io/v1 Event=events N
+networking.k8s.io/v1 Ingress=ingresses N status
+networking.k8s.io/v1 IngressClass=ingressclasses -
+networking.k8s.io/v1 NetworkPolicy=networkpolicies N
+policy/v1 PodDisruptionBudget=poddisruptionbudgets N status
+rbac.authorization.k8s.io/v1 ClusterRole=clusterroles -
+rbac.authorization.k8s.io/v1 ClusterRoleBinding=clusterrolebindings -
+rbac.authorization.k8s.io/v1 Role=roles N
+rbac.authorization.k8s.io/v1 RoleBinding=rolebindings N
+scheduling.k8s.io/v1 PriorityClass=priorityclasses -
+storage.k8s.io/v1 CSIDriver=csidrivers -
+storage.k8s.io/v1 StorageClass=storageclasses -
+storage.k8s.io/v1 VolumeAttachment=volumeattachments - status
+kyverno.io/v1 ClusterPolicy=clusterpolicies - status
+kyverno.io/v1 Policy=policies N status
+kyverno.io/v2 PolicyException=policyexceptions N
+kyverno.io/v2 UpdateRequest=updaterequests N status
+"""
+
+
+def _table() -> Iterator[Kind]:
+    for line in _BUILT_IN.strip().splitlines():
+        api_version, names, scope, *subresources = line.split()
+        group, version = split_api_version(api_version)
+        name, _, plural = names.partition("=")
+        kind = Kind(
+            group=group, version=version, kind=name, plural=plural, namespaced=scope == "N"
+        )
+        yield kind
+        yield from (replace(kind, subresource=item) for item in subresources)
+
+
+REQUESTS = next(kind for kind in _table() if kind.kind == "UpdateRequest")
+SECRETS = next(kind for kind in _table() if kind.kind == "Secret")
+POLICIES = next(kind for kind in _table() if (kind.group, kind.kind) == (GROUP, "Policy"))
+CLUSTER_POLICIES = next(kind for kind in _table() if kind.kind == "ClusterPolicy")
+
+
+class MemoryKinds:
+    """What the in-memory cluster serves."""
+
+    def __init__(self) -> None:
+        self._served = list(_table())
+
+    def serve(self, *kinds: Kind) -> None:
+        """Serve more; the first version of a resource is its preferred one."""
+        self._served += [kind for kind in kinds if kind not in self._served]
+
+    def serve_definition(self, definition: Object) -> None:
+        """Serve what a CustomResourceDefinition defines, its storage version first."""
+        spec = definition["spec"]
+        served = [item for item in spec["versions"] if item.get("served", True)]
+        for version in sorted(served, key=lambda item: not item.get("storage", False)):
+            kind = Kind(
+                group=spec["group"],
+                version=version["name"],
+                kind=spec["names"]["kind"],
+                plural=spec["names"]["plural"],
+                namespaced=spec.get("scope") != "Cluster",
+            )
+            parts = version.get("subresources") or {}
+            self.serve(kind, *(replace(kind, subresource=name) for name in parts))
+
+    def serves(self, kind: Kind) -> bool:
+        """Tell whether a kind is served."""
+        return kind in self._served
+
+    def exact(self, api_version: str, kind: str) -> Kind | None:
+        """Return the kind of an object's own apiVersion and kind."""
+        return next(
+            (
+                item
+                for item in self._served
+                if (item.api_version, item.kind, item.subresource) == (api_version, kind, "")
+            ),
+            None,
+        )
+
+    async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
+        """Return the served resources that a target's ``apiVersion`` and ``kind`` name."""
+        group, version = split_api_version(api_version)
+        if version == "*" and "/" not in api_version:
+            group = "*"
+        name, _, subresource = kind.partition("/")
+        wanted = (group, version, name, subresource)
+        found = [item for item in self._served if _named(item, wanted)]
+        if has_wildcard(version):
+            found = list({_resource(item): item for item in reversed(found)}.values())[::-1]
+        return tuple(found)
+
+    async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind behind a resource name, None where it is not served."""
+        wanted = (group, version, *plural.partition("/")[::2])
+        for item in self._served:
+            if (item.group, item.version, item.plural, item.subresource) == wanted:
+                return item
+        return None
+
+
+def _resource(kind: Kind) -> tuple[str, str, str]:
+    return kind.group, kind.plural, kind.subresource
+
+
+def _named(kind: Kind, wanted: tuple[str, str, str, str]) -> bool:
+    parts = (kind.group, kind.version, kind.kind, kind.subresource)
+    return bool(wanted[3]) == bool(kind.subresource) and all(map(matches, wanted, parts))

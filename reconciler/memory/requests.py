@@ -1,0 +1,162 @@
+"""The `Requests`, `Policies` and `Events` ports on the in-memory cluster."""
+
+import base64
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from reconciler.api.meta import Kind, Object
+from reconciler.api.updaterequest import (
+    API_VERSION,
+    KIND,
+    RequestSpec,
+    RequestStatus,
+    State,
+    UpdateRequest,
+    parse_request,
+    render_spec,
+    render_status,
+)
+from reconciler.engine.patch.merge7386 import apply_merge_patch
+from reconciler.errors import AlreadyExists, Gone, Invalid
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.kinds import CLUSTER_POLICIES, POLICIES, REQUESTS, SECRETS
+
+_STATUS = replace(REQUESTS, subresource="status")
+_FINAL = (State.COMPLETED, State.FAILED, State.SKIP)
+_WAITING = ",".join(f"status.state!={state}" for state in _FINAL)
+
+
+class MemoryRequests:
+    """UpdateRequests of one namespace."""
+
+    def __init__(self, cluster: MemoryCluster, namespace: str, *, page: int = 500) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._page = page
+
+    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> None:
+        """Store a request. A stored request of that name is success."""
+        body = {"apiVersion": API_VERSION, "kind": KIND, "spec": render_spec(spec)}
+        self._create(REQUESTS, name, labels, body)
+
+    async def get(self, name: str) -> UpdateRequest:
+        """Return a request as it is stored now."""
+        return parse_request(await self._cluster.get(REQUESTS, self._namespace, name))
+
+    async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
+        """Write a status that was decided on this very version of the request."""
+        stored = await self._cluster.get(REQUESTS, request.namespace, request.name)
+        meta = {**stored["metadata"], "resourceVersion": request.resource_version}
+        before = {**stored, "metadata": meta}
+        after = apply_merge_patch(before, {"status": render_status(status)})
+        return parse_request(await self._cluster.change(_STATUS, before, after))
+
+    def waiting(self) -> AsyncIterator[UpdateRequest]:
+        """Yield all requests that are not final."""
+        return self._all(_WAITING)
+
+    async def finished(self) -> AsyncIterator[UpdateRequest]:
+        """Yield all final requests."""
+        for state in _FINAL:
+            async for request in self._all(f"status.state={state}"):
+                yield request
+
+    async def remove(self, *, remove_after: str, policy: str = "") -> None:
+        """Delete the finished requests of one minute of ``status.removeAfter``."""
+        if not remove_after:
+            raise Invalid("removing without a minute would remove all requests")
+        fields = f"status.removeAfter={remove_after}"
+        fields += f",spec.policy={policy}" if policy else ""
+        self._cluster.delete_where(REQUESTS, namespace=self._namespace, fields=fields)
+
+    async def create_recorded(self, name: str, labels: Mapping[str, str], data: bytes) -> None:
+        """Store recorded fields that must not stand in a request."""
+        encoded = base64.b64encode(data).decode()
+        body = {"apiVersion": "v1", "kind": "Secret", "data": {"recorded": encoded}}
+        self._create(SECRETS, name, labels, body)
+
+    async def read_recorded(self, name: str) -> bytes:
+        """Return what `create_recorded` stored."""
+        secret = await self._cluster.get(SECRETS, self._namespace, name)
+        return base64.b64decode(secret["data"]["recorded"])
+
+    async def delete_recorded(self, name: str) -> None:
+        """Remove it; absent is success."""
+        try:
+            self._cluster.delete(SECRETS, self._namespace, name)
+        except Gone:
+            return
+
+    def _create(self, kind: Kind, name: str, labels: Mapping[str, str], body: Object) -> None:
+        meta = {"name": name, "namespace": self._namespace, "labels": dict(labels)}
+        try:
+            self._cluster.create(kind, {**body, "metadata": meta})
+        except AlreadyExists:
+            return
+
+    async def _all(self, fields: str) -> AsyncIterator[UpdateRequest]:
+        token = ""
+        while True:
+            page = await self._cluster.list_page(
+                REQUESTS,
+                namespace=self._namespace,
+                fields=fields,
+                limit=self._page,
+                token=token,
+            )
+            for item in page.items:
+                yield parse_request(item)
+            token = page.token
+            if not token:
+                return
+
+
+class MemoryPolicies:
+    """Policy objects, as stored."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    async def get(self, key: str) -> Object:
+        """Return the ClusterPolicy ``name`` or the Policy ``namespace/name``."""
+        namespace, _, name = key.rpartition("/")
+        kind = POLICIES if namespace else CLUSTER_POLICIES
+        return await self._cluster.get(kind, namespace, name)
+
+    async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
+        """Merge into the status of a policy."""
+        kind = POLICIES if policy["metadata"].get("namespace") else CLUSTER_POLICIES
+        after = apply_merge_patch(policy, {"status": dict(status)})
+        await self._cluster.change(replace(kind, subresource="status"), policy, after)
+
+
+class MemoryEvents:
+    """Keeps events in a list.
+
+    Attributes:
+        emitted: All of them, in order.
+    """
+
+    def __init__(self) -> None:
+        self.emitted: list[Object] = []
+
+    def emit(
+        self,
+        *,
+        regarding: Mapping[str, Any],
+        related: Mapping[str, Any] | None = None,
+        severity: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Keep one event."""
+        event = {
+            "regarding": dict(regarding),
+            "type": severity,
+            "reason": reason,
+            "action": action,
+            "note": note,
+        }
+        self.emitted.append(event | ({"related": dict(related)} if related else {}))

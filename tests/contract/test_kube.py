@@ -1,0 +1,303 @@
+"""What only the real API server can say about the adapter for it."""
+
+import asyncio
+import contextlib
+import time
+import uuid
+
+import orjson
+import pytest
+
+from reconciler.api.meta import Kind
+from reconciler.clock import SystemClock
+from reconciler.errors import AlreadyExists, Conflict, Invalid, Unauthorized
+from reconciler.kube.access import AccessReviews
+from reconciler.kube.client import connect
+from reconciler.kube.events import KubeEvents
+from reconciler.kube.lease import Election, Timing, new_identity
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.secrets import NamedSecrets, StoredSecret
+from reconciler.kube.watch import Watch
+from reconciler.kube.webhooks import WebhookConfigurations
+from reconciler.kube.writer import KubeWriter
+
+CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
+SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
+EVENTS = Kind(group="events.k8s.io", version="v1", kind="Event", plural="events", namespaced=True)
+LEASES = Kind(
+    group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True
+)
+QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
+
+
+@pytest.fixture
+async def client(installed_cluster):
+    client = await connect(str(installed_cluster.kubeconfig))
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def place(client):
+    """A namespace of this test's own."""
+    name = f"kube-{uuid.uuid4().hex[:8]}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await client.request("POST", "/api/v1/namespaces", body=orjson.dumps(body))
+    yield name
+    await client.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+async def create(client, kind, place, name, **content):
+    meta = {"name": name, **content.pop("metadata", {})}
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **content}
+    group = f"/apis/{kind.group}" if kind.group else "/api"
+    path = f"{group}/{kind.version}/namespaces/{place}/{kind.plural}"
+    return await client.json("POST", path, body=orjson.dumps(body))
+
+
+async def test_the_server_is_waited_for(client):
+    await client.wait_until_served(print, limit=30)
+
+
+async def test_a_wrong_token_is_reported_at_once(installed_cluster, tmp_path):
+    file = tmp_path / "kubeconfig"
+    view = installed_cluster.kubectl("config", "view", "--raw", "--flatten", "-o", "json")
+    config = orjson.loads(view)
+    for user in config["users"]:
+        user["user"] = {"token": "wrong"}
+    file.write_bytes(orjson.dumps(config))
+    client = await connect(str(file))
+    with pytest.raises(Unauthorized):
+        await client.wait_until_served(print)
+    await client.close()
+
+
+async def test_a_misspelled_field_is_refused_and_no_secret_is_told(client, place):
+    before = await create(client, SECRETS, place, "a", data={"password": "aHVudGVyMg=="})
+    after = before | {"dota": {"x": "1"}}
+    with pytest.raises(Invalid, match='unknown field "dota"') as caught:
+        await KubeWriter(client, SystemClock()).change(SECRETS, before, after)
+    assert "aHVudGVyMg" not in str(caught.value)
+
+
+async def test_a_watch_follows_what_happens(client, place):
+    await create(client, CONFIG_MAPS, place, "x")
+    watch = Watch(client, CONFIG_MAPS, SystemClock(), namespace=place, labels="!hidden")
+    seen = []
+    async with asyncio.timeout(30), contextlib.aclosing(watch.events()) as events:
+        async for kind, obj in events:
+            name = obj["metadata"]["name"]
+            if name == "kube-root-ca.crt":
+                continue
+            seen.append((kind, name))
+            path = f"/api/v1/namespaces/{place}/configmaps/{name}"
+            if seen[-1] == ("ADDED", "x"):
+                await create(client, CONFIG_MAPS, place, "y")
+            elif seen[-1] == ("ADDED", "y"):
+                patch = b'{"data":{"a":"b"}}'
+                kind_of_patch = "application/merge-patch+json"
+                await client.request("PATCH", path, body=patch, content_type=kind_of_patch)
+            elif kind == "MODIFIED":
+                await client.request("DELETE", path)
+            else:
+                break
+    assert seen == [("ADDED", "x"), ("ADDED", "y"), ("MODIFIED", "y"), ("DELETED", "y")]
+    assert watch.synced.is_set()
+
+
+async def test_a_watch_of_metadata_carries_no_content(client, place):
+    await create(client, SECRETS, place, "a", data={"x": "eQ=="}, metadata={"labels": {"l": "1"}})
+    watch = Watch(client, SECRETS, SystemClock(), namespace=place, metadata_only=True)
+    async with asyncio.timeout(30), contextlib.aclosing(watch.events()) as events:
+        async for _, obj in events:
+            assert (obj["apiVersion"], obj["kind"]) == ("v1", "Secret")
+            assert "data" not in obj
+            assert obj["metadata"]["labels"] == {"l": "1"}
+            if watch.synced.is_set():
+                break
+            await create(client, SECRETS, place, uuid.uuid4().hex, metadata={"labels": {"l": "1"}})
+
+
+async def test_events_are_stored_with_their_series(client, place):
+    events = KubeEvents(client, SystemClock(), instance="test")
+    target = await create(client, CONFIG_MAPS, place, "x")
+    regarding = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "namespace": place,
+        "name": "x",
+        "uid": target["metadata"]["uid"],
+    }
+    for _ in range(3):
+        events.emit(
+            regarding=regarding, severity="Warning", reason="Denied", action="Patch", note="no"
+        )
+    await events.flush()
+    page = await KubeReader(client).list_page(EVENTS, namespace=place)
+    (stored,) = page.items
+    assert stored["regarding"] == regarding
+    assert stored["series"]["count"] == 3
+    assert (stored["type"], stored["reason"], stored["note"]) == ("Warning", "Denied", "no")
+
+
+async def test_webhook_configurations_are_kept_by_name(client):
+    webhooks = WebhookConfigurations(client)
+    name = f"test-{uuid.uuid4().hex[:8]}.example"
+    assert await webhooks.get(name) is None
+    wanted = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [],
+    }
+    stored = await webhooks.create(wanted)
+    with pytest.raises(AlreadyExists):
+        await webhooks.create(wanted)
+    labelled = {**stored, "metadata": {**stored["metadata"], "labels": {"a": "b"}}}
+    assert (await webhooks.replace(labelled))["metadata"]["labels"] == {"a": "b"}
+    with pytest.raises(Conflict):
+        await webhooks.replace(stored)
+    await webhooks.delete(name)
+    await webhooks.delete(name)
+    assert await webhooks.get(name) is None
+
+
+async def test_named_secrets_have_one_first_writer(client, place):
+    secrets = NamedSecrets(client, place)
+    assert await secrets.get("ca") is None
+    assert await secrets.create_if_absent(StoredSecret(name="ca", data={"k": b"\x00one"}))
+    assert not await secrets.create_if_absent(StoredSecret(name="ca", data={"k": b"two"}))
+    stored = await secrets.get("ca")
+    assert stored.data == {"k": b"\x00one"}
+    assert "one" not in repr(stored)
+    await secrets.replace(
+        StoredSecret(name="ca", data={"k": b"three"}, resource_version=stored.resource_version)
+    )
+    with pytest.raises(Conflict):
+        await secrets.replace(
+            StoredSecret(name="ca", data={}, resource_version=stored.resource_version)
+        )
+    assert (await secrets.get("ca")).data == {"k": b"three"}
+
+
+async def test_rights_are_reviewed(client, place):
+    for name in ("rich", "poor"):
+        account = Kind(
+            group="",
+            version="v1",
+            kind="ServiceAccount",
+            plural="serviceaccounts",
+            namespaced=True,
+        )
+        await create(client, account, place, name)
+    rbac = "rbac.authorization.k8s.io"
+    roles = Kind(group=rbac, version="v1", kind="Role", plural="roles", namespaced=True)
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+    await create(client, roles, place, "reader", rules=[rule])
+    bindings = Kind(
+        group=rbac, version="v1", kind="RoleBinding", plural="rolebindings", namespaced=True
+    )
+    await create(
+        client,
+        bindings,
+        place,
+        "reader",
+        roleRef={"apiGroup": rbac, "kind": "Role", "name": "reader"},
+        subjects=[{"kind": "ServiceAccount", "name": "rich", "namespace": place}],
+    )
+    rich = AccessReviews(client, namespace=place, service_account="rich")
+    poor = AccessReviews(client, namespace=place, service_account="poor")
+    async with asyncio.timeout(20):
+        # The authorizer's own view of the binding follows a moment later.
+        while not (await rich.may("get", CONFIG_MAPS, namespace=place)).allowed:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert not (await rich.may("get", CONFIG_MAPS)).allowed
+    assert not (await rich.may("patch", CONFIG_MAPS, namespace=place)).allowed
+    assert not (await poor.may("get", CONFIG_MAPS, namespace=place)).allowed
+
+
+class Candidate:
+    """One elector with a log of what it was told."""
+
+    def __init__(self, client, place):
+        self.told = asyncio.Queue()
+        self.holders = asyncio.Queue()
+        self.election = Election(
+            client,
+            SystemClock(),
+            namespace=place,
+            identity=new_identity(),
+            on_started=lambda: self.told.put_nowait("started"),
+            on_lost=lambda: self.told.put_nowait("lost"),
+            on_holder=self.holders.put_nowait,
+            timing=QUICK,
+        )
+        self.task = asyncio.create_task(self.election.run())
+
+    async def end(self):
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+@pytest.fixture
+async def candidates(client, place):
+    started = []
+
+    def start():
+        started.append(Candidate(client, place))
+        return started[-1]
+
+    yield start
+    for candidate in started:
+        await candidate.end()
+
+
+async def told(candidate, word):
+    async with asyncio.timeout(20):
+        assert await candidate.told.get() == word
+
+
+async def test_a_lease_given_back_is_taken_over_at_once(client, place, candidates):
+    first = candidates()
+    await told(first, "started")
+    assert first.election.leading
+    second = candidates()
+    async with asyncio.timeout(20):
+        assert await second.holders.get()
+    assert not second.election.leading
+    began = time.monotonic()
+    await first.end()
+    await told(second, "started")
+    assert time.monotonic() - began < QUICK.duration / 2
+    assert first.told.empty()
+    assert not first.election.leading
+    lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
+    assert lease["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_silent_holder_is_waited_for_and_replaced(client, place, candidates):
+    spec = {
+        "holderIdentity": "dead",
+        "leaseDurationSeconds": 2,
+        # A clock that is a day ahead must not matter.
+        "renewTime": "2036-01-01T00:00:00.000000Z",
+        "leaseTransitions": 6,
+    }
+    await create(client, LEASES, place, "kube-retrofit-controller", spec=spec)
+    began = time.monotonic()
+    candidate = candidates()
+    await told(candidate, "started")
+    assert time.monotonic() - began >= 2
+    lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
+    assert lease["spec"]["leaseTransitions"] == 7
+
+
+async def test_a_lease_taken_by_force_is_lost(client, place, candidates):
+    candidate = candidates()
+    await told(candidate, "started")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{place}/leases/kube-retrofit-controller"
+    patch = orjson.dumps({"spec": {"holderIdentity": "thief"}})
+    await client.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
+    await told(candidate, "lost")
+    assert candidate.election.holder == "thief"

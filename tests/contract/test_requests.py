@@ -1,0 +1,164 @@
+"""What every adapter does with the durable requests and with policies."""
+
+import pytest
+
+from reconciler.api.meta import Kind, ObjectRef
+from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State
+from reconciler.errors import Conflict, Gone, Invalid
+
+CLUSTER_POLICIES = Kind(
+    group="kyverno.io",
+    version="v1",
+    kind="ClusterPolicy",
+    plural="clusterpolicies",
+    namespaced=False,
+)
+REQUESTS = Kind(
+    group="kyverno.io",
+    version="v2",
+    kind="UpdateRequest",
+    plural="updaterequests",
+    namespaced=True,
+)
+TRIGGER = ObjectRef(api_version="v1", kind="ConfigMap", namespace="some", name="trigger")
+POLICY_SPEC = {
+    "rules": [
+        {
+            "name": "rule",
+            "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "mutate": {
+                "targets": [{"apiVersion": "v1", "kind": "Secret", "name": "a"}],
+                "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}},
+            },
+        }
+    ]
+}
+
+
+def order(policy="policy"):
+    return RequestSpec(policy=policy, rule="rule", resource=TRIGGER, operation="CREATE")
+
+
+async def names_of(requests):
+    return {request.name async for request in requests}
+
+
+async def test_a_request_is_stored_as_it_was_given(world):
+    await world.requests.create("ur-a", {"some": "label"}, order())
+    stored = await world.requests.get("ur-a")
+    assert stored.spec == order()
+    assert stored.labels == {"some": "label"}
+    assert stored.namespace == world.namespace
+    assert stored.status.state is State.PENDING
+    assert stored.uid
+
+
+async def test_creating_twice_is_success_and_changes_nothing(world):
+    await world.requests.create("ur-a", {}, order())
+    first = await world.requests.get("ur-a")
+    await world.requests.create("ur-a", {}, order())
+    assert await world.requests.get("ur-a") == first
+
+
+async def test_an_absent_request_is_gone(world):
+    with pytest.raises(Gone):
+        await world.requests.get("ur-missing")
+
+
+async def test_a_status_is_written_whole(world):
+    await world.requests.create("ur-a", {}, order())
+    request = await world.requests.get("ur-a")
+    first = RequestStatus(attempts=1, message="later", reason="Conflict", counts=Counts(failed=1))
+    request = await world.requests.write_status(request, first)
+    assert request.status == first
+    final = RequestStatus(state=State.COMPLETED, attempts=2, counts=Counts(patched=1))
+    request = await world.requests.write_status(request, final)
+    assert request.status == final
+    assert await world.requests.get("ur-a") == request
+
+
+async def test_a_late_status_writer_conflicts(world):
+    await world.requests.create("ur-a", {}, order())
+    request = await world.requests.get("ur-a")
+    await world.requests.write_status(request, RequestStatus(state=State.COMPLETED))
+    with pytest.raises(Conflict):
+        await world.requests.write_status(request, RequestStatus(message="again"))
+    assert (await world.requests.get("ur-a")).status.state is State.COMPLETED
+
+
+async def test_the_status_of_a_deleted_request_is_gone(world):
+    await world.requests.create("ur-a", {}, order())
+    request = await world.requests.get("ur-a")
+    await world.delete(REQUESTS, "ur-a")
+    with pytest.raises(Gone):
+        await world.requests.write_status(request, RequestStatus(state=State.SKIP))
+
+
+async def test_waiting_and_finished_requests_are_told_apart(world):
+    states = [None, State.PENDING, State.COMPLETED, State.FAILED, State.SKIP]
+    for number, state in enumerate(states):
+        await world.requests.create(f"ur-{number}", {}, order())
+        if state is not None:
+            request = await world.requests.get(f"ur-{number}")
+            await world.requests.write_status(request, RequestStatus(state=state, message="x"))
+    assert await names_of(world.requests.waiting()) == {"ur-0", "ur-1"}
+    assert await names_of(world.requests.finished()) == {"ur-2", "ur-3", "ur-4"}
+
+
+async def test_waiting_requests_come_from_all_pages(world):
+    wanted = {f"ur-{number}" for number in range(5)}
+    for name in wanted:
+        await world.requests.create(name, {}, order())
+    assert await names_of(world.requests.waiting()) == wanted
+
+
+async def test_one_minute_is_removed_at_once(world):
+    soon, later = "2026-01-31T10:05Z", "2026-01-31T10:06Z"
+    for name, minute, policy in [
+        ("ur-a", soon, "one"),
+        ("ur-b", soon, "ns/two"),
+        ("ur-c", later, "one"),
+        ("ur-d", "", "one"),
+    ]:
+        await world.requests.create(name, {}, order(policy))
+        request = await world.requests.get(name)
+        if minute:
+            status = RequestStatus(state=State.COMPLETED, remove_after=minute)
+            await world.requests.write_status(request, status)
+    await world.requests.remove(remove_after=soon, policy="ns/two")
+    assert await names_of(world.requests.finished()) == {"ur-a", "ur-c"}
+    await world.requests.remove(remove_after=soon)
+    assert await names_of(world.requests.finished()) == {"ur-c"}
+    assert await names_of(world.requests.waiting()) == {"ur-d"}
+
+
+async def test_removing_never_means_all(world):
+    await world.requests.create("ur-a", {}, order())
+    with pytest.raises(Invalid):
+        await world.requests.remove(remove_after="")
+    assert await names_of(world.requests.waiting()) == {"ur-a"}
+
+
+async def test_recorded_fields_are_kept_apart(world):
+    await world.requests.create_recorded("ur-a-data", {"a": "b"}, b'{"object": {}}')
+    await world.requests.create_recorded("ur-a-data", {"a": "b"}, b'{"other": {}}')
+    assert await world.requests.read_recorded("ur-a-data") == b'{"object": {}}'
+    await world.requests.delete_recorded("ur-a-data")
+    await world.requests.delete_recorded("ur-a-data")
+    with pytest.raises(Gone):
+        await world.requests.read_recorded("ur-a-data")
+
+
+async def test_the_status_of_a_policy_is_merged(world):
+    name = f"policy-{world.namespace}"
+    await world.create(CLUSTER_POLICIES, name, spec=POLICY_SPEC)
+    policy = await world.policies.get(name)
+    await world.policies.write_status(policy, {"mutateExisting": {"pending": 3}})
+    with pytest.raises(Conflict):
+        await world.policies.write_status(policy, {"mutateExisting": {"pending": 4}})
+    policy = await world.policies.get(name)
+    await world.policies.write_status(policy, {"mutateExisting": {"patched": 1}})
+    stored = await world.policies.get(name)
+    assert stored["status"]["mutateExisting"] == {"pending": 3, "patched": 1}
+    with pytest.raises(Gone):
+        await world.policies.get(f"{world.namespace}/{name}")

@@ -1,0 +1,138 @@
+"""A local HTTP server that answers as a test tells it, in the place of an API server."""
+
+import asyncio
+import contextlib
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from reconciler.kube.client import Client, connect
+
+
+@dataclass
+class StillClock:
+    """Stands still until it is told to go on."""
+
+    seconds: float = 1000.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(1_800_000_000 + self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class Seen:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Api:
+    """Answers in the order given, the last one for ever."""
+
+    address: str = ""
+    seen: list[Seen] = field(default_factory=list)
+    answers: dict[str, deque[Any]] = field(default_factory=lambda: defaultdict(deque))
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def answer(self, route: str, *answers: Any) -> None:
+        """Give a route its answers: a (status, body[, headers]), a body, or a handler."""
+        self.answers[route].extend(answers)
+
+    def calls(self, route: str) -> list[Seen]:
+        return [item for item in self.seen if f"{item.method} {item.path}" == route]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20), self.arrived:
+            await self.arrived.wait_for(condition)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        seen = Seen(
+            method=request.method,
+            path=request.path,
+            query=dict(request.query),
+            headers=dict(request.headers),
+            body=orjson.loads(body) if body else None,
+        )
+        async with self.arrived:
+            self.seen.append(seen)
+            self.arrived.notify_all()
+        queue = self.answers[f"{request.method} {request.path}"]
+        if not queue:
+            return _response((404, {"kind": "Status", "reason": "NotFound", "details": {}}))
+        answer = queue.popleft() if len(queue) > 1 else queue[0]
+        return await answer(request) if callable(answer) else _response(answer)
+
+
+def _response(answer: Any) -> web.Response:
+    status, body, *more = answer if isinstance(answer, tuple) else (200, answer)
+    data = body if isinstance(body, bytes) else orjson.dumps(body)
+    return web.Response(status=status, body=data, headers=more[0] if more else None)
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    api = Api()
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_route("*", "/{path:.*}", api.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    api.address = f"http://{host}:{port}"
+    yield api
+    await runner.cleanup()
+
+
+def write_kubeconfig(file: Path, address: str, user: dict[str, Any]) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": {"server": address}}],
+        "users": [{"name": "test", "user": user}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "current-context": "test",
+    }
+    file.write_bytes(orjson.dumps(config))
+    return file
+
+
+@pytest.fixture
+async def open_client(
+    api: Api, tmp_path: Path, clock: StillClock
+) -> AsyncIterator[Callable[..., Any]]:
+    """Return a function that connects to the server with the credentials given."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def opened(*, address: str = "", prefix: str = "", **user: Any) -> Client:
+            file = tmp_path / "kubeconfig"
+            write_kubeconfig(file, (address or api.address) + prefix, user or {"token": "secret"})
+            client = await connect(str(file), clock=clock)
+            stack.push_async_callback(client.close)
+            return client
+
+        yield opened
+
+
+@pytest.fixture
+async def client(open_client: Callable[..., Any]) -> Client:
+    return await open_client()

@@ -1,0 +1,236 @@
+"""What happens between a call and the wire."""
+
+import asyncio
+import socket
+
+import pytest
+from aiohttp import web
+
+from reconciler.errors import (
+    Conflict,
+    Gone,
+    Invalid,
+    InvalidSetting,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
+from reconciler.kube.client import MERGE_PATCH, connect
+
+PATH = "/api/v1/namespaces/a/configmaps/b"
+ROUTE = f"GET {PATH}"
+BUSY = (429, {"kind": "Status", "message": "slow down"}, {"Retry-After": "0"})
+
+
+@pytest.fixture
+def free_address():
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+
+
+async def drop(request):
+    request.transport.close()
+    return web.Response()
+
+
+async def hang(_request):
+    await asyncio.Event().wait()
+
+
+async def test_a_request_carries_what_it_was_given(api, client):
+    api.answer(f"PATCH {PATH}", {"kind": "ConfigMap"})
+    answer = await client.json(
+        "PATCH", PATH, query={"fieldManager": "a b"}, body=b'{"x":1}', content_type=MERGE_PATCH
+    )
+    assert answer == {"kind": "ConfigMap"}
+    (seen,) = api.seen
+    assert seen.query == {"fieldManager": "a b"}
+    assert seen.body == {"x": 1}
+    assert seen.headers["Content-Type"] == MERGE_PATCH
+    assert seen.headers["Authorization"] == "Bearer secret"
+    assert seen.headers["User-Agent"].startswith("kube-retrofit/")
+
+
+async def test_an_address_may_have_a_path(api, open_client):
+    client = await open_client(prefix="/k8s/clusters/one")
+    api.answer(f"GET /k8s/clusters/one{PATH}", {})
+    assert await client.json("GET", PATH) == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "failure"),
+    [
+        ("GET", BUSY),
+        ("PATCH", (503, b"busy")),
+        ("POST", drop),
+        ("PUT", (502, b"busy")),
+        ("DELETE", (504, b"busy")),
+    ],
+)
+async def test_what_passes_by_itself_is_tried_again(api, client, method, failure):
+    api.answer(f"{method} {PATH}", failure, {"ok": True})
+    assert await client.json(method, PATH, body=b"{}") == {"ok": True}
+    assert len(api.calls(f"{method} {PATH}")) == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [((500, b"x"), Unavailable), ((409, b"x"), Conflict), ((422, b"x"), Invalid)],
+)
+async def test_what_does_not_pass_is_not(api, client, failure, error):
+    api.answer(ROUTE, failure)
+    with pytest.raises(error):
+        await client.json("GET", PATH)
+    assert len(api.seen) == 1
+
+
+async def test_repeating_is_bounded(api, client):
+    api.answer(ROUTE, BUSY)
+    with pytest.raises(Throttled, match="slow down"):
+        await client.json("GET", PATH)
+    assert len(api.seen) == 5
+
+
+async def test_a_caller_may_repeat_by_itself(api, client):
+    api.answer(ROUTE, BUSY)
+    with pytest.raises(Throttled):
+        await client.json("GET", PATH, repeat=False)
+    assert len(api.seen) == 1
+
+
+async def test_a_wait_beyond_the_deadline_is_not_begun(api, client):
+    api.answer(ROUTE, (429, b"", {"Retry-After": "60"}))
+    with pytest.raises(Throttled) as caught:
+        await client.json("GET", PATH)
+    assert caught.value.retry_after == 60
+    assert len(api.seen) == 1
+
+
+async def test_a_call_has_a_deadline(api, client):
+    api.answer(ROUTE, hang)
+    with pytest.raises(Unavailable, match=r"within 0\.2s"):
+        await client.json("GET", PATH, timeout=0.2)
+
+
+async def test_an_answer_that_is_not_json_is_no_answer(api, client):
+    api.answer(ROUTE, b"<html>")
+    with pytest.raises(Unavailable, match="not JSON"):
+        await client.json("GET", PATH)
+
+
+async def test_nobody_there(open_client, free_address):
+    client = await open_client(address=free_address)
+    with pytest.raises(Unavailable, match=f"{free_address} does not answer .connection refused"):
+        await client.request("GET", PATH, repeat=False)
+
+
+async def test_every_call_is_told(api, client):
+    told = []
+    client.on_call = lambda *facts: told.append(facts[:3])
+    api.answer(ROUTE, (503, b""), {})
+    await client.request("GET", PATH)
+    absent = {"kind": "Status", "message": "x", "details": {"name": "b"}}
+    api.answer(f"DELETE {PATH}", (404, absent))
+    with pytest.raises(Gone):
+        await client.request("DELETE", PATH)
+    assert told == [
+        ("get", "configmaps", 503),
+        ("get", "configmaps", 200),
+        ("delete", "configmaps", 404),
+    ]
+
+
+def accepts(token):
+    async def answer(request):
+        good = request.headers.get("Authorization") == f"Bearer {token}"
+        return web.json_response({}, status=200 if good else 401)
+
+    return answer
+
+
+async def test_a_refused_token_is_read_again(api, open_client, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("old")
+    client = await open_client(tokenFile=str(token))
+    token.write_text("new")
+    api.answer(ROUTE, accepts("new"))
+    assert await client.json("GET", PATH) == {}
+    assert len(api.seen) == 2
+
+
+async def test_a_token_is_read_again_after_a_minute(api, open_client, tmp_path, clock):
+    token = tmp_path / "token"
+    token.write_text("old")
+    client = await open_client(tokenFile=str(token))
+    token.write_text("new")
+    api.answer(ROUTE, {})
+    await client.json("GET", PATH)
+    clock.seconds += 61
+    await client.json("GET", PATH)
+    sent = [seen.headers["Authorization"] for seen in api.seen]
+    assert sent == ["Bearer old", "Bearer new"]
+
+
+async def test_a_token_that_vanished_is_used_on(api, open_client, tmp_path, clock):
+    token = tmp_path / "token"
+    token.write_text("old")
+    client = await open_client(tokenFile=str(token))
+    token.unlink()
+    clock.seconds += 61
+    api.answer(ROUTE, {})
+    await client.json("GET", PATH)
+    assert api.seen[0].headers["Authorization"] == "Bearer old"
+
+
+async def test_a_wrong_token_is_unauthorized(api, client):
+    api.answer(ROUTE, (401, b""))
+    with pytest.raises(Unauthorized, match="expired or wrong"):
+        await client.json("GET", PATH)
+    assert len(api.seen) == 1
+
+
+async def test_waiting_for_the_api_server(api, client):
+    api.answer("GET /readyz", (500, b""), {})
+    said = []
+    await client.wait_until_served(said.append)
+    (sentence,) = said
+    assert sentence.startswith("the API server answered 500; trying again in ")
+
+
+async def test_waiting_for_an_address_where_nobody_is(open_client, free_address):
+    client = await open_client(address=free_address)
+    said = []
+    with pytest.raises(Unavailable, match="connection refused"):
+        await client.wait_until_served(said.append, limit=1.5)
+    assert said[0].startswith(f"the API server at {free_address} does not answer (connection re")
+
+
+async def test_a_wrong_token_is_not_waited_for(api, client):
+    api.answer("GET /readyz", (401, b""))
+    with pytest.raises(Unauthorized):
+        await client.wait_until_served(print)
+
+
+async def test_who_may_not_ask_is_served(api, client):
+    api.answer("GET /readyz", (403, b""))
+    await client.wait_until_served(print)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"clusters: [", b"apiVersion: v1"])
+async def test_a_kubeconfig_that_cannot_be_used(tmp_path, content):
+    file = tmp_path / "kubeconfig"
+    file.write_bytes(content)
+    with pytest.raises(InvalidSetting):
+        await connect(str(file))
+
+
+async def test_a_kubeconfig_that_is_not_there(tmp_path):
+    with pytest.raises(InvalidSetting, match="no kubeconfig"):
+        await connect(str(tmp_path / "missing"))
+
+
+async def test_a_context_that_is_not_there(open_client, tmp_path):
+    await open_client()
+    with pytest.raises(InvalidSetting, match="elsewhere"):
+        await connect(str(tmp_path / "kubeconfig"), "elsewhere")

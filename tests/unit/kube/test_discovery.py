@@ -1,0 +1,137 @@
+"""When discovery is asked again, and what it makes of other servers' answers."""
+
+import pytest
+
+from reconciler.errors import Unavailable
+from reconciler.kube.discovery import KubeKinds
+
+CORE = {
+    "kind": "APIGroupDiscoveryList",
+    "items": [
+        {
+            "metadata": {},
+            "versions": [
+                {
+                    "version": "v1",
+                    "resources": [
+                        {
+                            "resource": "pods",
+                            "responseKind": {"kind": "Pod"},
+                            "scope": "Namespaced",
+                            "verbs": ["get", "list", "patch", "create"],
+                            "subresources": [{"subresource": "status", "verbs": ["get", "patch"]}],
+                        },
+                        {
+                            "resource": "bindings",
+                            "responseKind": {"kind": "Binding"},
+                            "scope": "Namespaced",
+                            "verbs": ["create"],
+                        },
+                    ],
+                }
+            ],
+        }
+    ],
+}
+NONE = {"kind": "APIGroupDiscoveryList", "items": []}
+
+
+def widgets(*versions):
+    resource = {
+        "resource": "widgets",
+        "responseKind": {"kind": "Widget"},
+        "scope": "Namespaced",
+        "verbs": ["get", "list", "update"],
+    }
+    found = [{"version": version, "resources": [resource]} for version in versions]
+    group = {"metadata": {"name": "x.example"}, "versions": found}
+    return {"kind": "APIGroupDiscoveryList", "items": [group]}
+
+
+@pytest.fixture
+def kinds(client, clock):
+    return KubeKinds(client, clock)
+
+
+def names(found):
+    return [(kind.api_version, kind.kind) for kind in found]
+
+
+async def test_what_is_known_is_not_asked_for_again(api, kinds, clock):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", NONE)
+    for _ in range(3):
+        assert names(await kinds.find("v1", "Pod")) == [("v1", "Pod")]
+        clock.seconds += 60
+    assert len(api.calls("GET /apis")) == 1
+    clock.seconds += 300
+    await kinds.find("v1", "Pod")
+    assert len(api.calls("GET /apis")) == 2
+
+
+async def test_a_new_kind_is_found_at_the_next_look(api, kinds, clock):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", NONE, widgets("v1"))
+    assert await kinds.find("x.example/v1", "Widget") == ()
+    clock.seconds += 3
+    assert names(await kinds.find("x.example/v1", "Widget")) == [("x.example/v1", "Widget")]
+
+
+async def test_an_unknown_kind_makes_no_storm(api, kinds, clock):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", NONE)
+    for _ in range(600):
+        assert await kinds.find("x.example/v1", "Widget") == ()
+        clock.seconds += 0.1
+    assert 5 <= len(api.calls("GET /apis")) <= 9
+
+
+async def test_an_invalidated_answer_is_not_given(api, kinds):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", widgets("v1"), widgets("v2", "v1"))
+    assert names(await kinds.find("*", "Widget")) == [("x.example/v1", "Widget")]
+    kinds.invalidate()
+    assert names(await kinds.find("*", "Widget")) == [("x.example/v2", "Widget")]
+
+
+async def test_what_is_known_answers_while_the_server_does_not(api, kinds, clock):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", NONE, (500, b""))
+    await kinds.find("v1", "Pod")
+    clock.seconds += 1000
+    assert names(await kinds.find("v1", "Pod")) == [("v1", "Pod")]
+    kinds.invalidate()
+    with pytest.raises(Unavailable):
+        await kinds.find("v1", "Pod")
+
+
+async def test_a_wildcard_finds_only_what_can_be_changed(api, kinds):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", NONE)
+    assert names(await kinds.find("*", "*")) == [("v1", "Pod")]
+    assert [kind.subresource for kind in await kinds.find("*", "*/*")] == ["status"]
+    assert names(await kinds.find("v1", "Binding")) == [("v1", "Binding")]
+
+
+async def test_servers_without_the_aggregated_form_are_asked_group_by_group(api, kinds):
+    api.answer("GET /api", {"kind": "APIVersions", "versions": ["v1"]})
+    versions = [{"version": "v1"}, {"version": "v2"}]
+    preferred = {"version": "v2"}
+    groups = [
+        {"name": "x.example", "versions": versions, "preferredVersion": preferred},
+        {"name": "broken.example", "versions": [{"version": "v1"}]},
+    ]
+    api.answer("GET /apis", {"kind": "APIGroupList", "groups": groups})
+    pods = [
+        {"name": "pods/status", "kind": "Pod", "namespaced": True, "verbs": ["get"]},
+        {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get"]},
+        {"name": "pods/scale", "kind": "Scale", "namespaced": True, "verbs": ["get"]},
+    ]
+    api.answer("GET /api/v1", {"resources": pods})
+    for version in ("v1", "v2"):
+        resource = {"name": "widgets", "kind": "Widget", "namespaced": False, "verbs": []}
+        api.answer(f"GET /apis/x.example/{version}", {"resources": [resource]})
+    api.answer("GET /apis/broken.example/v1", (500, b""))
+    assert names(await kinds.find("*", "Widget")) == [("x.example/v2", "Widget")]
+    (scale,) = await kinds.find("v1", "Pod/scale")
+    assert (scale.kind, scale.plural, scale.subresource) == ("Pod", "pods", "scale")

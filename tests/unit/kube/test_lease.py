@@ -1,0 +1,68 @@
+"""A leader whose API server does not answer."""
+
+import asyncio
+import contextlib
+import time
+
+from reconciler.clock import SystemClock
+from reconciler.kube.lease import Election, Timing
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kyverno/leases"
+ABSENT = (404, {"kind": "Status", "details": {"name": "kube-retrofit-controller"}})
+LEASE = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}}
+
+
+async def hang(_request):
+    await asyncio.Event().wait()
+
+
+async def test_a_renewal_that_hangs_ends_the_leadership_in_time(api, client):
+    told = asyncio.Queue()
+    election = Election(
+        client,
+        SystemClock(),
+        namespace="kyverno",
+        identity="me",
+        on_started=lambda: told.put_nowait("started"),
+        on_lost=lambda: told.put_nowait("lost"),
+        timing=Timing(duration=1.5, renew=1.0, retry=0.2),
+    )
+    api.answer(f"GET {PATH}/kube-retrofit-controller", ABSENT)
+    api.answer(f"POST {PATH}", LEASE)
+    api.answer(f"PUT {PATH}/kube-retrofit-controller", hang)
+    task = asyncio.create_task(election.run())
+    async with asyncio.timeout(20):
+        assert await told.get() == "started"
+        began = time.monotonic()
+        assert await told.get() == "lost"
+    assert time.monotonic() - began < 1.5
+    assert "does not answer" in election.problem
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_server_that_is_away_does_not_end_the_candidate(api, client):
+    started = asyncio.Event()
+    election = Election(
+        client,
+        SystemClock(),
+        namespace="kyverno",
+        identity="me",
+        on_started=started.set,
+        on_lost=lambda: None,
+        timing=Timing(duration=1.5, renew=1.0, retry=0.1),
+    )
+    route = f"GET {PATH}/kube-retrofit-controller"
+    api.answer(route, (500, b""), (403, b""), (401, b""), ABSENT)
+    api.answer(f"POST {PATH}", LEASE)
+    api.answer(f"PUT {PATH}/kube-retrofit-controller", LEASE)
+    task = asyncio.create_task(election.run())
+    async with asyncio.timeout(20):
+        await started.wait()
+    assert election.leading
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    released = api.seen[-1].body["spec"]
+    assert "holderIdentity" not in released

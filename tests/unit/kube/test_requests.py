@@ -1,0 +1,35 @@
+"""Lists of requests whose position expires."""
+
+import pytest
+
+from reconciler.errors import Expired
+from reconciler.kube.requests import KubeRequests
+
+ROUTE = "GET /apis/kyverno.io/v2/namespaces/kyverno/updaterequests"
+
+
+def listed(*names, token=""):
+    items = [{"metadata": {"name": name, "namespace": "kyverno"}} for name in names]
+    return {"metadata": {"continue": token}, "items": items}
+
+
+async def test_a_list_that_expires_is_begun_again(api, client):
+    api.answer(ROUTE, listed("a", token="more"), (410, b""), listed("a", "b"))
+    requests = KubeRequests(client, "kyverno")
+    assert [request.name async for request in requests.waiting()] == ["a", "a", "b"]
+    selector = "status.state!=Completed,status.state!=Failed,status.state!=Skip"
+    assert all(call.query["fieldSelector"] == selector for call in api.seen)
+
+
+async def test_a_list_that_cannot_even_begin_is_told(api, client):
+    api.answer(ROUTE, (410, b""))
+    with pytest.raises(Expired):
+        _ = [request async for request in KubeRequests(client, "kyverno").waiting()]
+
+
+async def test_a_minute_is_removed_by_escaped_selectors(api, client):
+    route = ROUTE.replace("GET", "DELETE")
+    api.answer(route, {})
+    await KubeRequests(client, "kyverno").remove(remove_after="2026-01-31T10:05Z", policy="a,b")
+    selector = r"status.removeAfter=2026-01-31T10:05Z,spec.policy=a\,b"
+    assert api.seen[0].query == {"fieldSelector": selector}
