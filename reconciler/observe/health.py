@@ -1,0 +1,74 @@
+"""HTTP server of /metrics, /healthz and /readyz."""
+
+import socket
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+Check = Callable[[], str | None]
+"""Returns why a part is not ready, None when it is."""
+
+
+class Readiness:
+    """The named checks of a process; a part adds its own before the server starts."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Check] = {}
+        self._stopping = ""
+
+    def add(self, name: str, check: Check) -> None:
+        """Add a check; it is called at every probe and must not block."""
+        self._checks[name] = check
+
+    def stop(self, reason: str = "the program is shutting down") -> None:
+        """Be unready from now on."""
+        self._stopping = reason
+
+    def results(self) -> dict[str, str | None]:
+        """Return the reason per check, None where it is ready."""
+        found = {name: check() for name, check in self._checks.items()}
+        if self._stopping:
+            found["running"] = self._stopping
+        return found
+
+
+class HealthServer:
+    """Serves the probes and the metrics until it is closed."""
+
+    def __init__(self, registry: CollectorRegistry, readiness: Readiness) -> None:
+        self._registry = registry
+        self._readiness = readiness
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/healthz", self._health)
+        app.router.add_get("/readyz", self._ready)
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def start(self, listener: socket.socket) -> None:
+        """Begin to answer on a socket that listens already."""
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener).start()
+
+    async def close(self) -> None:
+        """Stop answering and close the socket."""
+        await self._runner.cleanup()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        body = generate_latest(self._registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        # An answer at all is the news: the event loop runs.
+        return web.Response(text="ok\n")
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        results = self._readiness.results()
+        lines = [
+            f"[+] {name}: ready" if reason is None else f"[-] {name}: {reason}"
+            for name, reason in results.items()
+        ]
+        failed = any(reason is not None for reason in results.values())
+        text = "\n".join([*lines, "not ready" if failed else "ready"]) + "\n"
+        return web.Response(text=text, status=503 if failed else 200)

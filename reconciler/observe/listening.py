@@ -1,0 +1,59 @@
+"""Listening sockets, taken before anything is served so that a taken port is said in one line."""
+
+import errno
+import socket
+
+from reconciler.errors import InvalidSetting
+
+_BACKLOG = 1024
+_PORTS = 65535
+
+
+def bind(address: str, port: int, *, flag: str) -> socket.socket:
+    """Return a listening socket.
+
+    Args:
+        address: Name or number of the local address.
+        port: 0 takes any free one.
+        flag: The setting that chooses the port, for the message.
+
+    Raises:
+        InvalidSetting: The port is taken, not allowed, or not of this machine.
+    """
+    if not 0 <= port <= _PORTS:
+        raise InvalidSetting(f"{port} is not a port: set {flag} to a number from 1 to {_PORTS}")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        msg = f"cannot listen on {address}:{port}: {error}; check --bind-address and {flag}"
+        raise InvalidSetting(msg) from error
+    try:
+        # A port whose last connections still linger is free: without this a restart would wait.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InvalidSetting(_refused(error, address, port, flag)) from error
+    listener.settimeout(0)
+    return listener
+
+
+def _refused(error: OSError, address: str, port: int, flag: str) -> str:
+    environment = "RETROFIT_" + flag.removeprefix("--").replace("-", "_").upper()
+    choose = f"choose another port with {flag} (or {environment})"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"port {port} on {address} is in use by another program: stop that program "
+                f"or {choose}"
+            )
+        case errno.EACCES:
+            return f"no right to listen on port {port} (below 1024?): {choose}"
+        case errno.EADDRNOTAVAIL:
+            return f"{address} is not an address of this machine: set --bind-address"
+        case _:
+            return f"cannot listen on {address}:{port}: {error}; {choose}"

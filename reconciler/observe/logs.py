@@ -1,0 +1,77 @@
+"""Structured logs of both servers, one JSON object or one coloured line per event."""
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import orjson
+import structlog
+from structlog.typing import EventDict, Processor
+
+Logger = structlog.stdlib.BoundLogger
+
+
+def configure(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
+    """Send the logs of this process and of its libraries to one stream, standard error.
+
+    Args:
+        log_format: ``json`` or ``console``.
+        level: The least serious level to write, as ``info``.
+        stream: Where the lines go instead.
+    """
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderers(log_format),
+            ],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    # The access log says once more what the API server's audit log says.
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def logger(name: str) -> Logger:
+    """Return the logger of a part of the program, as ``admission.server``."""
+    return structlog.stdlib.get_logger(name)
+
+
+def _renderers(log_format: str) -> list[Processor]:
+    if log_format == "console":
+        return [
+            structlog.dev.ConsoleRenderer(
+                colors=False,
+                # The other formatters print local variables, and with them objects and tokens.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
+    return [
+        structlog.processors.format_exc_info,
+        structlog.processors.EventRenamer("message"),
+        structlog.processors.JSONRenderer(serializer=_dumps),
+    ]
+
+
+def _dumps(event: EventDict, **_: Any) -> str:
+    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

@@ -1,0 +1,1 @@
+"""The life cycle of an UpdateRequest: pure, values in and values out."""

@@ -1,0 +1,216 @@
+"""From an admission request and a rule to the request that will be stored.
+
+Intent is recorded, not payload: of the objects only what the rule reads and what nobody can read
+later. That is the deleted object, the old object of an update, and the object of a subresource
+(a Binding, a Scale). Everything else is read live when the request is processed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from reconciler.api.meta import Object, ObjectRef, resource_version
+from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord
+from reconciler.engine.program import Paths, Program, project
+from reconciler.errors import RetrofitError
+from reconciler.requests import naming
+
+READ_LATER = frozenset({"", "status"})
+"""Subresources that carry the whole object, so that a live read gives the trigger again."""
+
+# A second copy of the whole object, which is why it is kept only where a rule reads it.
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_IDENTITY = ("name", "generateName", "namespace", "uid", "labels")
+_SECRET_FIELDS = frozenset({"data", "stringData"})
+
+
+class TooLarge(RetrofitError):
+    """What a rule reads of an object that will be gone does not fit into a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeName:
+    """A kind or a resource as an admission request names it."""
+
+    group: str = ""
+    version: str = ""
+    name: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """Return the ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRequest:
+    """What the API server asks about.
+
+    Attributes:
+        kind: Of the object, in the version that the webhook asked for.
+        resource: The plural name, of a subresource that of its parent.
+        namespace: Empty for a cluster-scoped object, a Namespace included.
+        user: ``{username, uid, groups, extra}``.
+        object: None on DELETE and on some CONNECT requests.
+        old_object: None but on UPDATE and DELETE.
+        info: All other fields that expressions may read, as they came.
+    """
+
+    uid: str
+    operation: str
+    kind: TypeName
+    resource: TypeName
+    subresource: str = ""
+    name: str = ""
+    namespace: str = ""
+    user: Mapping[str, Any] = field(default_factory=dict)
+    object: Object | None = None
+    old_object: Object | None = None
+    dry_run: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> Object:
+        """Return the object that rules match: on DELETE the old one."""
+        return self.object or self.old_object or {}
+
+    @property
+    def ref(self) -> ObjectRef:
+        """Return the trigger's reference."""
+        return ObjectRef(
+            api_version=self.kind.api_version,
+            kind=self.kind.name,
+            namespace=self.namespace,
+            name=self.name,
+            uid=str((self.subject.get("metadata") or {}).get("uid", "")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A request that is to be stored.
+
+    Attributes:
+        secret: What goes into the Secret ``spec.recorded_secret`` before the request is made;
+            never to be logged.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    spec: RequestSpec
+    secret: bytes | None = field(default=None, repr=False)
+
+
+def record_trigger(request: AdmissionRequest) -> TriggerRecord:
+    """Return what processing needs to confirm that the admission request was stored."""
+    old, new = request.old_object, request.object
+    before = (old or {}).get("metadata") or {}
+    carried = old if old is not None else new
+    return TriggerRecord(
+        resource_version=resource_version(carried or {}),
+        digest=naming.digest(request.subject),
+        unchanged=request.operation == "UPDATE" and _same(old, new),
+        terminating=bool(before.get("deletionTimestamp")),
+        subresource=request.subresource,
+    )
+
+
+def draft(
+    request: AdmissionRequest, program: Program, trigger: TriggerRecord, *, max_recorded: int
+) -> Draft:
+    """Return the request that a rule needs for an admission request.
+
+    Args:
+        request: The admission request.
+        program: A rule that matched, or that processing has to decide on.
+        trigger: Of `record_trigger`; the same for all rules of one admission request.
+        max_recorded: Bytes of JSON that may be kept of the objects.
+
+    Raises:
+        TooLarge: More would have to be kept.
+    """
+    origin = program.origin
+    name = naming.request_name(request.uid, origin.uid, origin.rule)
+    recorded = _recorded(request, program)
+    content = b"" if recorded is None else orjson.dumps(recorded)
+    if len(content) > max_recorded:
+        raise TooLarge(
+            f"rule {origin.rule} of policy {origin.policy} reads {len(content)} bytes of "
+            f"{request.ref} that are gone later, more than the {max_recorded} that a request may "
+            f"keep: read fewer fields in the rule, or raise --max-recorded"
+        )
+    hidden = recorded is not None and _is_confidential(request, recorded)
+    spec = RequestSpec(
+        policy=origin.policy,
+        rule=origin.rule,
+        resource=request.ref,
+        source=Source.ADMISSION,
+        operation=request.operation,
+        user={"userInfo": request.user} if request.user else {},
+        request=request.info,
+        trigger=trigger,
+        policy_uid=origin.uid,
+        policy_generation=origin.generation,
+        recorded=None if hidden else recorded,
+        recorded_secret=naming.recorded_name(name) if hidden else "",
+    )
+    labels = naming.labels(origin.policy, _shard_key(request), Source.ADMISSION)
+    return Draft(name=name, labels=labels, spec=spec, secret=content if hidden else None)
+
+
+def _same(old: Object | None, new: Object | None) -> bool:
+    # To Python 1, 1.0 and True are equal; to the API server they are not.
+    if old != new:
+        return False
+    sort = orjson.OPT_SORT_KEYS
+    return orjson.dumps(old, option=sort) == orjson.dumps(new, option=sort)
+
+
+def _shard_key(request: AdmissionRequest) -> str:
+    ref = request.ref
+    return ref.uid or f"{ref.api_version}/{ref.kind}/{ref.namespace}/{ref.name}"
+
+
+def _recorded(request: AdmissionRequest, program: Program) -> Object | None:
+    reads = program.projection
+    old = request.old_object or {}
+    if request.operation == "DELETE":
+        # One tree for both: in a rule on DELETE request.object means the old object.
+        return {"object": _identified(old, reads.object | reads.old_object)}
+    kept: Object = {}
+    if request.subresource not in READ_LATER and request.object:
+        kept["object"] = _identified(request.object, reads.object)
+    if request.operation == "UPDATE" and reads.old_object:
+        kept["oldObject"] = project(old, reads.old_object)
+    return kept or None
+
+
+def _identified(tree: Object, paths: Paths) -> Object:
+    """Return the named parts and what match needs: kind, name, labels, annotations."""
+    kept: Object = project(tree, paths)
+    if () in paths:
+        return kept
+    meta = tree.get("metadata") or {}
+    own = kept.get("metadata") or {}
+    annotations = {
+        key: value
+        for key, value in (meta.get("annotations") or {}).items()
+        if key != _LAST_APPLIED
+    } | (own.get("annotations") or {})
+    identity = {key: meta[key] for key in _IDENTITY if key in meta}
+    if annotations:
+        identity["annotations"] = annotations
+    types: Object = {key: tree[key] for key in ("apiVersion", "kind") if key in tree}
+    return {**types, **kept, "metadata": {**own, **identity}}
+
+
+def _is_confidential(request: AdmissionRequest, recorded: Mapping[str, Object]) -> bool:
+    if request.kind.group or request.kind.name != "Secret":
+        return False
+    return any(
+        not _SECRET_FIELDS.isdisjoint(part)
+        or _LAST_APPLIED in ((part.get("metadata") or {}).get("annotations") or {})
+        for part in recorded.values()
+    )

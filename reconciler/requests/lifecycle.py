@@ -1,0 +1,190 @@
+"""State transitions of an UpdateRequest.
+
+Rule 1: every transition is in `advance`; no other module decides a request's state.
+Rule 2: this module reads no clock and no cluster; the caller passes ``now``.
+Rule 3: an empty state means Pending, so that one write, the CREATE, makes a request eligible.
+Rule 4: Completed, Failed and Skip are final. Work that may still succeed stays Pending with
+``next_attempt``; there is no way back from a final state.
+Rule 5: transient errors never exhaust a request: only `Fail` and `Skip` end one that was not
+done, and the caller gives `Fail` for what no repetition cures.
+Rule 6: a target that succeeded is not repeated; its result stays when others are tried again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from reconciler.api.updaterequest import (
+    SUCCESSES,
+    Counts,
+    Outcome,
+    RequestStatus,
+    State,
+    SweepProgress,
+    TargetStatus,
+)
+
+FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
+MAX_TARGETS = 100
+"""Targets that a status lists; every non-success comes before the sample of successes."""
+MAX_MESSAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """Every target has its final result."""
+
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """There is nothing to do, and there will not be."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Another attempt may succeed; ``after`` is the pause in seconds."""
+
+    reason: str
+    message: str
+    after: float
+    missing_permission: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """No attempt will succeed until somebody changes the policy or the target."""
+
+    reason: str
+    message: str
+
+
+Disposition = Done | Skip | Retry | Fail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long finished requests are kept, in seconds by state; 0 removes at once."""
+
+    seconds: Mapping[State, float]
+
+    def remove_after(self, state: State, now: datetime) -> str:
+        """Return the minute that `RequestStatus.remove_after` shall name; ``now`` for 0."""
+        keep = self.seconds.get(state, 0.0)
+        if keep <= 0:
+            return "now"
+        return minute(now + timedelta(seconds=keep, minutes=1))
+
+
+def minute(moment: datetime) -> str:
+    """Return a time cut to the minute, in the form that sorts."""
+    return moment.strftime("%Y-%m-%dT%H:%MZ")
+
+
+def identity(target: TargetStatus) -> tuple[str, str, str, str, str]:
+    """Return what makes two results be about the same target."""
+    ref = target.ref
+    return ref.api_version, ref.kind, ref.namespace, ref.name, target.subresource
+
+
+def merge_targets(
+    before: Iterable[TargetStatus], after: Iterable[TargetStatus]
+) -> tuple[TargetStatus, ...]:
+    """Return the results with those of the newer attempt in place of the older ones."""
+    merged = {identity(item): item for item in before}
+    for item in after:
+        older = merged.get(identity(item))
+        if older is None:
+            merged[identity(item)] = item
+        elif (older.outcome, item.outcome) == (Outcome.PATCHED, Outcome.UNCHANGED):
+            merged[identity(item)] = replace(older, attempts=older.attempts + item.attempts)
+        else:
+            merged[identity(item)] = replace(item, attempts=older.attempts + item.attempts)
+    return tuple(merged.values())
+
+
+def count(targets: Iterable[TargetStatus]) -> Counts:
+    """Return how many targets ended how."""
+    by_outcome = dict.fromkeys(Outcome, 0)
+    for item in targets:
+        by_outcome[item.outcome] += 1
+    return Counts(
+        patched=by_outcome[Outcome.PATCHED],
+        unchanged=by_outcome[Outcome.UNCHANGED],
+        skipped=by_outcome[Outcome.SKIPPED],
+        failed=sum(n for outcome, n in by_outcome.items() if outcome not in SUCCESSES),
+    )
+
+
+def shorten(targets: Iterable[TargetStatus]) -> tuple[TargetStatus, ...]:
+    """Return what a status lists: the non-successes first, up to `MAX_TARGETS`."""
+    ordered = sorted(targets, key=lambda item: item.outcome in SUCCESSES)
+    return tuple(
+        replace(item, message=item.message[:MAX_MESSAGE]) for item in ordered[:MAX_TARGETS]
+    )
+
+
+def advance(
+    status: RequestStatus,
+    disposition: Disposition,
+    *,
+    now: datetime,
+    retention: Retention,
+    targets: tuple[TargetStatus, ...] = (),
+    counts: Counts | None = None,
+    sweep: SweepProgress | None = None,
+) -> RequestStatus:
+    """Return the status that follows one attempt; a final status is returned unchanged.
+
+    Args:
+        status: The status that the attempt started from.
+        disposition: How the attempt ended.
+        now: The time of the transition.
+        retention: How long the finished request is kept.
+        targets: All results known now, as `merge_targets` gives them.
+        counts: The counts where ``targets`` is only a part of the results.
+        sweep: Progress of a sweep.
+    """
+    if status.state in FINAL:
+        return status
+    base = replace(
+        status,
+        attempts=status.attempts + 1,
+        next_attempt=None,
+        targets=shorten(targets),
+        counts=count(targets) if counts is None else counts,
+        missing_permission="",
+        sweep=sweep,
+    )
+    match disposition:
+        case Retry(reason=reason, message=message):
+            return replace(
+                base,
+                reason=reason,
+                message=message[:MAX_MESSAGE],
+                next_attempt=now + timedelta(seconds=disposition.after),
+                missing_permission=disposition.missing_permission,
+            )
+        case Done(message=message):
+            return _end(base, State.COMPLETED, "Applied", message, now=now, keep=retention)
+        case Skip(reason=reason, message=message):
+            return _end(base, State.SKIP, reason, message, now=now, keep=retention)
+        case Fail(reason=reason, message=message):
+            return _end(base, State.FAILED, reason, message, now=now, keep=retention)
+
+
+def _end(
+    base: RequestStatus, state: State, reason: str, message: str, *, now: datetime, keep: Retention
+) -> RequestStatus:
+    return replace(
+        base,
+        state=state,
+        reason=reason,
+        message=message[:MAX_MESSAGE],
+        finished=now,
+        remove_after=keep.remove_after(state, now),
+    )

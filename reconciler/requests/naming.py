@@ -1,0 +1,78 @@
+"""Names, labels and digests of requests.
+
+Equal causes give equal names, so a repeated CREATE finds what is there instead of doubling it.
+"""
+
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from reconciler.api.meta import LABEL_POLICY, LABEL_SHARD, LABEL_SOURCE
+from reconciler.api.updaterequest import Source
+
+BUCKETS = 64
+
+_BYTES = 16  # 128 bits: no two causes of one cluster's life share a name
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_VOLATILE = frozenset({"managedFields", "resourceVersion", "generation"})
+
+
+def request_name(admission_uid: str, policy_uid: str, rule: str) -> str:
+    """Return the name of the request that one admission request causes for one rule."""
+    return f"ur-{_hash(admission_uid, policy_uid, rule)}"
+
+
+def sweep_name(policy_uid: str, generation: int, rule: str) -> str:
+    """Return the name of the one sweep of a rule in one generation of its policy."""
+    return f"sweep-{_hash(policy_uid, str(generation), rule)}"
+
+
+def child_name(sweep: str, trigger_uid: str) -> str:
+    """Return the name of the request that a sweep leaves for a trigger that failed."""
+    return f"ur-{_hash(sweep, trigger_uid)}"
+
+
+def recorded_name(request: str) -> str:
+    """Return the name of the Secret with the recorded fields of a request."""
+    return f"{request}-recorded"
+
+
+def shard(trigger_uid: str) -> int:
+    """Return the bucket of a trigger, 0 to 63; it never changes for one uid."""
+    return blake2b(trigger_uid.encode(), digest_size=1).digest()[0] % BUCKETS
+
+
+def policy_label(policy: str) -> str:
+    """Return the label value of a policy key; a hash where the key is no label value."""
+    return policy if _LABEL_VALUE.fullmatch(policy) else f"hash-{_hash(policy)}"
+
+
+def labels(policy: str, trigger_uid: str, source: Source) -> dict[str, str]:
+    """Return the labels of a request."""
+    return {
+        LABEL_SHARD: str(shard(trigger_uid)),
+        LABEL_POLICY: policy_label(policy),
+        LABEL_SOURCE: source.value,
+    }
+
+
+def digest(obj: Mapping[str, Any]) -> str:
+    """Return a digest of the object without managedFields, resourceVersion and generation.
+
+    Key order does not matter; the digest of an object read later is equal as long as nothing
+    but those three fields changed.
+    """
+    metadata = {
+        key: value for key, value in (obj.get("metadata") or {}).items() if key not in _VOLATILE
+    }
+    content = orjson.dumps({**obj, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
+    return blake2b(content, digest_size=_BYTES).hexdigest()
+
+
+def _hash(*parts: str) -> str:
+    # Lengths keep ("a", "bc") and ("ab", "c") apart.
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return blake2b(text.encode(), digest_size=_BYTES).hexdigest()

@@ -1,0 +1,90 @@
+"""Removes finished requests, a whole minute of them with one call.
+
+Which minutes there are is known from the watch; a list at the start finds what an earlier
+process left. Of one policy no more than a number is kept, oldest minutes go first.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from reconciler.api.updaterequest import UpdateRequest
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError
+from reconciler.requests.lifecycle import FINAL, minute
+from reconciler.services.ports import Requests
+
+AT_ONCE = "now"
+
+
+@dataclass(slots=True, kw_only=True)
+class Collector:
+    """Knows the finished requests by minute of removal; only a leader runs it.
+
+    Attributes:
+        keep: Finished requests kept per policy.
+        pause: Seconds between two looks.
+    """
+
+    requests: Requests
+    clock: Clock
+    keep: int = 1000
+    pause: float = 1.0
+    _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
+    _secrets: dict[str, str] = field(default_factory=dict)
+
+    def notice(self, request: UpdateRequest) -> None:
+        """Take in a request as it is stored; only final ones count."""
+        if request.status.state in FINAL and request.status.remove_after:
+            bucket = self._buckets.setdefault(request.status.remove_after, {})
+            bucket[request.name] = request.spec.policy
+            if request.spec.recorded_secret:
+                self._secrets[request.name] = request.spec.recorded_secret
+
+    def forget(self, request: UpdateRequest) -> None:
+        """A request was deleted."""
+        self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
+
+    async def refill(self) -> None:
+        """Take in what is stored already."""
+        async for request in self.requests.finished():
+            self.notice(request)
+
+    async def run(self) -> None:
+        """Remove until cancelled; an error is tried again at the next look."""
+        while True:
+            await asyncio.sleep(self.pause)
+            try:
+                await self.collect()
+            except ClusterError:
+                continue
+
+    async def collect(self) -> None:
+        """Remove everything whose time has come."""
+        current = minute(self.clock.now())
+        for name in [key for key in self._buckets if key == AT_ONCE or key < current]:
+            await self._remove(name)
+        for policy, bucket in list(self._over_limit()):
+            await self._remove(bucket, policy)
+
+    async def _remove(self, bucket: str, policy: str = "") -> None:
+        await self.requests.remove(remove_after=bucket, policy=policy)
+        members = self._buckets.get(bucket, {})
+        gone = [name for name, owner in members.items() if policy in ("", owner)]
+        for name in gone:
+            del members[name]
+            if secret := self._secrets.pop(name, ""):
+                await self.requests.delete_recorded(secret)
+        if not members:
+            self._buckets.pop(bucket, None)
+
+    def _over_limit(self) -> Iterable[tuple[str, str]]:
+        kept: Counter[str] = Counter()
+        for bucket in sorted(self._buckets, reverse=True):
+            here = Counter(self._buckets[bucket].values())
+            for policy, number in here.items():
+                if kept[policy] + number > self.keep and kept[policy]:
+                    yield policy, bucket
+                else:
+                    kept[policy] += number

@@ -1,0 +1,268 @@
+"""Keeps every waiting request moving: watch events and lists in, finished attempts out.
+
+Watch events are hints; the list of requests that are not final is the truth, taken when the
+work starts and again every so often, because a watch may miss deletions and re-lists.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from reconciler.api.updaterequest import RequestStatus, UpdateRequest
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError, Conflict, Gone
+from reconciler.requests.lifecycle import FINAL, Disposition, Retention, Retry, Skip, advance
+from reconciler.requests.queue import RequestQueue
+from reconciler.services.ports import Requests
+from reconciler.services.process import Attempt, Processor, Unconfirmed
+
+_LOOKS = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 1.0)
+"""Pauses between looks at a trigger that is not stored yet, before anybody is told."""
+_SLOW_LOOK = 2.0
+_REMEMBERED = 10_000
+
+Observer = Callable[[UpdateRequest, RequestStatus, Attempt], None]
+Sweep = Callable[[UpdateRequest], Awaitable[tuple[UpdateRequest, Attempt]]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Dispatcher:
+    """Owns the queue of one process; only a leader runs it.
+
+    Attributes:
+        sweep: Works on a request for all triggers of a rule.
+        chance: Gives values within [0, 1) that spread retries.
+        confirmation: Seconds until a trigger that is not stored counts as refused.
+        observe: Told about every attempt that ended, for events and metrics.
+        parallel: Requests in work at the same time.
+    """
+
+    requests: Requests
+    processor: Processor
+    sweep: Sweep
+    clock: Clock
+    chance: Callable[[], float]
+    retention: Retention
+    observe: Observer
+    confirmation: float = 120.0
+    parallel: int = 256
+    queue: RequestQueue = field(default_factory=RequestQueue)
+    _known: dict[str, UpdateRequest] = field(default_factory=dict)
+    _looks: dict[str, int] = field(default_factory=dict)
+    _merged: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: bool = False
+
+    def notice(self, request: UpdateRequest) -> None:
+        """Take in a request as it is stored now."""
+        known = self._known.get(request.name)
+        if request.status.state in FINAL:
+            self.forget(request.name)
+            return
+        if known is not None and known.resource_version == request.resource_version:
+            return
+        self._known[request.name] = request
+        self.queue.push(request.name, self._due(request))
+        self._changed.set()
+
+    def forget(self, name: str) -> None:
+        """A request is final or deleted."""
+        self._known.pop(name, None)
+        self._looks.pop(name, None)
+        self.queue.drop(name)
+
+    def unfinished(self, name: str) -> bool:
+        """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
+        return name.partition("/")[0] in self._known
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests are not final."""
+        return len(self._known)
+
+    def oldest_age(self) -> float:
+        """Return the age of the oldest waiting request, in seconds."""
+        now = self.clock.now()
+        ages = ((now - item.created).total_seconds() for item in self._known.values())
+        return max(ages, default=0.0)
+
+    def wake(self, policy: str) -> None:
+        """Look again at the parked requests of a policy: something they wait for changed."""
+        for request in self._known.values():
+            if request.spec.policy == policy and request.status.next_attempt is not None:
+                self.queue.push(request.name, self.clock.monotonic())
+        self._changed.set()
+
+    async def refill(self) -> None:
+        """Take the truth from a list: nothing that waits is forgotten, nothing gone is kept."""
+        before = set(self._known)
+        seen: set[str] = set()
+        async for request in self.requests.waiting():
+            seen.add(request.name)
+            self.notice(request)
+        for name in before - seen:
+            if name not in self.queue.working:
+                self.forget(name)
+
+    async def run(self) -> None:
+        """Work until cancelled; what is in work then is cancelled too."""
+        try:
+            while True:
+                self._changed.clear()
+                self._start_due()
+                await self._pause()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """Begin nothing new."""
+        self._closed = True
+
+    async def drain(self) -> None:
+        """Wait until what is in work now has ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start_due(self) -> None:
+        while not self._closed and len(self._tasks) < self.parallel:
+            name = self.queue.take(self.clock.monotonic())
+            if name is None:
+                return
+            task = asyncio.create_task(self._handle(name), name=f"request {name}")
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A fault of ours must be seen; the list brings the request back.
+            task.get_loop().call_exception_handler(
+                {"message": f"{task.get_name()} failed", "exception": error}
+            )
+
+    async def _pause(self) -> None:
+        due = self.queue.next_due()
+        full = len(self._tasks) >= self.parallel
+        wait = None if due is None or full else max(0.0, due - self.clock.monotonic())
+        try:
+            await asyncio.wait_for(self._changed.wait(), wait)
+        except TimeoutError:
+            return
+
+    def _due(self, request: UpdateRequest) -> float:
+        now = self.clock.monotonic()
+        planned = request.status.next_attempt
+        if planned is None:
+            return now
+        return now + max(0.0, (planned - self.clock.now()).total_seconds())
+
+    async def _handle(self, name: str) -> None:
+        try:
+            request = self._known.get(name)
+            if request is not None:
+                await self._attempt(request)
+        except ClusterError:
+            # The status could not be stored: the work is repeated, which is at least once.
+            self.queue.push(name, self.clock.monotonic() + 1.0 + self.chance())
+        finally:
+            self.queue.finish(name)
+
+    async def _attempt(self, request: UpdateRequest) -> None:
+        work = _same_work(request)
+        if work is not None and (other := self._merged.get(work)) not in (None, request.name):
+            message = f"same as {other}"
+            skip = Attempt(disposition=Skip(reason="SameAsOther", message=message))
+            await self._store(request, skip)
+            return
+        if request.spec.sweep:
+            request, ended = await self.sweep(request)
+            await self._store(request, ended)
+            return
+        attempt = await self.processor.attempt(request, self.chance())
+        if isinstance(attempt, Unconfirmed):
+            await self._look_again(request)
+            return
+        if work is not None and not isinstance(attempt.disposition, Retry):
+            self._merged[work] = request.name
+            if len(self._merged) > _REMEMBERED:
+                self._merged.popitem(last=False)
+        await self._store(request, attempt)
+
+    async def _look_again(self, request: UpdateRequest) -> None:
+        now = self.clock.now()
+        deadline = request.created + timedelta(seconds=self.confirmation)
+        if now >= deadline:
+            message = f"the triggering request on {request.spec.resource} was not stored"
+            disposition: Disposition = Skip(reason="NotStored", message=message)
+            await self._store(request, Attempt(disposition=disposition))
+            return
+        looks = self._looks.get(request.name, 0)
+        self._looks[request.name] = looks + 1
+        if looks < len(_LOOKS):
+            self.queue.push(request.name, self.clock.monotonic() + _LOOKS[looks])
+        elif looks == len(_LOOKS):
+            message = f"waiting until the triggering request on {request.spec.resource} is stored"
+            retry = Retry(reason="Unconfirmed", message=message, after=_SLOW_LOOK)
+            await self._store(request, Attempt(disposition=retry))
+        else:
+            self.queue.push(request.name, self.clock.monotonic() + _SLOW_LOOK)
+
+    async def _store(self, request: UpdateRequest, attempt: Attempt) -> None:
+        status = advance(
+            request.status,
+            attempt.disposition,
+            now=self.clock.now(),
+            retention=self.retention,
+            targets=attempt.targets,
+            counts=attempt.counts,
+            sweep=attempt.sweep,
+        )
+        try:
+            stored = await self.requests.write_status(request, status)
+        except Gone:
+            self.forget(request.name)
+            return
+        except Conflict:
+            await self._reread(request.name)
+            return
+        self.observe(request, status, attempt)
+        if status.state in FINAL:
+            self.forget(request.name)
+        else:
+            self._known[request.name] = replace(stored, status=status)
+            self.queue.push(request.name, self._due(self._known[request.name]))
+
+    async def _reread(self, name: str) -> None:
+        try:
+            request = await self.requests.get(name)
+        except Gone:
+            self.forget(name)
+            return
+        self.notice(request)
+        self.queue.push(name, self.clock.monotonic())
+
+
+def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:
+    """Return what makes two recorded UPDATE requests one piece of work.
+
+    The API server runs admission again when writers of one object collide, so several requests
+    carry one resourceVersion; at most one of them was stored, and all see the same live object.
+    """
+    spec = request.spec
+    if spec.operation != "UPDATE" or spec.trigger.unchanged or not spec.trigger.resource_version:
+        return None
+    user = (spec.user.get("userInfo") or {}).get("username", "")
+    return (
+        spec.policy_uid,
+        spec.rule,
+        spec.resource.uid,
+        spec.trigger.resource_version,
+        spec.trigger.subresource,
+        user,
+    )

@@ -1,0 +1,270 @@
+"""One lane per target: work on one object is serialised, different objects go in parallel.
+
+Everything that waits for the same object is evaluated together, oldest request first, against
+one read, and written with one guarded patch; each request gets a result of its own.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, resource_version
+from reconciler.api.updaterequest import Outcome
+from reconciler.engine.context import Context
+from reconciler.engine.evaluate import NOTHING, change
+from reconciler.engine.outcome import RuleStatus, TargetChange
+from reconciler.engine.patch import equal
+from reconciler.engine.program import Program
+from reconciler.engine.targets import TargetQuery
+from reconciler.errors import (
+    ClusterError,
+    Conflict,
+    Denied,
+    Forbidden,
+    Gone,
+    Invalid,
+    Throttled,
+    UnknownKind,
+)
+from reconciler.services.ports import Reader, Writer
+
+MAX_TOGETHER = 50
+"""Requests that one patch carries; bounds how much is evaluated again after a conflict."""
+_MISSING_PAUSES = (0.3, 0.6, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetKey:
+    """Which lane."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetResult:
+    """How the work of one request ended at one target.
+
+    Attributes:
+        again: Another attempt may succeed, not before ``after`` seconds.
+        permission: What to grant, where a right is missing.
+    """
+
+    outcome: Outcome
+    message: str = ""
+    before: str = ""
+    after_version: str = ""
+    again: bool = False
+    after: float = 0.0
+    permission: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """The work of one request at one target.
+
+    Attributes:
+        listed: The object as a live list gave it, or None where it has to be read.
+    """
+
+    request: str
+    created: datetime
+    program: Program
+    query: TargetQuery
+    context: Context
+    listed: Object | None = None
+    result: asyncio.Future[TargetResult] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+@dataclass(slots=True)
+class Lanes:
+    """All lanes of a process.
+
+    Attributes:
+        parallel: How many lanes may talk to the API server at the same time.
+        rounds: How often one piece of work is evaluated again after a conflict.
+        unfinished: Whether a request's final status is not stored yet; its marker stays.
+    """
+
+    reader: Reader
+    writer: Writer
+    parallel: int = 64
+    rounds: int = 10
+    unfinished: Callable[[str], bool] = bool
+    _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
+    _running: dict[TargetKey, asyncio.Task[None]] = field(default_factory=dict)
+    _gate: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._gate = asyncio.Semaphore(self.parallel)
+
+    async def submit(self, key: TargetKey, job: Job) -> TargetResult:
+        """Put work into a lane and wait for its result."""
+        self._waiting.setdefault(key, []).append(job)
+        if key not in self._running:
+            self._running[key] = asyncio.create_task(self._run(key), name=f"lane {key.name}")
+        return await job.result
+
+    async def _run(self, key: TargetKey) -> None:
+        try:
+            while waiting := self._waiting.pop(key, None):
+                waiting.sort(key=lambda job: (job.created, job.request))
+                batch, rest = waiting[:MAX_TOGETHER], waiting[MAX_TOGETHER:]
+                if rest:
+                    self._waiting.setdefault(key, []).extend(rest)
+                await self._settle(key, batch)
+        finally:
+            del self._running[key]
+
+    async def _settle(self, key: TargetKey, batch: list[Job]) -> None:
+        try:
+            results = await self._work(key, batch)
+        except BaseException as error:
+            for job in batch:
+                if not job.result.done():
+                    job.result.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for job, result in zip(batch, results, strict=True):
+            if not job.result.done():
+                job.result.set_result(result)
+
+    async def _work(self, key: TargetKey, batch: list[Job]) -> list[TargetResult]:
+        listed = next((job.listed for job in batch if job.listed is not None), None)
+        missing = iter(_MISSING_PAUSES)
+        for _ in range(self.rounds):
+            try:
+                async with self._gate:
+                    obj = listed or await self.reader.get(key.kind, key.namespace, key.name)
+                    return await self._write(key, batch, obj)
+            except Conflict:
+                listed = None
+            except Gone:
+                listed = None
+                pause = next(missing, None)
+                if pause is None:
+                    return _all(
+                        batch, TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
+                    )
+                await asyncio.sleep(pause)
+            except (Invalid, Denied, Forbidden) as error:
+                if len(batch) == 1:
+                    return _all(batch, failure(error))
+                return [(await self._work(key, [job]))[0] for job in batch]
+            except ClusterError as error:
+                return _all(batch, failure(error))
+        message = f"the object changed {self.rounds} times while it was being patched"
+        return _all(batch, TargetResult(outcome=Outcome.CONFLICT, message=message, again=True))
+
+    async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
+        current, results, marked = _evaluate(batch, obj)
+        before = resource_version(obj)
+        if equal(obj, current):
+            return [_settled(result, before) for result in results]
+        if marked and not key.kind.subresource:
+            current = _mark(current, marked, self.unfinished)
+        stored = await self.writer.change(key.kind, obj, current)
+        after = resource_version(stored)
+        return [
+            replace(result, before=before, after_version=after)
+            if result.outcome is Outcome.PATCHED
+            else result
+            for result in results
+        ]
+
+
+def failure(error: ClusterError) -> TargetResult:
+    """Return the result that an error of the API server means."""
+    message = str(error)
+    match error:
+        case Forbidden(permission=permission):
+            return TargetResult(
+                outcome=Outcome.FORBIDDEN,
+                message=message,
+                again=True,
+                after=5.0,
+                permission=permission,
+            )
+        case Denied():
+            return TargetResult(outcome=Outcome.DENIED, message=message, again=True, after=10.0)
+        case Invalid():
+            return TargetResult(outcome=Outcome.INVALID, message=message)
+        case UnknownKind():
+            return TargetResult(outcome=Outcome.NOT_FOUND, message=message, again=True, after=30.0)
+        case Throttled(retry_after=wait):
+            return TargetResult(
+                outcome=Outcome.FAILED, message=message, again=True, after=wait or 0.0
+            )
+        case _:
+            return TargetResult(outcome=Outcome.FAILED, message=message, again=True)
+
+
+def _all(batch: Iterable[Job], result: TargetResult) -> list[TargetResult]:
+    return [result for _ in batch]
+
+
+def _settled(result: TargetResult, version: str) -> TargetResult:
+    if result.outcome is not Outcome.PATCHED:
+        return result
+    return replace(
+        result, outcome=Outcome.UNCHANGED, before=version, message="no change in the end"
+    )
+
+
+def _evaluate(batch: list[Job], obj: Object) -> tuple[Object, list[TargetResult], list[str]]:
+    applied = set(_applied(obj))
+    current: Mapping[str, Any] = obj
+    results: list[TargetResult] = []
+    marked: list[str] = []
+    for job in batch:
+        if job.request in applied and not job.program.converges:
+            results.append(
+                TargetResult(outcome=Outcome.UNCHANGED, message="applied before a restart")
+            )
+            continue
+        current, result, repeats = _evaluate_one(job, current)
+        results.append(result)
+        if repeats:
+            marked.append(job.request)
+    return dict(current), results, marked
+
+
+def _evaluate_one(
+    job: Job, obj: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], TargetResult, bool]:
+    if not job.query.accepts(obj, namespaced=True):
+        message = "the object does not fit the target's selector"
+        return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
+    changed = change(job.program, job.query.index, job.context, obj)
+    return changed.after, _result(changed), changed.repeats
+
+
+def _result(changed: TargetChange) -> TargetResult:
+    match changed.status:
+        case RuleStatus.PASS:
+            return TargetResult(outcome=Outcome.PATCHED)
+        case RuleStatus.SKIP if changed.message == NOTHING:
+            return TargetResult(outcome=Outcome.UNCHANGED)
+        case RuleStatus.SKIP:
+            return TargetResult(outcome=Outcome.SKIPPED, message=changed.message)
+        case RuleStatus.ERROR:
+            return TargetResult(outcome=Outcome.FAILED, message=changed.message)
+
+
+def _applied(obj: Mapping[str, Any]) -> list[str]:
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    return [name for name in annotations.get(ANNOTATION_APPLIED, "").split(",") if name]
+
+
+def _mark(obj: Object, names: list[str], unfinished: Callable[[str], bool]) -> Object:
+    older = [name for name in _applied(obj) if name not in names and unfinished(name)]
+    meta = dict(obj.get("metadata") or {})
+    annotations = meta.get("annotations") or {}
+    meta["annotations"] = {**annotations, ANNOTATION_APPLIED: ",".join((*older, *names))}
+    return {**obj, "metadata": meta}

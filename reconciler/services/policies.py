@@ -1,0 +1,129 @@
+"""The policies in memory, of both servers: compiled once per generation, looked up by trigger."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from reconciler.api.meta import Object
+from reconciler.dialects import compile_policy
+from reconciler.engine.match import KindScope, KindSelector
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import InvalidPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """A rule with the policy that it stands in."""
+
+    policy: CompiledPolicy
+    program: Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidEntry:
+    """A stored policy that cannot be compiled; it acts on nothing."""
+
+    kind: str
+    generation: int
+    error: InvalidPolicy
+
+
+def policy_key(policy: Object) -> str:
+    """Return ``name`` of a ClusterPolicy, ``namespace/name`` of a Policy."""
+    meta = policy.get("metadata") or {}
+    namespace, name = meta.get("namespace", ""), meta.get("name", "")
+    return f"{namespace}/{name}" if namespace else name
+
+
+@dataclass(slots=True)
+class PolicyIndex:
+    """Compiled policies by key, and their rules by the kind that triggers them."""
+
+    _policies: dict[str, CompiledPolicy] = field(default_factory=dict)
+    _invalid: dict[str, InvalidEntry] = field(default_factory=dict)
+    _by_kind: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict)
+    _anywhere: tuple[CompiledRule, ...] = ()
+
+    def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
+        """Take in a policy as stored; one that is known in this generation costs nothing."""
+        key = policy_key(policy)
+        meta = policy.get("metadata") or {}
+        known = self._policies.get(key)
+        identity = (meta.get("uid", ""), meta.get("generation", 0))
+        if known is not None and (known.uid, known.generation) == identity:
+            return known
+        try:
+            compiled = compile_policy(policy)
+        except InvalidPolicy as error:
+            self._policies.pop(key, None)
+            self._invalid[key] = InvalidEntry(
+                kind=policy.get("kind", ""), generation=identity[1], error=error
+            )
+            self._rebuild()
+            return error
+        self._invalid.pop(key, None)
+        self._policies[key] = compiled
+        self._rebuild()
+        return compiled
+
+    def remove(self, key: str) -> None:
+        """Forget a policy."""
+        self._invalid.pop(key, None)
+        if self._policies.pop(key, None) is not None:
+            self._rebuild()
+
+    def get(self, key: str) -> CompiledPolicy | None:
+        """Return a policy that can act, None where it is unknown or invalid."""
+        return self._policies.get(key)
+
+    def policies(self) -> tuple[CompiledPolicy, ...]:
+        """Return all policies that can act, by key."""
+        return tuple(self._policies[key] for key in sorted(self._policies))
+
+    def invalid(self) -> dict[str, InvalidEntry]:
+        """Return the stored policies that cannot be compiled, by key."""
+        return dict(self._invalid)
+
+    def rules(self, *, kind: str, subresource: str, namespace: str) -> Iterator[CompiledRule]:
+        """Yield the rules that a trigger of this kind may fire; the matcher decides.
+
+        Args:
+            kind: As the admission request names it.
+            subresource: Empty for the object itself.
+            namespace: Of the trigger; a namespaced policy is left out elsewhere.
+        """
+        for rule in (*self._by_kind.get(kind, ()), *self._anywhere):
+            own = rule.policy.namespace
+            if own and own != namespace:
+                continue
+            scopes = rule.program.matcher.kinds()
+            if any(_may_match(item.selector, kind, subresource) for item in scopes):
+                yield rule
+
+    def _rebuild(self) -> None:
+        by_kind: dict[str, list[CompiledRule]] = {}
+        anywhere: list[CompiledRule] = []
+        for policy in self.policies():
+            for program in policy.programs:
+                rule = CompiledRule(policy, program)
+                names = _exact_kinds(program.matcher.kinds())
+                if names is None:
+                    anywhere.append(rule)
+                else:
+                    for name in names:
+                        by_kind.setdefault(name, []).append(rule)
+        self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
+        self._anywhere = tuple(anywhere)
+
+
+def _exact_kinds(scopes: Iterable[KindScope]) -> set[str] | None:
+    names = {item.selector.kind for item in scopes}
+    return None if any("*" in name or "?" in name for name in names) else names
+
+
+def _may_match(selector: KindSelector, kind: str, subresource: str) -> bool:
+    wild = "*" in selector.kind or "?" in selector.kind
+    if not wild and selector.kind != kind:
+        return False
+    if subresource == "ephemeralcontainers" or "*" in selector.subresource:
+        return True
+    return selector.subresource == subresource

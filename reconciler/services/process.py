@@ -1,0 +1,273 @@
+"""One attempt at a request: policy, trigger, targets, and how it ended.
+
+Reads and decides; writes go through the lanes, and the caller stores the status. Every way out
+is a `Disposition`, so that nothing ends without a word.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reconciler.api.meta import ObjectRef
+from reconciler.api.updaterequest import (
+    SUCCESSES,
+    Counts,
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    SweepProgress,
+    TargetStatus,
+    UpdateRequest,
+)
+from reconciler.engine.evaluate import decide
+from reconciler.engine.program import Program
+from reconciler.errors import ClusterError, EvaluationError, Gone, InvalidPolicy
+from reconciler.requests.confirmation import Presence
+from reconciler.requests.lifecycle import (
+    Disposition,
+    Done,
+    Fail,
+    Retry,
+    Skip,
+    identity,
+    merge_targets,
+)
+from reconciler.requests.schedule import Backoff
+from reconciler.services.lanes import Job, Lanes, TargetKey, TargetResult, failure
+from reconciler.services.policies import PolicyIndex
+from reconciler.services.ports import Policies
+from reconciler.services.selection import Found, Selection, TargetFinder
+from reconciler.services.trigger import Trigger, TriggerReader
+
+DENIALS = 10
+"""Attempts at a target that another admission webhook refuses."""
+
+_SEVERITY = {Outcome.SKIPPED: 0, Outcome.UNCHANGED: 1, Outcome.PATCHED: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unconfirmed:
+    """The triggering request is not stored yet; look again soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The end of one attempt.
+
+    Attributes:
+        targets: All results that are known now, older ones included.
+        counts: Where ``targets`` is only a part of the results.
+        sweep: How far a request for all triggers is.
+        program: The rule, where it was found.
+    """
+
+    disposition: Disposition
+    targets: tuple[TargetStatus, ...] = ()
+    counts: Counts | None = None
+    sweep: SweepProgress | None = None
+    program: Program | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    """Processes requests; holds no state of its own."""
+
+    index: PolicyIndex
+    policies: Policies
+    finder: TargetFinder
+    triggers: TriggerReader
+    lanes: Lanes
+    backoff: Backoff
+
+    async def attempt(self, request: UpdateRequest, chance: float) -> Attempt | Unconfirmed:
+        """Work on a request once; ``chance`` within [0, 1) spreads the next attempt."""
+        try:
+            program = await self.program(request.spec)
+            if isinstance(program, Skip | Fail):
+                return Attempt(disposition=program, targets=request.status.targets)
+            trigger = await self.triggers.read(request.spec, program)
+        except ClusterError as error:
+            retry = self._retry(request, failure(error), chance)
+            return Attempt(disposition=retry, targets=request.status.targets)
+        if trigger.presence is Presence.WAITING:
+            return Unconfirmed()
+        if trigger.presence is Presence.GONE:
+            skip = Skip(reason="TriggerGone", message=f"{request.spec.resource} is gone")
+            return Attempt(disposition=skip, program=program)
+        return await self.apply(request, program, trigger, chance)
+
+    async def apply(
+        self, request: UpdateRequest, program: Program, trigger: Trigger, chance: float
+    ) -> Attempt:
+        """Evaluate a rule on a stored trigger and change its targets."""
+        if trigger.subject is None or trigger.context is None:
+            msg = "only a stored trigger can be applied"
+            raise ValueError(msg)
+        try:
+            decision = decide(program, trigger.subject, trigger.context)
+        except EvaluationError as error:
+            fail = Fail(reason="EvaluationFailed", message=str(error))
+            return Attempt(disposition=fail, program=program)
+        if not decision.fires:
+            skip = Skip(
+                reason="NoMatch",
+                message=f"the trigger no longer matches the rule: {decision.message}",
+            )
+            return Attempt(disposition=skip, program=program)
+        selection = await self.finder.select(program, trigger.context)
+        repeat = _to_repeat(request.status)
+        chosen = [
+            item for item in selection.found if repeat is None or _identity(item.key) in repeat
+        ]
+        results = await asyncio.gather(
+            *(
+                self.lanes.submit(
+                    item.key,
+                    Job(
+                        request=request.name,
+                        created=request.created,
+                        program=program,
+                        query=item.query,
+                        context=trigger.context,
+                        listed=item.obj,
+                    ),
+                )
+                for item in chosen
+            )
+        )
+        found = tuple(zip(chosen, results, strict=True))
+        targets = merge_targets(
+            request.status.targets,
+            [*_statuses(found), *_vanished(repeat, request.status, selection)],
+        )
+        outcomes = (*results, *selection.failures)
+        disposition = self._conclude(request, targets, outcomes, selection, chance)
+        return Attempt(disposition=disposition, targets=targets, program=program)
+
+    async def program(self, spec: RequestSpec) -> Program | Skip | Fail:
+        """Return the rule that a request names, in the newest generation of its policy."""
+        known = self.index.get(spec.policy)
+        if (
+            known is None
+            or (spec.policy_uid and known.uid != spec.policy_uid)
+            or known.generation < spec.policy_generation
+        ):
+            try:
+                compiled = self.index.apply(await self.policies.get(spec.policy))
+            except Gone:
+                return Skip(reason="PolicyGone", message=f"policy {spec.policy} was deleted")
+            if isinstance(compiled, InvalidPolicy):
+                return Fail(reason="InvalidPolicy", message=f"policy {spec.policy}: {compiled}")
+            known = compiled
+        if spec.policy_uid and known.uid != spec.policy_uid:
+            message = f"policy {spec.policy} was deleted and made again"
+            return Skip(reason="PolicyGone", message=message)
+        program = known.program(spec.rule)
+        if program is None:
+            message = f"policy {spec.policy} has no rule {spec.rule} any more"
+            return Skip(reason="RuleGone", message=message)
+        return program
+
+    def _conclude(
+        self,
+        request: UpdateRequest,
+        targets: Sequence[TargetStatus],
+        results: Iterable[TargetResult],
+        selection: Selection,
+        chance: float,
+    ) -> Disposition:
+        retries = [item for item in results if item.again and not _exhausted(item, targets)]
+        if retries:
+            worst = max(retries, key=lambda item: (item.outcome is Outcome.FORBIDDEN, item.after))
+            return self._retry(request, worst, chance)
+        if selection.errors:
+            return Fail(reason="TargetUnresolved", message="; ".join(selection.errors))
+        failed = [item for item in targets if item.outcome not in SUCCESSES]
+        if failed:
+            first = failed[0]
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            message = f"{first.ref}: {first.message}{more}"
+            return Fail(reason=f"Target{first.outcome}", message=message)
+        return Done(message="" if targets else "no object fits the targets of the rule")
+
+    def _retry(self, request: UpdateRequest, result: TargetResult, chance: float) -> Retry:
+        pause = self.backoff.delay(request.status.attempts + 1, chance)
+        return Retry(
+            reason=result.outcome.value,
+            message=result.message,
+            after=max(pause, result.after),
+            missing_permission=result.permission,
+        )
+
+
+def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:
+    if result.outcome is not Outcome.DENIED:
+        return False
+    denied = [item for item in targets if item.outcome is Outcome.DENIED]
+    return all(item.attempts >= DENIALS for item in denied)
+
+
+def _ref(key: TargetKey) -> ObjectRef:
+    return ObjectRef(
+        api_version=key.kind.api_version,
+        kind=key.kind.kind,
+        namespace=key.namespace,
+        name=key.name,
+    )
+
+
+def _identity(key: TargetKey) -> tuple[str, str, str, str, str]:
+    kind = key.kind
+    return kind.api_version, kind.kind, key.namespace, key.name, kind.subresource
+
+
+def _statuses(found: Iterable[tuple[Found, TargetResult]]) -> list[TargetStatus]:
+    # Two targets of a rule may select one object: what went wrong is what shall stand there.
+    by_target: dict[TargetKey, TargetResult] = {}
+    for item, result in found:
+        other = by_target.get(item.key)
+        if other is None or _SEVERITY.get(result.outcome, 3) > _SEVERITY.get(other.outcome, 3):
+            by_target[item.key] = result
+    return [
+        TargetStatus(
+            ref=_ref(key),
+            subresource=key.kind.subresource,
+            outcome=result.outcome,
+            message=result.message,
+            before=result.before,
+            after=result.after_version,
+        )
+        for key, result in by_target.items()
+    ]
+
+
+def _to_repeat(status: RequestStatus) -> set[tuple[str, str, str, str, str]] | None:
+    """Return the targets that an attempt works on, None for all that are found.
+
+    A status lists every failure up to its size limit; beyond it the whole set is tried again,
+    which a converging rule turns into reads.
+    """
+    failed = [item for item in status.targets if item.outcome not in SUCCESSES]
+    if not failed or len(failed) < status.counts.failed:
+        return None
+    return {identity(item) for item in failed}
+
+
+def _vanished(
+    repeat: set[tuple[str, str, str, str, str]] | None,
+    status: RequestStatus,
+    selection: Selection,
+) -> list[TargetStatus]:
+    if repeat is None or selection.errors or selection.failures:
+        return []
+    there = {_identity(item.key) for item in selection.found}
+    return [
+        TargetStatus(
+            ref=item.ref,
+            subresource=item.subresource,
+            outcome=Outcome.NOT_FOUND,
+            message="it is gone, or no longer fits the target",
+        )
+        for item in status.targets
+        if identity(item) in repeat - there
+    ]

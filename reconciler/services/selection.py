@@ -1,0 +1,94 @@
+"""Which objects a rule's targets mean: GET by exact name, else a LIST as narrow as it can be."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from reconciler.api.meta import Kind, Object
+from reconciler.engine.context import Context
+from reconciler.engine.evaluate import queries
+from reconciler.engine.program import Program
+from reconciler.engine.targets import TargetQuery
+from reconciler.errors import ClusterError, EvaluationError, UnknownKind
+from reconciler.services.lanes import TargetKey, TargetResult, failure
+from reconciler.services.ports import Kinds, Reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An object that a target query selected; ``obj`` is None where it is still to be read."""
+
+    query: TargetQuery
+    key: TargetKey
+    obj: Object | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the targets of a rule mean for one trigger.
+
+    Attributes:
+        errors: Of targets that cannot be resolved; no repetition helps.
+        failures: Of targets whose objects could not be listed, as results of the lanes.
+    """
+
+    found: tuple[Found, ...]
+    errors: tuple[str, ...]
+    failures: tuple[TargetResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetFinder:
+    """Finds targets through live reads."""
+
+    kinds: Kinds
+    reader: Reader
+    page: int = 500
+
+    async def select(self, program: Program, context: Context) -> Selection:
+        """Return the objects that a rule's targets mean; one failing target stops no other."""
+        asked, errors = queries(program, context)
+        found: list[Found] = []
+        failures: list[TargetResult] = []
+        for query in asked:
+            try:
+                found.extend([item async for item in self._matching(query)])
+            except EvaluationError as error:
+                errors.append(str(error))
+            except ClusterError as error:
+                failures.append(failure(error))
+        return Selection(found=tuple(found), errors=tuple(errors), failures=tuple(failures))
+
+    async def _matching(self, query: TargetQuery) -> AsyncIterator[Found]:
+        kinds = await self.kinds.find(query.api_version, query.kind)
+        if not kinds:
+            msg = f"the cluster does not serve {query.api_version} {query.kind}"
+            raise UnknownKind(msg, status=404)
+        for kind in kinds:
+            place = query.namespace if kind.namespaced else None
+            namespace = place.text if place is not None and place.exact else ""
+            exact = query.name is not None and query.name.exact
+            if query.name is not None and exact and (namespace or not kind.namespaced):
+                key = TargetKey(kind=kind, namespace=namespace, name=query.name.text)
+                yield Found(query=query, key=key)
+                continue
+            async for obj in self._listed(replace(kind, subresource=""), namespace, query):
+                meta = obj["metadata"]
+                key = TargetKey(kind=kind, namespace=meta.get("namespace", ""), name=meta["name"])
+                # Of a subresource the list gave the parent; the lane reads the rest.
+                yield Found(query=query, key=key, obj=None if kind.subresource else obj)
+
+    async def _listed(
+        self, kind: Kind, namespace: str, query: TargetQuery
+    ) -> AsyncIterator[Object]:
+        labels = "" if query.selector is None else query.selector.server
+        token = ""
+        while True:
+            page = await self.reader.list_page(
+                kind, namespace=namespace, labels=labels, limit=self.page, token=token
+            )
+            for obj in page.items:
+                if query.accepts(obj, namespaced=kind.namespaced):
+                    yield obj
+            token = page.token
+            if not token:
+                return

@@ -1,0 +1,267 @@
+"""A policy changed: one request works through all existing triggers of a rule.
+
+The cursor in its status is the last trigger that is done, in the order in which the API server
+lists, so that a restart goes on there. What fails becomes a child request of its own, written
+before the cursor moves; ten thousand triggers are one object and not ten thousand.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
+
+from reconciler.api.meta import Kind, Object, ref_of
+from reconciler.api.updaterequest import (
+    Counts,
+    RequestSpec,
+    RequestStatus,
+    Source,
+    SweepProgress,
+    UpdateRequest,
+)
+from reconciler.clock import Clock
+from reconciler.config import render_duration
+from reconciler.engine.match import Decision, KindSelector, Listing
+from reconciler.engine.program import Program
+from reconciler.errors import ClusterError
+from reconciler.requests.lifecycle import Disposition, Done, Fail, Retry, Skip, count
+from reconciler.requests.naming import child_name, labels
+from reconciler.requests.schedule import Backoff
+from reconciler.services.lanes import failure
+from reconciler.services.ports import Kinds, Reader, Requests
+from reconciler.services.process import Attempt, Processor
+from reconciler.services.trigger import TriggerReader
+
+_REPORT_EVERY = 1.0
+"""Seconds between two writes of the progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One list to walk: a kind in one namespace or in all of them."""
+
+    kind: Kind
+    namespace: str
+    listing: Listing
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a sweep has done so far; changed in place while it runs."""
+
+    progress: SweepProgress
+    counts: Counts
+    request: UpdateRequest
+    begun: float
+    begun_at: int
+    reported: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweeper:
+    """Runs sweep requests.
+
+    Attributes:
+        parallel: Triggers worked on at the same time.
+    """
+
+    processor: Processor
+    triggers: TriggerReader
+    kinds: Kinds
+    reader: Reader
+    requests: Requests
+    clock: Clock
+    backoff: Backoff
+    page: int = 500
+    parallel: int = 64
+
+    async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
+        """Go on with a sweep to its end; return it as stored last, and how it ended."""
+        progress = request.status.sweep or SweepProgress()
+        tally = _Tally(
+            progress=progress,
+            counts=request.status.counts,
+            request=request,
+            begun=self.clock.monotonic(),
+            begun_at=progress.done,
+            reported=0.0,
+        )
+        ended: Disposition
+        try:
+            ended = await self._walk(tally)
+        except ClusterError as error:
+            result = failure(error)
+            ended = Retry(
+                reason=result.outcome.value,
+                message=str(error),
+                after=max(self.backoff.delay(request.status.attempts + 1), result.after),
+                missing_permission=result.permission,
+            )
+        attempt = Attempt(
+            disposition=ended,
+            targets=tally.request.status.targets,
+            counts=tally.counts,
+            sweep=replace(tally.progress, eta=""),
+        )
+        return tally.request, attempt
+
+    async def _walk(self, tally: _Tally) -> Done | Skip | Fail:
+        program = await self._current(tally.request.spec)
+        if isinstance(program, Skip | Fail):
+            return program
+        places = await self._places(program)
+        if tally.progress.total < 0:
+            tally.progress = replace(tally.progress, total=await self._count(places))
+        done_place, done_name = _read_cursor(tally.progress.cursor)
+        for number, place in enumerate(places):
+            if number < done_place:
+                continue
+            after = done_name if number == done_place else ""
+            async for page in self._pages(place, after):
+                await self._work(tally, program, page)
+                last = page[-1] if page else None
+                if last is not None:
+                    cursor = f"{number}:{_position(last)}"
+                    tally.progress = replace(tally.progress, cursor=cursor)
+                await self._report(tally)
+                current = await self._current(tally.request.spec)
+                if isinstance(current, Skip | Fail):
+                    return current
+        return _summary(tally.progress)
+
+    async def _current(self, spec: RequestSpec) -> Program | Skip | Fail:
+        program = await self.processor.program(spec)
+        if isinstance(program, Program) and program.origin.generation > spec.policy_generation:
+            message = f"generation {program.origin.generation} of the policy replaces it"
+            return Skip(reason="Superseded", message=message)
+        return program
+
+    async def _places(self, program: Program) -> list[Place]:
+        found: list[Place] = []
+        for listing in program.matcher.listings():
+            for selector in listing.kinds:
+                for kind in await self._served(selector):
+                    spaces = listing.namespaces if kind.namespaced else None
+                    found.extend(
+                        Place(kind=kind, namespace=namespace, listing=listing)
+                        for namespace in spaces or ("",)
+                    )
+        return found
+
+    async def _served(self, selector: KindSelector) -> tuple[Kind, ...]:
+        if selector.subresource or "*" in selector.kind or "?" in selector.kind:
+            # A subresource event cannot be found again, and "every kind" is not a list.
+            return ()
+        group = selector.group
+        version = selector.version
+        api_version = f"{group}/{version}" if group not in ("", "*") else version
+        if group == "*" and version != "*":
+            return await self.kinds.find(f"*/{version}", selector.kind)
+        return await self.kinds.find(api_version, selector.kind)
+
+    async def _count(self, places: Iterable[Place]) -> int:
+        total = 0
+        for place in places:
+            page = await self.reader.list_page(
+                place.kind,
+                namespace=place.namespace,
+                labels=place.listing.label_selector,
+                limit=1,
+            )
+            total += len(page.items) + page.remaining
+        return total
+
+    async def _pages(self, place: Place, after: str) -> AsyncIterator[list[Object]]:
+        token = ""
+        while True:
+            page = await self.reader.list_page(
+                place.kind,
+                namespace=place.namespace,
+                labels=place.listing.label_selector,
+                limit=self.page,
+                token=token,
+            )
+            items = [item for item in page.items if _position(item) > after]
+            for start in range(0, len(items), self.parallel):
+                yield items[start : start + self.parallel]
+            token = page.token
+            if not token:
+                return
+
+    async def _work(self, tally: _Tally, program: Program, objects: list[Object]) -> None:
+        attempts = await asyncio.gather(
+            *(self._one(tally.request, program, obj) for obj in objects)
+        )
+        failed: list[Object] = []
+        for obj, attempt in zip(objects, attempts, strict=True):
+            if attempt is None:
+                continue
+            if not isinstance(attempt.disposition, Done | Skip):
+                failed.append(obj)
+            tally.counts = _add(tally.counts, attempt)
+        await asyncio.gather(*(self._child(tally.request.spec, obj, tally) for obj in failed))
+        tally.progress = replace(
+            tally.progress,
+            done=tally.progress.done + len(objects),
+            total=max(tally.progress.total, tally.progress.done + len(objects)),
+            failed=tally.progress.failed + len(failed),
+        )
+
+    async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
+        trigger = await self.triggers.of_object(obj, program)
+        if trigger.subject is None:
+            return None
+        if program.matcher.evaluate(trigger.subject).decision is not Decision.MATCH:
+            return None
+        # The sweep's own results must not make a trigger's targets look done, and its marker on
+        # a target must tell one trigger from another.
+        uid = ref_of(obj).uid
+        blank = replace(request, name=f"{request.name}/{uid}", status=RequestStatus())
+        return await self.processor.apply(blank, program, trigger, 0.0)
+
+    async def _child(self, spec: RequestSpec, obj: Object, tally: _Tally) -> None:
+        ref = ref_of(obj)
+        child = replace(spec, resource=ref, source=Source.POLICY_CHANGE, sweep=False)
+        name = child_name(tally.request.name, ref.uid)
+        marks = labels(policy=spec.policy, source=Source.POLICY_CHANGE, trigger_uid=ref.uid)
+        await self.requests.create(name, marks, child)
+
+    async def _report(self, tally: _Tally) -> None:
+        now = self.clock.monotonic()
+        if now - tally.reported < _REPORT_EVERY:
+            return
+        tally.reported = now
+        rate = (tally.progress.done - tally.begun_at) / max(now - tally.begun, 0.001)
+        left = max(0, tally.progress.total - tally.progress.done)
+        eta = render_duration(max(1, round(left / rate))) if rate > 0 and left else ""
+        tally.progress = replace(tally.progress, eta=eta)
+        status = replace(tally.request.status, counts=tally.counts, sweep=tally.progress)
+        tally.request = await self.requests.write_status(tally.request, status)
+
+
+def _position(obj: Object) -> str:
+    meta = obj.get("metadata") or {}
+    namespace, name = meta.get("namespace", ""), meta.get("name", "")
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _read_cursor(cursor: str) -> tuple[int, str]:
+    number, _, position = cursor.partition(":")
+    return (int(number), position) if number.isdigit() else (0, "")
+
+
+def _add(counts: Counts, attempt: Attempt) -> Counts:
+    from_targets = attempt.counts or count(attempt.targets)
+    return Counts(
+        patched=counts.patched + from_targets.patched,
+        unchanged=counts.unchanged + from_targets.unchanged,
+        skipped=counts.skipped + from_targets.skipped,
+        failed=counts.failed + from_targets.failed,
+    )
+
+
+def _summary(progress: SweepProgress) -> Done:
+    if not progress.done:
+        return Done(message="no existing object fits the rule's match")
+    if progress.failed:
+        return Done(message=f"{progress.failed} of {progress.done} triggers go on as requests")
+    return Done()

@@ -1,0 +1,199 @@
+"""The trigger of a request as processing sees it: read, confirmed, put into a context."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.meta import Kind, Object, split_api_version
+from reconciler.api.updaterequest import RequestSpec
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.match import Subject, UserInfo
+from reconciler.engine.program import Program
+from reconciler.errors import Gone, UnknownKind
+from reconciler.requests.confirmation import Presence, confirm, needs_read
+from reconciler.services.ports import Kinds, Reader, Requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """What a rule is evaluated on.
+
+    Attributes:
+        presence: Whether the triggering request is known to be stored.
+        subject: For match and exclude; None unless stored.
+        context: For expressions; None unless stored.
+    """
+
+    presence: Presence
+    subject: Subject | None = None
+    context: Context | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerReader:
+    """Reads what a request refers to."""
+
+    kinds: Kinds
+    reader: Reader
+    requests: Requests
+
+    async def read(self, spec: RequestSpec, program: Program) -> Trigger:
+        """Return the trigger of a request, confirmed by a live read.
+
+        Raises:
+            ClusterError: The read failed for another reason than absence.
+        """
+        live = await self._live(spec) if needs_read(spec) else None
+        presence = confirm(spec, live) if needs_read(spec) else Presence.STORED
+        if presence is not Presence.STORED:
+            return Trigger(presence=presence)
+        recorded = await self._recorded(spec)
+        obj, old = _objects(spec, live, recorded)
+        return await self._build(spec, program, obj, old)
+
+    async def of_object(self, obj: Object, program: Program) -> Trigger:
+        """Return an existing object as the trigger of a policy change."""
+        meta = obj.get("metadata") or {}
+        group, version = split_api_version(obj.get("apiVersion", ""))
+        return await self._assemble(
+            program,
+            gvk=(group, version, obj.get("kind", "")),
+            subresource="",
+            operation="",
+            obj=obj,
+            old={},
+            name=meta.get("name", ""),
+            namespace=meta.get("namespace", ""),
+            user={},
+            extra={},
+        )
+
+    async def _live(self, spec: RequestSpec) -> Object | None:
+        ref = spec.resource
+        found = await self.kinds.find(ref.api_version, ref.kind)
+        if not found:
+            msg = f"the cluster does not serve {ref.api_version} {ref.kind}"
+            raise UnknownKind(msg, status=404)
+        try:
+            return await self.reader.get(found[0], ref.namespace, ref.name)
+        except Gone:
+            return None
+
+    async def _recorded(self, spec: RequestSpec) -> Mapping[str, Any]:
+        if spec.recorded_secret:
+            read: Mapping[str, Any] = json.loads(
+                await self.requests.read_recorded(spec.recorded_secret)
+            )
+            return read
+        return spec.recorded or {}
+
+    async def _build(
+        self, spec: RequestSpec, program: Program, obj: Object, old: Object
+    ) -> Trigger:
+        return await self._assemble(
+            program,
+            gvk=await self._matched_kind(spec),
+            subresource=spec.trigger.subresource,
+            operation=spec.operation,
+            obj=obj,
+            old=old,
+            name=spec.resource.name,
+            namespace=spec.resource.namespace,
+            user=spec.user,
+            extra=spec.request,
+        )
+
+    async def _matched_kind(self, spec: RequestSpec) -> tuple[str, str, str]:
+        # A subresource request is matched by the kind of its parent: Pod/binding, not Binding.
+        resource = spec.request.get("resource") or {}
+        if spec.trigger.subresource and resource:
+            parent = await self.kinds.of_resource(
+                resource.get("group", ""),
+                resource.get("version", ""),
+                resource.get("resource", ""),
+            )
+            if parent is not None:
+                return parent.group, parent.version, parent.kind
+        group, version = split_api_version(spec.resource.api_version)
+        return group, version, spec.resource.kind
+
+    async def _assemble(
+        self,
+        program: Program,
+        *,
+        gvk: tuple[str, str, str],
+        subresource: str,
+        operation: str,
+        obj: Object,
+        old: Object,
+        name: str,
+        namespace: str,
+        user: Mapping[str, Any],
+        extra: Mapping[str, Any],
+    ) -> Trigger:
+        info = user.get("userInfo") or {}
+        subject = Subject(
+            group=gvk[0],
+            version=gvk[1],
+            kind=gvk[2],
+            subresource=subresource,
+            name=name,
+            namespace=namespace,
+            obj=obj,
+            operation=operation,
+            user=_user(user),
+            namespace_labels=await self._labels(program, namespace),
+        )
+        context = request_context(
+            operation=operation,
+            obj=obj,
+            old_object=old,
+            name=name,
+            namespace=namespace,
+            kind=gvk,
+            user_info=info or None,
+            roles=user.get("roles") or [],
+            cluster_roles=user.get("clusterRoles") or [],
+            extra=extra,
+        )
+        return Trigger(presence=Presence.STORED, subject=subject, context=context)
+
+    async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:
+        if not namespace or not program.matcher.uses_namespace_selector:
+            return {}
+        kind = Kind(
+            group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False
+        )
+        try:
+            found = await self.reader.get(kind, "", namespace)
+        except Gone:
+            return {}
+        labels: Mapping[str, str] = (found.get("metadata") or {}).get("labels") or {}
+        return labels
+
+
+def _user(user: Mapping[str, Any]) -> UserInfo | None:
+    info = user.get("userInfo") or {}
+    if not info:
+        return None
+    return UserInfo(
+        username=info.get("username", ""),
+        groups=tuple(info.get("groups") or ()),
+        roles=tuple(user["roles"]) if "roles" in user else None,
+        cluster_roles=tuple(user["clusterRoles"]) if "clusterRoles" in user else None,
+    )
+
+
+def _objects(
+    spec: RequestSpec, live: Object | None, recorded: Mapping[str, Any]
+) -> tuple[Object, Object]:
+    old: Object = recorded.get("oldObject") or {}
+    if spec.operation == "DELETE" or live is None:
+        kept: Object = recorded.get("object") or old
+        return kept, old or (kept if spec.operation == "DELETE" else {})
+    if spec.operation == "UPDATE" and spec.trigger.resource_version:
+        # What an expression reads here is the version that the admission request carried.
+        meta = {**live["metadata"], "resourceVersion": spec.trigger.resource_version}
+        return {**live, "metadata": meta}, old
+    return live, old

@@ -1,0 +1,39 @@
+"""Names and independence of the metrics."""
+
+import re
+
+from prometheus_client.exposition import generate_latest
+
+from reconciler.observe.metrics import create_metrics
+
+UNITS = (
+    "_total",
+    "_seconds",
+    "_bytes",
+    "_ratio",
+    "retrofit_policies",
+    "retrofit_leader",
+    "_depth",
+)
+
+
+def test_names_follow_prometheus():
+    text = generate_latest(create_metrics().registry).decode()
+    names = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    names = {name for name in names if not name.endswith("_created")}
+    assert names
+    for name in names:
+        assert name.startswith("retrofit_")
+        assert name.endswith(UNITS)
+
+
+def test_two_processes_in_one_test_do_not_share_counts():
+    first, second = create_metrics(), create_metrics()
+    first.requests_lost.labels(reason="timeout").inc()
+    assert first.registry.get_sample_value(
+        "retrofit_requests_lost_total", {"reason": "timeout"}
+    ) == (1)
+    assert (
+        second.registry.get_sample_value("retrofit_requests_lost_total", {"reason": "timeout"})
+        is None
+    )

@@ -1,0 +1,258 @@
+"""What is recorded of an admission request, and what is not."""
+
+import orjson
+import pytest
+
+from reconciler.api.meta import LABEL_SHARD
+from reconciler.api.updaterequest import parse_spec, render_spec
+from reconciler.dialects import compile_policy
+from reconciler.requests import naming
+from reconciler.requests.draft import (
+    AdmissionRequest,
+    TooLarge,
+    TypeName,
+    draft,
+    record_trigger,
+)
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def program(*, kinds=("ConfigMap",), patch="{{ request.object.data.mode }}"):
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p", "uid": "policy-uid", "generation": 4},
+        "spec": {
+            "rules": [
+                {
+                    "name": "r",
+                    "match": {
+                        "any": [
+                            {
+                                "resources": {
+                                    "kinds": list(kinds),
+                                    "operations": ["CREATE", "UPDATE", "DELETE"],
+                                }
+                            }
+                        ]
+                    },
+                    "mutate": {
+                        "targets": [
+                            {"apiVersion": "v1", "kind": "Pod", "name": "t", "namespace": "a"}
+                        ],
+                        "patchStrategicMerge": {"metadata": {"labels": {"x": patch}}},
+                    },
+                }
+            ]
+        },
+    }
+    return compile_policy(policy).programs[0]
+
+
+def obj(kind="ConfigMap", **rest):
+    meta = {"name": "dict", "namespace": "a", "uid": "u", "resourceVersion": "7"}
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {**meta, **rest.pop("metadata", {})},
+        **rest,
+    }
+
+
+def request(operation, new=None, old=None, **rest):
+    shown = new or old
+    return AdmissionRequest(
+        uid="request-uid",
+        operation=operation,
+        kind=TypeName(version="v1", name=shown["kind"]),
+        resource=TypeName(version="v1", name=shown["kind"].lower() + "s"),
+        name="dict",
+        namespace="a",
+        user={"username": "jane", "groups": ["devs"]},
+        object=new,
+        old_object=old,
+        info={"uid": "request-uid", "namespace": "a"},
+        **rest,
+    )
+
+
+def drafted(found, rule, **limits):
+    trigger = record_trigger(found)
+    return draft(found, rule, trigger, max_recorded=limits.get("max_recorded", 1 << 20))
+
+
+def test_a_create_records_intent_and_nothing_of_the_object():
+    found = drafted(request("CREATE", obj(data={"mode": "on", "other": "x"})), program())
+    spec = found.spec
+    assert found.name == naming.request_name("request-uid", "policy-uid", "r")
+    assert found.labels[LABEL_SHARD] == str(naming.shard("u"))
+    assert (spec.policy, spec.rule, spec.operation) == ("p", "r", "CREATE")
+    assert (spec.policy_uid, spec.policy_generation) == ("policy-uid", 4)
+    assert (spec.resource.kind, spec.resource.namespace, spec.resource.uid) == (
+        "ConfigMap",
+        "a",
+        "u",
+    )
+    assert spec.user == {"userInfo": {"username": "jane", "groups": ["devs"]}}
+    assert spec.recorded is None
+    assert spec.recorded_secret == ""
+    assert found.secret is None
+
+
+def test_a_draft_survives_the_way_over_the_wire():
+    spec = drafted(request("DELETE", None, obj(data={"mode": "on"})), program()).spec
+    assert parse_spec(orjson.loads(orjson.dumps(render_spec(spec)))) == spec
+
+
+def test_an_update_records_only_what_the_rule_reads_of_the_old_object():
+    rule = program(patch="{{ request.oldObject.data.mode }}")
+    old = obj(data={"mode": "on", "other": "x"})
+    found = drafted(request("UPDATE", obj(data={"mode": "off"}), old), rule)
+    assert found.spec.recorded == {"oldObject": {"data": {"mode": "on"}}}
+
+
+def test_an_update_whose_rule_reads_the_new_object_records_nothing():
+    old, new = obj(data={"mode": "on"}), obj(data={"mode": "off"})
+    assert drafted(request("UPDATE", new, old), program()).spec.recorded is None
+
+
+def test_a_deletion_records_what_the_rule_reads_and_what_match_needs():
+    old = obj(
+        data={"mode": "on", "other": "x"},
+        metadata={
+            "labels": {"a": "b"},
+            "annotations": {"c": "d", LAST_APPLIED: "{...}"},
+            "managedFields": [{"manager": "x"}],
+        },
+    )
+    found = drafted(request("DELETE", None, old), program())
+    assert found.spec.recorded == {
+        "object": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "dict",
+                "namespace": "a",
+                "uid": "u",
+                "labels": {"a": "b"},
+                "annotations": {"c": "d"},
+            },
+            "data": {"mode": "on"},
+        }
+    }
+
+
+def test_a_deletion_also_keeps_what_is_read_as_the_old_object():
+    rule = program(patch="{{ request.oldObject.data.mode }}{{ request.object.data.more }}")
+    found = drafted(request("DELETE", None, obj(data={"mode": "on", "more": "x"})), rule)
+    assert found.spec.recorded["object"]["data"] == {"mode": "on", "more": "x"}
+
+
+def test_annotations_that_the_rule_reads_are_kept_beside_the_others():
+    path = "{{ request.object.metadata.annotations.c }}"
+    old = obj(metadata={"annotations": {"c": "d", "e": "f", LAST_APPLIED: "{...}"}})
+    found = drafted(request("DELETE", None, old), program(patch=path))
+    kept = found.spec.recorded["object"]["metadata"]
+    assert kept["annotations"] == {"c": "d", "e": "f"}
+    assert kept["name"] == "dict"
+
+
+def test_an_expression_over_the_whole_object_keeps_all_of_it():
+    old = obj(data={"mode": "on", "other": "x"}, metadata={"managedFields": [{"manager": "x"}]})
+    found = drafted(request("DELETE", None, old), program(patch="{{ to_string(request.object) }}"))
+    assert found.spec.recorded["object"] == old
+
+
+@pytest.mark.parametrize(
+    ("subresource", "kept"),
+    [("", False), ("status", False), ("scale", True), ("ephemeralcontainers", True)],
+)
+def test_the_object_of_a_subresource_is_kept_because_it_cannot_be_read_later(subresource, kept):
+    new = obj(data={"mode": "on", "other": "x"})
+    found = drafted(request("UPDATE", new, new, subresource=subresource), program())
+    assert (found.spec.recorded is not None) is kept
+    if kept:
+        assert found.spec.recorded["object"]["data"] == {"mode": "on"}
+    assert found.spec.trigger.subresource == subresource
+
+
+def test_the_data_of_a_secret_goes_into_a_secret():
+    rule = program(kinds=["Secret"], patch="{{ request.object.data.token }}")
+    old = obj("Secret", data={"token": "aHVudGVyMg==", "other": "x"})
+    found = drafted(request("DELETE", None, old), rule)
+    assert found.spec.recorded is None
+    assert found.spec.recorded_secret == naming.recorded_name(found.name)
+    assert orjson.loads(found.secret)["object"]["data"] == {"token": "aHVudGVyMg=="}
+    assert "aHVudGVyMg" not in orjson.dumps(render_spec(found.spec)).decode()
+
+
+def test_what_is_no_data_of_a_secret_stands_in_the_request():
+    rule = program(kinds=["Secret"], patch="{{ request.object.metadata.name }}")
+    found = drafted(request("DELETE", None, obj("Secret", data={"token": "x"})), rule)
+    assert found.secret is None
+    assert "data" not in found.spec.recorded["object"]
+
+
+@pytest.mark.parametrize(
+    "path", ["request.object.metadata.annotations", "request.object", "request.oldObject.metadata"]
+)
+def test_the_second_copy_of_a_secret_in_its_annotations_is_no_way_out(path):
+    rule = program(kinds=["Secret"], patch=f"{{{{ to_string({path}) }}}}")
+    old = obj("Secret", metadata={"annotations": {LAST_APPLIED: '{"data":{"token":"aHVu"}}'}})
+    found = drafted(request("DELETE", None, old), rule)
+    assert "aHVu" not in orjson.dumps(render_spec(found.spec)).decode()
+    assert b"aHVu" in found.secret
+
+
+def test_more_than_the_limit_is_refused_with_figures():
+    old = obj(data={"mode": "x" * 500})
+    with pytest.raises(TooLarge, match=r"rule r of policy p reads \d+ bytes .* the 400 that"):
+        drafted(request("DELETE", None, old), program(), max_recorded=400)
+    assert drafted(request("UPDATE", old, old), program(), max_recorded=10)
+
+
+def test_the_trigger_of_a_create():
+    new = obj(metadata={"resourceVersion": ""})
+    found = record_trigger(request("CREATE", new))
+    assert (found.resource_version, found.unchanged, found.terminating) == ("", False, False)
+    assert found.digest == naming.digest(new)
+
+
+def test_the_trigger_of_an_update_carries_the_version_that_it_replaces():
+    found = record_trigger(request("UPDATE", obj(data={"a": "1"}), obj(data={"a": "0"})))
+    assert (found.resource_version, found.unchanged) == ("7", False)
+
+
+def test_an_update_that_changes_nothing_is_known():
+    one, two = obj(data={"a": "1"}), obj(data={"a": "1"})
+    assert record_trigger(request("UPDATE", one, two)).unchanged
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"managedFields": [{"time": "1"}]}, {"managedFields": [{"time": "2"}]}),
+        ({"generation": 1}, {"generation": True}),
+        ({"generation": 1}, {"generation": 1.0}),
+    ],
+)
+def test_an_update_of_managed_fields_or_of_a_type_is_a_change(old, new):
+    found = record_trigger(request("UPDATE", obj(metadata=new), obj(metadata=old)))
+    assert not found.unchanged
+
+
+def test_the_trigger_of_a_deletion_says_whether_it_was_terminating_before():
+    old = obj()
+    dying = obj(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert not record_trigger(request("DELETE", None, old)).terminating
+    assert record_trigger(request("DELETE", None, dying)).terminating
+    assert record_trigger(request("DELETE", None, old)).resource_version == "7"
+
+
+def test_a_trigger_without_uid_still_has_a_shard():
+    binding = obj("Binding", metadata={"uid": ""})
+    found = drafted(
+        request("CREATE", binding, subresource="binding"), program(kinds=["Pod/binding"])
+    )
+    assert 0 <= int(found.labels[LABEL_SHARD]) < 64
