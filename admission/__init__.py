@@ -1,0 +1,1 @@
+"""The webhook server: records triggers as UpdateRequests before it answers."""

@@ -1,0 +1,188 @@
+"""The CA and the serving certificate: shared by replicas through two Secrets, renewed in place.
+
+Whichever replica is first makes what is missing; the others read it. A new CA joins the bundle
+beside the old one, and serving certificates follow at their own renewal, so that whoever trusts
+only the old bundle keeps trusting the server until the bundle has spread.
+"""
+
+import asyncio
+import ssl
+import tempfile
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from admission.pki import Pair, ca_is_due, make_ca, make_serving, read_pair, serving_is_due
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError, Conflict, InvalidSetting
+from reconciler.kube.secrets import StoredSecret
+from reconciler.observe.logs import logger
+
+CA_SECRET = "kube-retrofit-ca"  # noqa: S105
+TLS_SECRET = "kube-retrofit-tls"  # noqa: S105
+
+_CERTIFICATE, _KEY, _BUNDLE = "tls.crt", "tls.key", "ca.crt"
+_ATTEMPTS = 5
+_CHECK_SECONDS = 60.0
+_LABELS = {"app.kubernetes.io/managed-by": "kube-retrofit"}
+
+_log = logger("admission.certificates")
+
+
+class Secrets(Protocol):
+    """Named Secrets of the program's namespace, as `reconciler.kube.secrets` gives them."""
+
+    async def get(self, name: str) -> StoredSecret | None:
+        """Return it, None where there is none."""
+        ...
+
+    async def create_if_absent(self, secret: StoredSecret) -> bool:
+        """Store it; tell whether it was ours that was stored."""
+        ...
+
+    async def replace(self, secret: StoredSecret) -> StoredSecret:
+        """Replace the version that was read."""
+        ...
+
+
+def server_names(service: str, namespace: str, webhook_url: str) -> frozenset[str]:
+    """Return what the serving certificate must be valid for.
+
+    Raises:
+        InvalidSetting: The address is no https address.
+    """
+    place = f"{service}.{namespace}"
+    names = {service, place, f"{place}.svc", f"{place}.svc.cluster.local"}
+    if webhook_url:
+        parts = urlsplit(webhook_url)
+        if parts.scheme != "https" or not parts.hostname:
+            msg = f"--webhook-url {webhook_url!r}: write it as https://host:port"
+            raise InvalidSetting(msg)
+        names.add(parts.hostname)
+    return frozenset(names)
+
+
+class Certificates:
+    """Keeps one TLS context supplied with a valid certificate.
+
+    Attributes:
+        context: For the server; its certificate changes in place, open connections go on.
+        bundle: The certificates that clients check against; empty before the first `refresh`.
+        problem: Why the last refresh failed; empty when it did not.
+        on_change: Told of each loaded certificate.
+    """
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        names: frozenset[str],
+        clock: Clock,
+        on_change: Callable[[Pair], None] = lambda _: None,
+    ) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.bundle = b""
+        self.problem = "no certificate is loaded yet"
+        self.on_change = on_change
+        self._secrets = secrets
+        self._names = names
+        self._clock = clock
+        self._loaded: Pair | None = None
+
+    async def refresh(self) -> None:
+        """Read the Secrets, make what is missing or due, and load what changed.
+
+        Raises:
+            ClusterError: The Secrets cannot be read or written.
+        """
+        ca = await self._keep(CA_SECRET, self._fresh_ca)
+
+        def fresh_serving(old: Pair | None) -> Pair | None:
+            return self._fresh_serving(ca, old)
+
+        serving = await self._keep(TLS_SECRET, fresh_serving)
+        self.bundle = ca.bundle
+        if serving != self._loaded:
+            _load(self.context, serving)
+            self._loaded = serving
+            self.on_change(serving)
+        self.problem = ""
+
+    async def run(self) -> None:
+        """Refresh for ever; a failure is told and tried again, the old certificate serves on."""
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            try:
+                await self.refresh()
+            except (ClusterError, InvalidSetting) as error:
+                _log.warning("cannot refresh the certificate", reason=str(error))
+                # Only a certificate that ended makes the server useless.
+                expired = self._loaded is None or self._loaded.until <= self._clock.now()
+                self.problem = str(error) if expired else ""
+
+    async def _keep(self, name: str, fresh: Callable[[Pair | None], Pair | None]) -> Pair:
+        """Return the pair of a Secret; ``fresh`` gives a new one where the old one will not do."""
+        for _ in range(_ATTEMPTS):
+            stored = await self._secrets.get(name)
+            old = None if stored is None else _parse(stored)
+            new = fresh(old)
+            if new is None and old is not None:
+                return old
+            if new is None:
+                break
+            secret = _render(name, new, "" if stored is None else stored.resource_version)
+            try:
+                if stored is None:
+                    written = await self._secrets.create_if_absent(secret)
+                else:
+                    await self._secrets.replace(secret)
+                    written = True
+            except Conflict:
+                written = False
+            if written:
+                _log.info("certificate stored", secret=name, until=new.until.isoformat())
+                return new
+        raise Conflict(f"Secret {name} keeps changing; look at who writes it")
+
+    def _fresh_ca(self, old: Pair | None) -> Pair | None:
+        now = self._clock.now()
+        if old is None:
+            return make_ca(now)
+        return make_ca(now, older=old.bundle) if ca_is_due(old, now) else None
+
+    def _fresh_serving(self, ca: Pair, old: Pair | None) -> Pair | None:
+        now = self._clock.now()
+        if old is None:
+            return make_serving(ca, self._names, now)
+        if not serving_is_due(old, ca, self._names, now):
+            return None
+        # Replicas with different settings share one certificate: it keeps everyone's names.
+        return make_serving(ca, self._names | old.names, now)
+
+
+def _parse(secret: StoredSecret) -> Pair | None:
+    """Return the pair of a Secret, None where it holds no usable one."""
+    data = secret.data
+    parts = (data.get(name, b"") for name in (_CERTIFICATE, _KEY, _BUNDLE))
+    pair = read_pair(*parts)
+    if pair is None:
+        _log.warning("no certificate with its key in the Secret, making one", secret=secret.name)
+    return pair
+
+
+def _render(name: str, pair: Pair, resource_version: str) -> StoredSecret:
+    return StoredSecret(
+        name=name,
+        kind="kubernetes.io/tls",
+        labels=_LABELS,
+        data={_CERTIFICATE: pair.certificate, _KEY: pair.key, _BUNDLE: pair.bundle},
+        resource_version=resource_version,
+    )
+
+
+def _load(context: ssl.SSLContext, pair: Pair) -> None:
+    # The ssl module reads only files; this one is ours alone and gone at once.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pair.key + pair.certificate)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -1,0 +1,104 @@
+"""What the webhooks decide by, kept in step with the cluster: policies and namespace labels."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.api.meta import Kind, Object
+from reconciler.clock import Clock
+from reconciler.errors import InvalidPolicy
+from reconciler.kube.watch import Change, Watch
+from reconciler.observe.logs import logger
+from reconciler.observe.metrics import Metrics
+from reconciler.services.policies import PolicyIndex, policy_key
+
+NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+
+_log = logger("admission.following")
+
+# A watch hears at least a bookmark about every minute and is opened again after some more.
+_SILENCE = 150.0
+_PATROL = 1.0
+
+Take = Callable[[Change, Object], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFeed:
+    """Takes policies into the index."""
+
+    index: PolicyIndex
+    metrics: Metrics
+
+    def take(self, change: Change, policy: Object) -> None:
+        """Take in one change."""
+        key = policy_key(policy)
+        if change == "DELETED":
+            self.index.remove(key)
+            _log.info("policy forgotten", policy=key)
+        else:
+            self._apply(key, policy)
+        self.metrics.policies.labels(state="ready").set(len(self.index.policies()))
+        self.metrics.policies.labels(state="invalid").set(len(self.index.invalid()))
+
+    def _apply(self, key: str, policy: Object) -> None:
+        known = self.index.get(key)
+        compiled = self.index.apply(policy)
+        if isinstance(compiled, InvalidPolicy):
+            _log.warning("policy cannot be used", policy=key, reason=str(compiled))
+        elif compiled is not known:
+            _log.info("policy in use", policy=key, generation=compiled.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLabels:
+    """Labels by namespace."""
+
+    by_name: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def take(self, change: Change, namespace: Object) -> None:
+        """Take in one change."""
+        meta = namespace["metadata"]
+        if change == "DELETED":
+            self.by_name.pop(meta["name"], None)
+        else:
+            self.by_name[meta["name"]] = meta.get("labels") or {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """One watch and what takes its changes in."""
+
+    name: str
+    watch: Watch
+    take: Take
+    clock: Clock
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        async for change, obj in self.watch.events():
+            self.take(change, obj)
+            # A first list comes at once; requests and probes must not wait for all of it.
+            await asyncio.sleep(0)
+
+    async def tell(self) -> None:
+        """Log for ever what keeps the watch from going on, once per reason."""
+        told = ""
+        while True:
+            problem = self.watch.problem
+            if problem and problem != told:
+                _log.warning("watch interrupted", watch=self.name, reason=problem)
+            elif told and not problem:
+                _log.info("watch goes on", watch=self.name)
+            told = problem
+            await asyncio.sleep(_PATROL)
+
+    def unready(self) -> str | None:
+        """Return why its objects cannot be relied on, None when they can."""
+        if not self.watch.synced.is_set():
+            return self.watch.problem or "not listed yet"
+        silent = self.clock.monotonic() - self.watch.progress
+        if silent < _SILENCE:
+            return None
+        reason = self.watch.problem or "the API server says nothing"
+        return f"no news for {silent:.0f}s: {reason}"

@@ -1,0 +1,245 @@
+"""`retrofit-admission`: the composition root of the webhook server, and its life."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import uvloop
+
+from admission.certificates import Certificates, server_names
+from admission.decide import Limits
+from admission.filters import default_filters
+from admission.following import NAMESPACES, Follower, NamespaceLabels, PolicyFeed, Take
+from admission.pki import Pair
+from admission.policies import review_policy
+from admission.resources import ResourceWebhook
+from admission.server import Transport, WebhookServer
+from reconciler.api.meta import Kind
+from reconciler.clock import Clock, SystemClock
+from reconciler.config import AdmissionSettings, build, options
+from reconciler.errors import ClusterError, RetrofitError
+from reconciler.kube.backoff import Backoff
+from reconciler.kube.client import Client, connect
+from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
+from reconciler.kube.preflight import wait_for_kinds
+from reconciler.kube.requests import KubeRequests
+from reconciler.kube.secrets import NamedSecrets
+from reconciler.kube.watch import Watch
+from reconciler.observe import logs
+from reconciler.observe.health import HealthServer, Readiness
+from reconciler.observe.listening import bind
+from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.services.policies import PolicyIndex
+
+_log = logs.logger("admission.main")
+
+
+@click.command(name="retrofit-admission", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kube-retrofit")
+@options(AdmissionSettings)
+def main(**values: Any) -> None:
+    """Answer the API server's webhooks: record triggers as UpdateRequests, check policies.
+
+    Every option can be given as environment variable too; durations are written as 30s or 10m.
+    """
+    try:
+        settings = build(AdmissionSettings, values)
+        logs.configure(settings.log_format, settings.log_level)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings))
+    except RetrofitError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+
+
+async def run(settings: AdmissionSettings) -> None:
+    """Run until a signal ends it.
+
+    Raises:
+        RetrofitError: It cannot start; the text says why and what to do.
+    """
+    names = server_names(settings.service, settings.namespace, settings.webhook_url)
+    metrics, readiness, clock = create_metrics(), Readiness(), SystemClock()
+    with contextlib.ExitStack() as sockets:
+        # Ports first: a taken one is told before anything else happens.
+        listener = sockets.enter_context(bind(settings.bind_address, settings.port, flag="--port"))
+        probes = sockets.enter_context(
+            bind(settings.bind_address, settings.metrics_port, flag="--metrics-port")
+        )
+        async with _client(settings, metrics) as client, _health(metrics, readiness, probes):
+            certificates = Certificates(
+                NamedSecrets(client, settings.namespace), names, clock, _told_expiry(metrics)
+            )
+            program = Admission(
+                settings=settings,
+                client=client,
+                clock=clock,
+                metrics=metrics,
+                readiness=readiness,
+                certificates=certificates,
+                listener=listener,
+            )
+            await _until_signal(program.run())
+    _log.info("admission stopped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """One process of the webhook server."""
+
+    settings: AdmissionSettings
+    client: Client
+    clock: Clock
+    metrics: Metrics
+    readiness: Readiness
+    certificates: Certificates
+    listener: socket.socket
+
+    async def run(self) -> None:
+        """Start, serve, and when it is cancelled drain."""
+        index, namespaces = PolicyIndex(), NamespaceLabels()
+        policies = PolicyFeed(index=index, metrics=self.metrics)
+        followers = (
+            self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take),
+            self._follower("policies", POLICIES, policies.take),
+            self._follower("namespaces", NAMESPACES, namespaces.take, metadata_only=True),
+        )
+        for item in followers:
+            self.readiness.add(item.name, item.unready)
+        self.readiness.add("certificate", lambda: self.certificates.problem or None)
+        await self._wait()
+        server = WebhookServer(
+            Transport(
+                max_body=self.settings.max_body,
+                drain_timeout=self.settings.drain_timeout,
+                clock=self.clock,
+                metrics=self.metrics,
+            ),
+            self._resources(index, namespaces),
+            review_policy,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for item in followers:
+                    tasks.create_task(item.run(), name=item.name)
+                    tasks.create_task(item.tell(), name=f"{item.name} told")
+                for item in followers:
+                    await item.watch.synced.wait()
+                tasks.create_task(self.certificates.run(), name="certificate")
+                await server.start(self.listener, self.certificates.context)
+                _log.info(
+                    "serving", port=self.listener.getsockname()[1], server=self.client.address
+                )
+        finally:
+            self.readiness.stop()
+            await server.close()
+
+    async def _wait(self) -> None:
+        """Return when the cluster has what the program cannot work without."""
+        await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
+        await wait_for_kinds(self.client, _say, (CLUSTER_POLICIES, POLICIES, NAMESPACES))
+        backoff = Backoff(first=1.0, longest=30.0)
+        while True:
+            try:
+                await self.certificates.refresh()
+            except ClusterError as error:
+                self.certificates.problem = str(error)
+                pause = backoff.pause()
+                _say(f"no certificate: {error}; trying again in {pause:.0f}s")
+                await asyncio.sleep(pause)
+            else:
+                return
+
+    def _follower(
+        self, name: str, kind: Kind, take: Take, *, metadata_only: bool = False
+    ) -> Follower:
+        watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only)
+        return Follower(name=name, watch=watch, take=take, clock=self.clock)
+
+    def _resources(self, index: PolicyIndex, namespaces: NamespaceLabels) -> ResourceWebhook:
+        settings = self.settings
+        account = f"{settings.namespace}:{settings.background_service_account}"
+        return ResourceWebhook(
+            index=index,
+            namespaces=namespaces.by_name,
+            kinds=KubeKinds(self.client, self.clock),
+            requests=KubeRequests(self.client, settings.namespace),
+            limits=Limits(
+                background_user=f"system:serviceaccount:{account}",
+                max_recorded=settings.max_recorded,
+                filters=default_filters(settings.namespace),
+            ),
+            # The other half is for the way there and back, and for other webhooks' answers.
+            budget_seconds=settings.webhook_timeout / 2,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+
+
+def _say(text: str) -> None:
+    _log.warning("waiting", reason=text)
+
+
+def _told_expiry(metrics: Metrics) -> Any:
+    def tell(pair: Pair) -> None:
+        metrics.certificate_expiry.set(pair.until.timestamp())
+
+    return tell
+
+
+@contextlib.asynccontextmanager
+async def _client(settings: AdmissionSettings, metrics: Metrics) -> AsyncIterator[Client]:
+    def count(verb: str, resource: str, status: int, _seconds: float) -> None:
+        metrics.api_calls.labels(verb, resource, str(status)).inc()
+
+    client = await connect(settings.kubeconfig, settings.context, on_call=count)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@contextlib.asynccontextmanager
+async def _health(
+    metrics: Metrics, readiness: Readiness, listener: socket.socket
+) -> AsyncIterator[None]:
+    server = HealthServer(metrics.registry, readiness)
+    await server.start(listener)
+    try:
+        yield
+    finally:
+        await server.close()
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Run until SIGTERM or SIGINT cancels it; a second signal ends the process at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stop() -> None:
+        for number in signals:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        _log.info("drained")
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+if __name__ == "__main__":
+    main()

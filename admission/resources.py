@@ -1,0 +1,132 @@
+"""Answers to the webhook calls for triggers: decide, record, answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from admission.decide import IGNORE, Answer, Limits, answer, decide, unknown
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError
+from reconciler.observe.logs import logger
+from reconciler.observe.metrics import Metrics
+from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
+from reconciler.services.policies import CompiledRule, PolicyIndex
+from reconciler.services.ports import Kinds, Requests
+from reconciler.services.record import Unrecorded, fault, record
+
+_log = logger("admission.resources")
+
+# Of these the admission request names the object's own kind, not one of the subresource.
+_OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceWebhook:
+    """Records what triggers fire.
+
+    Attributes:
+        namespaces: Labels by namespace, kept up to date by somebody else.
+        budget_seconds: Time for recording; what is not stored then counts as failed.
+    """
+
+    index: PolicyIndex
+    namespaces: Mapping[str, Mapping[str, str]]
+    kinds: Kinds
+    requests: Requests
+    limits: Limits
+    budget_seconds: float
+    clock: Clock
+    metrics: Metrics
+
+    async def review(
+        self, request: AdmissionRequest, failure_policy: str, policy: str = ""
+    ) -> Answer:
+        """Return the answer once everything that the request fires is stored.
+
+        Args:
+            request: What the API server asks about.
+            failure_policy: ``Fail`` or ``Ignore``: the rules of policies with this one.
+            policy: The key of the one policy that is asked for; empty for those that share a
+                webhook.
+        """
+        try:
+            parent = await self._parent(request)
+        except ClusterError as error:
+            return self._undecided(request, failure_policy, error)
+        rules = self._rules(request, parent or request.kind, policy)
+        if not rules:
+            return Answer()
+        intent = decide(
+            request,
+            rules,
+            failure_policy=failure_policy,
+            parent=parent,
+            namespace_labels=self.namespaces.get(request.namespace),
+            limits=self.limits,
+        )
+        unrecorded = await self._record(intent.drafts)
+        if failure_policy == IGNORE:
+            self._count_lost(len(intent.refused), unrecorded)
+        return answer(failure_policy, intent.refused, unrecorded)
+
+    async def _parent(self, request: AdmissionRequest) -> TypeName | None:
+        """Return the kind that rules call a subresource by: the Pod of a Binding."""
+        if request.subresource in _OWN_KIND:
+            return None
+        resource = request.resource
+        found = await self.kinds.of_resource(resource.group, resource.version, resource.name)
+        if found is None:
+            return None
+        return TypeName(group=found.group, version=found.version, name=found.kind)
+
+    def _undecided(
+        self, request: AdmissionRequest, failure_policy: str, error: ClusterError
+    ) -> Answer:
+        text = (
+            f"which rules {request.resource.name}/{request.subresource} fires is not known, "
+            f"because {error}"
+        )
+        _log.error("request not recorded", uid=request.uid, reason=text)
+        if failure_policy == IGNORE:
+            self.metrics.requests_lost.labels(reason=fault(error)).inc()
+        return unknown(failure_policy, text)
+
+    def _rules(self, request: AdmissionRequest, kind: TypeName, policy: str) -> list[CompiledRule]:
+        found = self.index.rules(
+            kind=kind.name, subresource=request.subresource, namespace=request.namespace
+        )
+        return [
+            rule
+            for rule in found
+            # A policy with conditions of its own has a webhook of its own.
+            if (rule.policy.key == policy if policy else not rule.policy.match_conditions)
+        ]
+
+    async def _record(self, drafts: tuple[Draft, ...]) -> tuple[Unrecorded, ...]:
+        if not drafts:
+            return ()
+        started = self.clock.monotonic()
+        unrecorded = await record(drafts, self.requests, budget_seconds=self.budget_seconds)
+        self.metrics.recording_duration.observe(self.clock.monotonic() - started)
+        failed = {item.draft.name for item in unrecorded}
+        for item in drafts:
+            if item.name not in failed:
+                spec = item.spec
+                self.metrics.requests_recorded.labels(
+                    policy=spec.policy, rule=spec.rule, source=spec.source.value
+                ).inc()
+        for lost in unrecorded:
+            spec = lost.draft.spec
+            _log.error(
+                "request not recorded",
+                request=lost.draft.name,
+                policy=spec.policy,
+                rule=spec.rule,
+                reason=lost.message,
+            )
+        return unrecorded
+
+    def _count_lost(self, refused: int, unrecorded: tuple[Unrecorded, ...]) -> None:
+        if refused:
+            self.metrics.requests_lost.labels(reason="toolarge").inc(refused)
+        for item in unrecorded:
+            self.metrics.requests_lost.labels(reason=item.reason).inc()

@@ -1,0 +1,146 @@
+"""AdmissionReview v1, the words between the API server and a webhook."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from reconciler.api.meta import Object
+from reconciler.errors import RetrofitError
+from reconciler.requests.draft import AdmissionRequest, TypeName
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+
+_PAYLOADS = frozenset({"object", "oldObject", "userInfo", "options", "operation"})
+_OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+
+class BadReview(RetrofitError):
+    """The body is no AdmissionReview that can be answered; says what it is instead."""
+
+
+def parse_review(body: bytes) -> AdmissionRequest:
+    """Return the request of an AdmissionReview.
+
+    Raises:
+        BadReview: It is not JSON, not an AdmissionReview v1, or not complete.
+    """
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadReview(f"the body is not JSON: {error}") from error
+    if not isinstance(review, dict):
+        raise BadReview(f"the body is a JSON {_type(review)}, expected an {KIND} object")
+    kind, api_version = review.get("kind"), review.get("apiVersion")
+    if kind != KIND or api_version != API_VERSION:
+        raise BadReview(f"expected {API_VERSION} {KIND}, got {api_version} {kind}")
+    request = review.get("request")
+    if not isinstance(request, dict):
+        raise BadReview(f"the {KIND} has no request")
+    return _parse_request(request)
+
+
+def allow(uid: str, *, warnings: Sequence[str] = ()) -> bytes:
+    """Return the answer that lets a request pass."""
+    return _render(uid, {"allowed": True}, warnings)
+
+
+def deny(uid: str, message: str, *, code: int, warnings: Sequence[str] = ()) -> bytes:
+    """Return the answer that refuses a request; the person at kubectl reads the message.
+
+    Args:
+        uid: Of the admission request.
+        message: What is wrong and what to do about it.
+        code: The HTTP status that the person's request ends with.
+        warnings: Shown besides.
+    """
+    status = {"code": code, "message": message}
+    return _render(uid, {"allowed": False, "status": status}, warnings)
+
+
+def _render(uid: str, answer: Mapping[str, Any], warnings: Sequence[str]) -> bytes:
+    response = {"uid": uid, **answer}
+    if warnings:
+        response["warnings"] = list(warnings)
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
+    uid, operation = _text(raw, "uid", "request"), _text(raw, "operation", "request")
+    if not uid:
+        raise BadReview("request.uid is missing")
+    if operation not in _OPERATIONS:
+        raise BadReview(f"request.operation is {operation!r}, expected CREATE, UPDATE, DELETE ...")
+    obj, old = _object(raw, "object"), _object(raw, "oldObject")
+    meta = (obj or old or {}).get("metadata") or {}
+    kind = _type_name(raw, "kind", "kind")
+    # The API server leaves the name out where it was generated, and gives a Namespace its own
+    # name as namespace.
+    is_namespace = kind.name == "Namespace" and not kind.group
+    return AdmissionRequest(
+        uid=uid,
+        operation=operation,
+        kind=kind,
+        resource=_type_name(raw, "resource", "resource"),
+        subresource=_text(raw, "subResource", "request"),
+        name=_text(raw, "name", "request") or str(meta.get("name", "")),
+        namespace="" if is_namespace else _text(raw, "namespace", "request"),
+        user=_mapping(raw, "userInfo"),
+        object=obj,
+        old_object=old,
+        dry_run=raw.get("dryRun") is True,
+        info={key: value for key, value in raw.items() if key not in _PAYLOADS},
+    )
+
+
+def _type_name(raw: Mapping[str, Any], field: str, name: str) -> TypeName:
+    found, place = _mapping(raw, field), f"request.{field}"
+    if not found.get(name):
+        raise BadReview(f"{place}.{name} is missing")
+    return TypeName(
+        group=_text(found, "group", place),
+        version=_text(found, "version", place),
+        name=_text(found, name, place),
+    )
+
+
+def _object(raw: Mapping[str, Any], field: str) -> Object | None:
+    obj = _mapping(raw, field)
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise BadReview(f"request.{field}.metadata is not an object")
+    return obj or None
+
+
+def _text(raw: Mapping[str, Any], field: str, place: str) -> str:
+    found = raw.get(field)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise BadReview(f"{place}.{field} is a JSON {_type(found)}, expected a string")
+    return found
+
+
+def _mapping(raw: Mapping[str, Any], field: str) -> Object:
+    found = raw.get(field)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadReview(f"request.{field} is a JSON {_type(found)}, expected an object")
+    return found
+
+
+def _type(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case dict():
+            return "object"
+        case _:
+            return "array"

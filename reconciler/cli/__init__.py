@@ -1,0 +1,1 @@
+"""The program at the desk: `retrofit`, also `kubectl retrofit`."""

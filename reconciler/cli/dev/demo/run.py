@@ -1,0 +1,174 @@
+"""The frame of the demonstration: a cluster for it, the scenes, and the end of everything."""
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from reconciler.cli.dev import sessions, state
+from reconciler.cli.dev.binaries import VARIABLE, Binaries, read_source
+from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.demo.scenes import SCENES
+from reconciler.cli.dev.demo.stage import OBJECTS, Stage, heading
+from reconciler.cli.dev.install import NAMESPACE, install
+from reconciler.cli.dev.obtain import obtain
+from reconciler.cli.dev.programs import start_programs
+from reconciler.clock import Clock, SystemClock
+from reconciler.errors import InvalidSetting, RetrofitError
+
+_WIDTH = 100
+
+
+def run(console: Console, environ: Mapping[str, str], keep: Path | None) -> None:
+    """Show everything.
+
+    Args:
+        console: Where it is shown.
+        environ: The environment, which may name a control plane.
+        keep: Folder of a cluster that stays; by default it is a temporary one that goes.
+
+    Raises:
+        RetrofitError: Something did not start, or a scene saw what it should not see; the
+            message says where the logs are.
+    """
+    clock = SystemClock()
+    began = clock.monotonic()
+    if not console.is_terminal:
+        console.width = _WIDTH
+    binaries = _binaries(environ)
+    heading(console, "kube-retrofit changes the objects that a cluster already has, by policy")
+    console.print(
+        "All this happens in a real Kubernetes API on this machine: no container engine, no nodes."
+        " Pods stay Pending; everything else works.\n",
+        highlight=False,
+    )
+    opened = _kept(console, environ, keep, binaries) if keep else _own(console, binaries)
+    with opened as cluster:
+        stage = Stage(console, cluster)
+        cluster.kubectl("apply", "-f", str(OBJECTS / "shop.yaml"))
+        facts = [scene(stage) for scene in SCENES]
+    _epilogue(console, facts)
+    if keep:
+        _how_to_use(console, keep, cluster, binaries)
+    else:
+        _how_to_go_on(console)
+    console.print(f"\n{clock.monotonic() - began:.1f} s in all.", highlight=False)
+
+
+def _binaries(environ: Mapping[str, str]) -> Binaries:
+    found = obtain(environ, read_source())
+    if isinstance(found, Binaries):
+        return found
+    raise InvalidSetting(
+        f"{VARIABLE} names a cluster ({found}); the demonstration makes one of its own: "
+        f"unset {VARIABLE}, or let it name the control plane's programs"
+    )
+
+
+@contextmanager
+def _own(console: Console, binaries: Binaries) -> Iterator[Cluster]:
+    """Run a cluster with both programs that leaves nothing behind, but for logs of a failure."""
+    steps = _Steps(console, SystemClock())
+    steps.begin("etcd, kube-apiserver, kube-controller-manager")
+    with ControlPlane.start(Options(binaries=binaries)) as plane:
+        try:
+            steps.end()
+            steps.begin("custom resources, roles and ServiceAccounts")
+            settings = install(plane)
+            steps.end()
+            steps.begin("retrofit-admission and retrofit-controller, each as its ServiceAccount")
+            with start_programs(plane, settings=settings, log_format="console"):
+                steps.end()
+                yield plane
+        except RetrofitError as error:
+            logs = Path(tempfile.mkdtemp(prefix="retrofit-demo-logs-"))
+            shutil.copytree(plane.layout.logs, logs, dirs_exist_ok=True)
+            raise RetrofitError(f"{error}\nLogs of all programs: {logs}") from error
+
+
+@contextmanager
+def _kept(
+    console: Console, environ: Mapping[str, str], folder: Path, binaries: Binaries
+) -> Iterator[Cluster]:
+    """Run a cluster with both programs that stays, whatever happens."""
+    there = state.load(folder)
+    if there and any(group.supervisor.running() for group in there.groups()):
+        raise InvalidSetting(
+            f"a cluster runs in {folder} already: end it with `{_down(folder)}`, "
+            "or name another folder with --dir"
+        )
+
+    def note(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        there = sessions.up(sessions.Up(directory=folder), environ, note)
+        kubectl = binaries.command("kubectl")
+        yield Cluster.connect(Path(there.kubeconfig), folder, kubectl)
+    except BaseException:
+        note(f"What has started stays; logs are in {folder / 'logs'}; `{_down(folder)}` ends it")
+        raise
+
+
+class _Steps:
+    def __init__(self, console: Console, clock: Clock) -> None:
+        self._console = console
+        self._clock = clock
+
+    def begin(self, text: str) -> None:
+        self._began = self._clock.monotonic()
+        self._text = text
+
+    def end(self) -> None:
+        took = self._clock.monotonic() - self._began
+        self._console.print(f"  {took:5.1f} s  {self._text}", highlight=False)
+
+
+def _epilogue(console: Console, facts: list[str]) -> None:
+    heading(console, "What you have seen")
+    for number, fact in enumerate(facts, 1):
+        console.print(Text(f"  {number}  {fact}", style="green"))
+
+
+def _how_to_go_on(console: Console) -> None:
+    heading(console, "How to look further")
+    _lines(
+        console,
+        ("retrofit dev demo --keep", "the same, and the cluster stays for you"),
+        ('eval "$(retrofit dev up)"', "an empty cluster to try your own policies in"),
+        (f"ls {shlex.quote(str(OBJECTS))}", "the policies and objects of this demonstration"),
+    )
+    console.print("\nAll programs have ended and their files are removed.", highlight=False)
+
+
+def _how_to_use(console: Console, folder: Path, cluster: Cluster, binaries: Binaries) -> None:
+    heading(console, "How to look further: the cluster stays")
+    if not shutil.which("kubectl"):
+        command = shlex.join(binaries.command("kubectl"))
+        _lines(console, (f"alias kubectl={shlex.quote(command)}", ""))
+    _lines(
+        console,
+        (f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}", ""),
+        (f"kubectl get ur -n {NAMESPACE} -o wide", "requests: messages, attempts"),
+        ("kubectl get clusterpolicies -o wide", "policies, with what they did"),
+        ("kubectl get events -A", "what went wrong where"),
+        (f"retrofit dev logs -f --dir {shlex.quote(str(folder))}", "what the programs say"),
+        (f"ls {shlex.quote(str(OBJECTS))}", "the policies and objects to change and apply"),
+        (_down(folder), "the end of it"),
+    )
+
+
+def _down(folder: Path) -> str:
+    return f"retrofit dev down --dir {shlex.quote(str(folder))}"
+
+
+def _lines(console: Console, *lines: tuple[str, str]) -> None:
+    width = max(len(command) for command, _ in lines if len(command) < _WIDTH // 2)
+    for command, meaning in lines:
+        text = Text("  ").append(command.ljust(width), style="bold cyan")
+        console.print(text.append(f"  {meaning}" if meaning else ""), soft_wrap=True)

@@ -1,0 +1,212 @@
+"""The four scenes; each shows something on real objects, checks it, and returns it as a fact."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from reconciler.cli.dev.demo.stage import Stage
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.clock import SystemClock
+from reconciler.errors import RetrofitError, Unavailable
+
+_WITHIN = 30.0
+_HEALS_WITHIN = 15.0
+_FLEET = 500
+
+
+class Unexpected(RetrofitError):
+    """A scene saw something else than what it is there to show."""
+
+
+def restart(stage: Stage) -> str:
+    """Change a ConfigMap: the Deployments that mount it roll out, the others do not."""
+    stage.heading("1  A changed ConfigMap restarts exactly the Deployments that mount it")
+    stage.excerpt("config-restart.yaml", "      match:")
+    stage.apply_policy("config-restart")
+    stage.say("Five Deployments; three of them mount the ConfigMap prices.")
+    columns = (
+        "NAME:.metadata.name,MOUNTS:.spec..configMap.name,"
+        "GENERATION:.metadata.generation,CONFIG-VERSION:.spec..config-version"
+    )
+    table = ("deployments", "-n", "shop", "-o", f"custom-columns={columns}")
+    stage.kubectl("get", *table)
+    before = _generations(stage)
+    stage.say("Now the ConfigMap changes:")
+    change = '{"data":{"currency":"USD"}}'
+    stage.kubectl("patch", "configmap", "prices", "-n", "shop", "--patch", change)
+    _finished(stage, "config-restart")
+    stage.kubectl("get", *table)
+    stage.show_requests("config-restart")
+    after = _generations(stage)
+    rolled = {name for name, generation in after.items() if generation != before[name]}
+    _expect(rolled, {"cart", "catalog", "checkout"}, "Deployments that changed")
+    fact = f"{len(rolled)} of {len(after)} Deployments restarted: those that mount prices"
+    stage.fact(fact)
+    return fact
+
+
+def spread(stage: Stage) -> str:
+    """Label a namespace: the workloads in it get the label, those elsewhere do not."""
+    stage.heading("2  A new label on a Namespace is spread to the workloads in it")
+    stage.excerpt("team-label.yaml", "      match:")
+    stage.apply_policy("team-label")
+    stage.say("The namespace shop gets the label; the namespace blog does not.")
+    stage.kubectl("label", "namespace", "shop", "team=payments")
+    _finished(stage, "team-label")
+    stage.say("The Deployments and StatefulSets of both:")
+    columns = (
+        "NAMESPACE:.metadata.namespace,KIND:.kind,NAME:.metadata.name,TEAM:.metadata.labels.team"
+    )
+    stage.kubectl("get", "deployments,statefulsets", "-A", "-o", f"custom-columns={columns}")
+    stage.show_requests("team-label")
+    workloads = stage.items("deployments,statefulsets", "-A")
+    labelled = [item for item in workloads if _labels(item).get("team") == "payments"]
+    inside = {_key(item) for item in workloads if item["metadata"]["namespace"] == "shop"}
+    _expect({_key(item) for item in labelled}, inside, "workloads with the label")
+    fact = f"team=payments on all {len(labelled)} workloads of namespace shop, on none elsewhere"
+    stage.fact(fact)
+    return fact
+
+
+def roll_out(stage: Stage) -> str:
+    """Apply a policy to objects that are there already, and watch how far it is."""
+    stage.heading(f"3  A policy is rolled out over {_FLEET} existing objects")
+    clock = SystemClock()
+    began = clock.monotonic()
+    with stage.waiting(f"creating {_FLEET} ConfigMaps"):
+        stage.cluster.kubectl("create", "-f", "-", stdin="---\n".join(_fleet()))
+    took = clock.monotonic() - began
+    stage.say(f"{_FLEET} ConfigMaps created in namespace fleet, in {took:.1f} s.")
+    stage.excerpt("cost-center.yaml", "      match:")
+    stage.apply("cost-center.yaml")
+    began = clock.monotonic()
+    with stage.bar("status of the request", _FLEET) as show:
+
+        def done() -> bool:
+            for request in stage.requests("cost-center"):
+                status = request.get("status") or {}
+                show((status.get("sweep") or {}).get("done", 0))
+                if _final(request):
+                    return True
+            return False
+
+        wait_until(done, within=_WITHIN, what="the request of policy cost-center is finished")
+    took = clock.monotonic() - began
+    stage.show_requests("cost-center")
+    some = (f"settings-{number:03}" for number in (1, _FLEET // 2, _FLEET))
+    stage.kubectl("get", "configmaps", "-n", "fleet", "-L", "cost-center", *some)
+    labelled = stage.items("configmaps", "-n", "fleet", "-l", "cost-center=4711")
+    _expect(len(labelled), _FLEET, "ConfigMaps with the label")
+    fact = f"{_FLEET} existing ConfigMaps changed in {took:.1f} s ({_FLEET / took:.0f} per second)"
+    stage.fact(f"{fact}, by one request")
+    return fact
+
+
+def forbidden(stage: Stage) -> str:
+    """Name a target that the controller may not change, and then grant it."""
+    stage.heading("4  A target that may not be changed, and what to grant")
+    stage.say("The controller has only the rights it was given. CronJobs are not among them.")
+    stage.excerpt("maintenance.yaml", "      match:")
+    stage.apply_policy("maintenance")
+    stage.kubectl("label", "namespace", "shop", "maintenance=on")
+    with stage.waiting("waiting for the first attempt"):
+        request = wait_until(
+            lambda: _first(stage.requests("maintenance"), _attempted),
+            within=_WITHIN,
+            what="the request of policy maintenance has been tried",
+        )
+    stage.show_requests("maintenance")
+    stage.say("The request stays Pending. It says why, and what to grant (so does -o wide):")
+    name = request["metadata"]["name"]
+    stage.sentence("get", "ur", name, "-n", NAMESPACE, "-o", "jsonpath={.status.message}")
+    missing = request["status"].get("missingPermission", "")
+    _expect(missing, "patch cronjobs.batch in namespace shop", "missing permission")
+    stage.excerpt("grant-cronjobs.yaml", "metadata:")
+    stage.apply("grant-cronjobs.yaml")
+    fact = f"missing right named ({missing})"
+    took = _heal(stage)
+    if took is None:
+        columns = "STATE:.status.state,ATTEMPTS:.status.attempts,NEXT:.status.nextAttemptTime"
+        stage.kubectl("get", "ur", name, "-n", NAMESPACE, "-o", f"custom-columns={columns}")
+        fact += "; granted, it goes on at its next attempt"
+    else:
+        stage.show_requests("maintenance")
+        stage.kubectl("get", "cronjobs", "-n", "shop")
+        (job,) = stage.items("cronjobs", "-n", "shop")
+        _expect(job["spec"]["suspend"], expected=True, what="CronJob suspended")
+        fact += f"; granted, it went on after {took:.1f} s"
+    stage.fact(fact)
+    return fact
+
+
+SCENES: tuple[Callable[[Stage], str], ...] = (restart, spread, roll_out, forbidden)
+
+
+def _heal(stage: Stage) -> float | None:
+    """Return after how many seconds the request was finished, or None when it takes long."""
+    clock = SystemClock()
+    began = clock.monotonic()
+    with stage.waiting("waiting for the request's next attempt"):
+        try:
+            wait_until(
+                lambda: _first(stage.requests("maintenance"), _final),
+                within=_HEALS_WITHIN,
+                what="the request is finished",
+            )
+        except Unavailable:
+            return None
+    return clock.monotonic() - began
+
+
+def _finished(stage: Stage, policy: str) -> None:
+    """Wait until all requests of a policy are finished, and see that they succeeded."""
+
+    def finished() -> list[dict[str, Any]] | None:
+        requests = stage.requests(policy)
+        return requests if requests and all(map(_final, requests)) else None
+
+    what = f"the request of policy {policy} is finished"
+    with stage.waiting("waiting for the request"):
+        requests = wait_until(finished, within=_WITHIN, what=what)
+    for request in requests:
+        status = request["status"]
+        _expect(status["state"], "Completed", f"state ({status.get('message', '')})")
+
+
+def _first(
+    requests: list[dict[str, Any]], fits: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any] | None:
+    return next(filter(fits, requests), None)
+
+
+def _final(request: dict[str, Any]) -> bool:
+    return (request.get("status") or {}).get("state", "") not in {"", "Pending"}
+
+
+def _attempted(request: dict[str, Any]) -> bool:
+    return bool((request.get("status") or {}).get("attempts"))
+
+
+def _generations(stage: Stage) -> dict[str, int]:
+    deployments = stage.items("deployments", "-n", "shop")
+    return {item["metadata"]["name"]: item["metadata"]["generation"] for item in deployments}
+
+
+def _labels(item: dict[str, Any]) -> dict[str, str]:
+    return item["metadata"].get("labels") or {}
+
+
+def _key(item: dict[str, Any]) -> str:
+    return f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def _fleet() -> Iterator[str]:
+    yield "{apiVersion: v1, kind: Namespace, metadata: {name: fleet}}\n"
+    for number in range(1, _FLEET + 1):
+        meta = f"{{name: settings-{number:03}, namespace: fleet, labels: {{part-of: fleet}}}}"
+        yield f"{{apiVersion: v1, kind: ConfigMap, metadata: {meta}, data: {{level: info}}}}\n"
+
+
+def _expect(seen: object, expected: object, what: str) -> None:
+    if seen != expected:
+        raise Unexpected(f"{what}: expected {expected}, saw {seen}")

@@ -1,0 +1,132 @@
+"""What a person sees of the demonstration: headings, sentences, and kubectl's own words."""
+
+import json
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.syntax import Syntax
+from rich.text import Text
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.install import NAMESPACE
+
+OBJECTS = Path(__file__).with_name("objects")
+_INDENT = 2
+_LONG = 100
+
+
+class Stage:
+    """Prints, and runs kubectl before the eyes of the person or behind the scenes.
+
+    Attributes:
+        console: Where everything is printed.
+        cluster: What kubectl talks to.
+    """
+
+    def __init__(self, console: Console, cluster: Cluster) -> None:
+        self.console = console
+        self.cluster = cluster
+
+    def heading(self, text: str) -> None:
+        """Begin a part."""
+        heading(self.console, text)
+
+    def say(self, text: str) -> None:
+        """Print a sentence or two."""
+        self.console.print(f"\n{text}", markup=False, highlight=False)
+
+    def fact(self, text: str) -> None:
+        """Print what has been seen."""
+        self.console.print(Text(f"\n=> {text}", style="bold green"))
+
+    def excerpt(self, name: str, start: str) -> None:
+        """Print a file of objects from the first line that begins with some text."""
+        text = (OBJECTS / name).read_text()
+        part = textwrap.dedent(text[text.index(f"\n{start}") + 1 :]).rstrip()
+        self.console.print(f"\n{name}, in short:", markup=False, highlight=False)
+        if self.console.is_terminal:
+            code = Syntax(part, "yaml", background_color="default", theme="ansi_dark")
+            self.console.print(Padding(code, (0, 0, 0, _INDENT)))
+        else:
+            # Syntax fills its lines with spaces.
+            self._verbatim(part)
+        self.console.print()
+
+    def kubectl(self, *args: str) -> None:
+        """Run kubectl, and show the command and what it printed."""
+        self._command(*args)
+        self._verbatim(self.cluster.kubectl(*args).rstrip())
+
+    def sentence(self, *args: str) -> None:
+        """Run kubectl where it prints one long line, which is folded at words."""
+        self._command(*args)
+        folded = textwrap.wrap(self.cluster.kubectl(*args), self.console.width - _INDENT)
+        self._verbatim("\n".join(folded))
+
+    def apply(self, name: str) -> None:
+        """Apply one of the demonstration's files before the eyes of the person."""
+        self._command("apply", "-f", name)
+        self._verbatim(self.cluster.kubectl("apply", "-f", str(OBJECTS / name)).rstrip())
+
+    def apply_policy(self, name: str) -> None:
+        """Apply a policy, and wait until the API server asks about what it matches."""
+        self.apply(f"{name}.yaml")
+        self.kubectl("wait", "--for=condition=Ready", "--timeout=30s", f"clusterpolicy/{name}")
+
+    def items(self, *args: str) -> list[dict[str, Any]]:
+        """Return the objects that ``kubectl get`` finds, unseen."""
+        listed: list[dict[str, Any]] = json.loads(
+            self.cluster.kubectl("get", *args, "-o", "json")
+        )["items"]
+        return listed
+
+    def requests(self, policy: str) -> list[dict[str, Any]]:
+        """Return the requests that a policy led to, unseen."""
+        return self.items("ur", "-n", NAMESPACE, "-l", f"kube-retrofit.dev/policy={policy}")
+
+    def show_requests(self, policy: str) -> None:
+        """Show the requests that a policy led to."""
+        self.kubectl("get", "ur", "-n", NAMESPACE, "-l", f"kube-retrofit.dev/policy={policy}")
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Move something on a terminal while the person has to wait."""
+        with self.console.status(text):
+            yield
+
+    @contextmanager
+    def bar(self, text: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show a progress bar; elsewhere than on a terminal only its end."""
+        columns = (
+            TextColumn(" " * _INDENT + "{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console) as progress:
+            task = progress.add_task(text, total=total)
+            yield lambda done: progress.update(task, completed=done)
+
+    def _command(self, *args: str) -> None:
+        line = f"$ kubectl {shlex.join(args)}"
+        if len(line) > _LONG:
+            line = line.replace(" -o ", " \\\n    -o ", 1)
+        self._verbatim(line, style="bold cyan")
+
+    def _verbatim(self, text: str, style: str = "") -> None:
+        shown = Text(textwrap.indent(text, " " * _INDENT), style=style)
+        # A table's rows must stay rows: what is too wide is left to the terminal.
+        self.console.print(shown, soft_wrap=True)
+
+
+def heading(console: Console, text: str) -> None:
+    """Begin a part, wherever it is printed."""
+    console.print()
+    console.rule(Text(text, style="bold"), align="left", style="dim")

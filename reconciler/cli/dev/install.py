@@ -1,0 +1,112 @@
+"""Install the CRDs and manifests of this project into a cluster that has no nodes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.errors import InvalidSetting
+
+NAMESPACE = "kyverno"
+OVERLAYS = ("default", "demo", "conformance")
+# What needs a kubelet or a pod network stays out: the programs run as processes.
+_KINDS = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "CustomResourceDefinition",
+        "Namespace",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    }
+)
+
+
+def find_manifests() -> Path:
+    """Return the folder with ``crds`` and ``manifests``, of the wheel or of the source tree.
+
+    Raises:
+        InvalidSetting: There is neither.
+    """
+    here = Path(__file__).resolve().parent
+    for folder in (here / "install", here.parents[2]):
+        if (folder / "crds").is_dir() and (folder / "manifests").is_dir():
+            return folder
+    raise InvalidSetting(
+        f"no folders crds and manifests in {here / 'install'} or {here.parents[2]}: "
+        "this installation of kube-retrofit is incomplete"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSettings:
+    """What the manifests give one program."""
+
+    flags: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSettings]:
+    """Apply an overlay without its workloads and Services, and wait until its kinds are served.
+
+    Returns:
+        The settings that the overlay gives each program, by the program's name.
+
+    Raises:
+        ClusterError: kubectl failed.
+        InvalidSetting: There is no such overlay.
+    """
+    folder = find_manifests() / "manifests" / "overlays" / overlay
+    if not folder.is_dir():
+        raise InvalidSetting(f"no overlay {overlay!r} in {folder.parent}; there are {OVERLAYS}")
+    rendered = list(_documents(cluster.kubectl("kustomize", str(folder))))
+    wanted = [document for document in rendered if document["kind"] in _KINDS]
+    definitions = [
+        document for document in wanted if document["kind"] == "CustomResourceDefinition"
+    ]
+    # Namespaces first: the rest of one apply may land in them.
+    first = [document for document in wanted if document["kind"] == "Namespace"]
+    _apply(cluster, definitions + first)
+    _apply(cluster, [d for d in wanted if d not in definitions and d not in first])
+    names = [f"crd/{document['metadata']['name']}" for document in definitions]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+    return dict(_settings(rendered))
+
+
+def _apply(cluster: Cluster, documents: list[dict[str, Any]]) -> None:
+    if documents:
+        cluster.kubectl(
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager=retrofit-dev",
+            "-f",
+            "-",
+            stdin=yaml.safe_dump_all(documents),
+        )
+
+
+def _settings(documents: list[dict[str, Any]]) -> Iterator[tuple[str, ProgramSettings]]:
+    for document in documents:
+        if document["kind"] == "Deployment":
+            for container in document["spec"]["template"]["spec"]["containers"]:
+                yield (
+                    container["command"][0],
+                    ProgramSettings(
+                        flags=tuple(container.get("args", ())),
+                        env={
+                            entry["name"]: entry["value"]
+                            for entry in container.get("env", ())
+                            if "value" in entry
+                        },
+                    ),
+                )
+
+
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    yield from (document for document in yaml.safe_load_all(text) if document)

@@ -1,0 +1,84 @@
+"""Get a control plane: found on this machine, downloaded, or built."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from reconciler.cli.dev import build, download
+from reconciler.cli.dev.binaries import (
+    VARIABLE,
+    Binaries,
+    Source,
+    cache_root,
+    in_folder,
+    locate,
+)
+from reconciler.cli.dev.lock import locked
+from reconciler.cli.dev.progress import Progress
+from reconciler.errors import RetrofitError, Unavailable
+
+_PART = ".part"
+Get = Callable[[Source, Path, Mapping[str, str], Progress], list[Path]]
+
+
+def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:
+    """Return a control plane, or the kubeconfig of a cluster that stands for one.
+
+    The first use may take minutes; it shows what goes on and leaves only programs in the cache.
+
+    Raises:
+        InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.
+        Unavailable: None was found, and none could be made; the message says what is missing.
+    """
+    found = locate(environ, source)
+    if found:
+        return found
+    root = cache_root(environ)
+    with Progress() as progress:
+        progress.update("waiting for another process that gets the control plane")
+        with locked(root / "lock", wait=True):
+            sweep(root)
+            # Somebody else may have finished it meanwhile.
+            found = locate(environ, source)
+            if not found:
+                fetch(source, root, environ, progress)
+                found = in_folder(root / source.key, str(root / source.key))
+    if not found:
+        raise Unavailable(f"no control plane in {root / source.key} although it was put there")
+    return found
+
+
+def sweep(root: Path) -> None:
+    """Remove what a download or build that was killed left; the lock must be held."""
+    for left in root.glob(f"*{_PART}"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def fetch(source: Source, root: Path, environ: Mapping[str, str], progress: Progress) -> None:
+    """Put the programs into the cache, by the first way that works; the lock must be held.
+
+    Raises:
+        Unavailable: No way worked; the message names each with its fault and cure.
+    """
+    faults = []
+    for get in (download.fetch_releases, build.build):
+        part = root / f"{source.key}{_PART}"
+        part.mkdir(mode=0o700, parents=True)
+        try:
+            files = get(source, part, environ, progress)
+            _publish(files, root / source.key)
+        except (RetrofitError, OSError) as error:
+            faults.append(str(error))
+        else:
+            return
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    cure = f"or set {VARIABLE} to a folder with the programs or to a kubeconfig"
+    raise Unavailable("no control plane: " + "; ".join(faults) + f"; {cure}")
+
+
+def _publish(files: list[Path], folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for file in files:
+        file.chmod(0o755)
+        file.replace(folder / file.name)

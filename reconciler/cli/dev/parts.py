@@ -1,0 +1,186 @@
+"""Command lines of the control plane's programs; everything listens on loopback only."""
+
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.cli.dev.credentials import Credentials
+
+ETCD = "etcd"
+API_SERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+SCHEDULER = "kube-scheduler"
+HOST = "127.0.0.1"
+# Work of a cloud or of nodes, of which there are none.
+_LEFT_OUT = (
+    "nodeipam",
+    "nodelifecycle",
+    "cloud-node-lifecycle",
+    "route",
+    "service-lb-controller",
+)
+_AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """One loopback port for each thing that listens."""
+
+    etcd: int
+    etcd_peer: int
+    api_server: int
+    controller_manager: int
+    scheduler: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where a control plane keeps its files."""
+
+    directory: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.directory / "kubeconfig"
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON event per line, when asked for."""
+        return self.directory / "audit.log"
+
+    @property
+    def audit_policy(self) -> Path:
+        """What the API server logs there."""
+        return self.directory / "audit-policy.yaml"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the programs' output."""
+        return self.directory / "logs"
+
+    def log(self, part: str) -> Path:
+        """What one program printed."""
+        return self.logs / f"{part}.log"
+
+    def clear(self, *, logs: bool) -> None:
+        """Remove data, credentials and, if so wanted, logs of a control plane that has ended."""
+        for folder in ("etcd", "certs", "pki", "accounts", "kubectl-cache"):
+            shutil.rmtree(self.directory / folder, ignore_errors=True)
+        for file in (*self.directory.glob("*kubeconfig"), self.audit_policy):
+            file.unlink(missing_ok=True)
+        if logs:
+            for log in (*self.directory.glob("audit*.log"), *self.logs.glob("*.log")):
+                log.unlink()
+
+
+def free_ports(count: int) -> Iterator[int]:
+    """Yield so many ports that were free a moment ago."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            listener = stack.enter_context(socket.socket())
+            listener.bind((HOST, 0))
+            yield listener.getsockname()[1]
+
+
+def choose_ports() -> Ports:
+    """Return ports that were free a moment ago; somebody may take one meanwhile."""
+    numbers = tuple(free_ports(5))
+    return Ports(
+        etcd=numbers[0],
+        etcd_peer=numbers[1],
+        api_server=numbers[2],
+        controller_manager=numbers[3],
+        scheduler=numbers[4],
+    )
+
+
+def etcd(layout: Layout, ports: Ports) -> list[str]:
+    """Return etcd's flags; nothing is synced to disk, a power cut may lose the data."""
+    client, peer = (f"http://{HOST}:{port}" for port in (ports.etcd, ports.etcd_peer))
+    return [
+        f"--data-dir={layout.directory / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=error",
+    ]
+
+
+def api_server(
+    layout: Layout, ports: Ports, credentials: Credentials, *, audit: bool
+) -> list[str]:
+    """Return the API server's flags."""
+    flags = [
+        f"--etcd-servers=http://{HOST}:{ports.etcd}",
+        f"--secure-port={ports.api_server}",
+        f"--bind-address={HOST}",
+        # Without these two it looks for an address that other machines reach, and may find none.
+        f"--advertise-address={HOST}",
+        "--endpoint-reconciler-type=none",
+        f"--cert-dir={layout.directory / 'certs'}",
+        f"--tls-cert-file={credentials.certificate}",
+        f"--tls-private-key-file={credentials.key}",
+        f"--service-account-key-file={credentials.account_public}",
+        f"--service-account-signing-key-file={credentials.account_key}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--api-audiences=https://kubernetes.default.svc,api",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--token-auth-file={credentials.tokens}",
+        "--authorization-mode=Node,RBAC",
+        "--allow-privileged",
+    ]
+    if audit:
+        layout.audit_policy.write_text(_AUDIT_POLICY)
+        flags += [
+            f"--audit-policy-file={layout.audit_policy}",
+            f"--audit-log-path={layout.audit_log}",
+            "--audit-log-mode=batch",
+            # The default of 30 s would make every reader of the log wait.
+            "--audit-log-batch-max-wait=200ms",
+        ]
+    return flags
+
+
+def controller_manager(
+    layout: Layout, ports: Ports, credentials: Credentials, kubeconfig: Path
+) -> list[str]:
+    """Return the controller manager's flags."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--service-account-private-key-file={credentials.account_key}",
+        f"--root-ca-file={credentials.ca}",
+        "--leader-elect=false",
+        f"--secure-port={ports.controller_manager}",
+        f"--bind-address={HOST}",
+        f"--cert-dir={layout.directory / 'certs'}",
+        "--controllers=" + ",".join(["*", *(f"-{name}" for name in _LEFT_OUT)]),
+        # Namespaces are created and emptied all the time; the defaults are 20 and 30.
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+    ]
+
+
+def scheduler(layout: Layout, ports: Ports, kubeconfig: Path) -> list[str]:
+    """Return the scheduler's flags."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--leader-elect=false",
+        f"--secure-port={ports.scheduler}",
+        f"--bind-address={HOST}",
+        f"--cert-dir={layout.directory / 'certs'}",
+    ]

@@ -1,0 +1,220 @@
+"""The admission server and the controller as processes of this machine, next to a cluster."""
+
+import signal
+import sys
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.install import NAMESPACE, ProgramSettings
+from reconciler.cli.dev.parts import HOST, free_ports
+from reconciler.cli.dev.supervision import Supervision, last_lines
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import Unavailable
+
+ADMISSION = "retrofit-admission"
+CONTROLLER = "retrofit-controller"
+_MODULES = {ADMISSION: "admission.main", CONTROLLER: "reconciler"}
+_ACCOUNTS = {
+    ADMISSION: "kyverno-admission-controller",
+    CONTROLLER: "kyverno-background-controller",
+}
+_READY = 60.0
+# Longer than the programs' own time to drain.
+_GRACE = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    log: Path
+    metrics: int
+
+
+class Programs:
+    """Processes of the two programs; they end with this process unless detached.
+
+    Each runs under a token of its ServiceAccount, so it has the rights that the manifests give.
+    Several of one kind may run under different names, as replicas do; replicas of the admission
+    server take turns, because the API server knows one address.
+
+    Attributes:
+        cluster: Where they work.
+        webhook_port: Where the admission server listens.
+        logs: The folder of what they print, ``NAME.log``.
+        supervision: The processes.
+    """
+
+    def __init__(self, cluster: Cluster, *, log_format: str = "json") -> None:
+        """Prepare; nothing runs yet."""
+        self.cluster = cluster
+        self._log_format = log_format
+        self._programs: dict[str, _Program] = {}
+        self.logs = cluster.directory / "logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        (self.webhook_port,) = free_ports(1)
+        self.supervision = Supervision(self.logs / "programs-supervisor.log")
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all of them."""
+        self.stop()
+
+    def start(
+        self,
+        program: str,
+        settings: ProgramSettings | None = None,
+        *,
+        name: str | None = None,
+        ready: bool = True,
+    ) -> int:
+        """Start a program and return its process id.
+
+        Args:
+            program: ADMISSION or CONTROLLER.
+            settings: More of them; what it needs here wins.
+            name: Of this replica; by default the program's.
+            ready: Wait until it answers 200 on /readyz.
+
+        Raises:
+            Unavailable: It ended, or is not ready in time; the message holds its last lines.
+            ClusterError: Its ServiceAccount has no token; the manifests are not installed.
+        """
+        name = name or program
+        settings = settings or ProgramSettings()
+        (metrics,) = free_ports(1)
+        kubeconfig = self.cluster.service_account_kubeconfig(NAMESPACE, _ACCOUNTS[program])
+        own = [
+            f"--kubeconfig={kubeconfig}",
+            f"--namespace={NAMESPACE}",
+            f"--bind-address={HOST}",
+            f"--metrics-port={metrics}",
+            f"--webhook-url=https://{HOST}:{self.webhook_port}",
+            f"--log-format={self._log_format}",
+        ]
+        if program == ADMISSION:
+            own.append(f"--port={self.webhook_port}")
+        self._programs[name] = _Program(
+            argv=(sys.executable, "-m", _MODULES[program], *settings.flags, *own),
+            env=settings.env,
+            log=self.logs / f"{name}.log",
+            metrics=metrics,
+        )
+        return self.restart(name, ready=ready)
+
+    def restart(self, name: str, *, ready: bool = True) -> int:
+        """Start a program that ended once more, with the same flags, and return its process id.
+
+        Raises:
+            Unavailable: It runs already, or as for `start`.
+        """
+        if name in self.supervision.pids and self.supervision.exit_code(name) is None:
+            raise Unavailable(f"{name} runs already")
+        program = self._programs[name]
+        pid = self.supervision.start(
+            name, program.argv, log=program.log, env=program.env, grace=_GRACE
+        )
+        if ready:
+            self.wait_ready(name)
+        return pid
+
+    def wait_ready(self, name: str, within: float = _READY) -> None:
+        """Wait until a program answers 200 on /readyz.
+
+        Raises:
+            Unavailable: It ended, or the seconds are over; the message holds its last lines.
+        """
+        log = self._programs[name].log
+
+        def is_ready() -> bool:
+            code = self.supervision.exit_code(name)
+            if code is not None:
+                raise Unavailable(f"{name} ended (code {code}); {log}:\n{last_lines(log, 10)}")
+            return self.ready(name)
+
+        try:
+            wait_until(is_ready, within=within, every=0.1, what=f"{name} is ready")
+        except Unavailable as error:
+            if str(log) in str(error):
+                raise
+            raise Unavailable(f"{error}; {log}:\n{last_lines(log, 10)}") from error
+
+    def ready(self, name: str) -> bool:
+        """Whether a program says that it is ready."""
+        return answers(self.health(name))
+
+    def health(self, name: str) -> str:
+        """Return the address that says whether a program is ready."""
+        return f"{self.address(name)}/readyz"
+
+    def address(self, name: str) -> str:
+        """Return the base address of a program's metrics and health."""
+        return f"http://{HOST}:{self._programs[name].metrics}"
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to a program, and wait until it is gone where that is what it does.
+
+        Raises:
+            Unavailable: It survived.
+        """
+        self.supervision.kill(name, number)
+        if number in {signal.SIGKILL, signal.SIGTERM, signal.SIGINT} and (
+            self.supervision.wait_exit(name, _GRACE) is None
+        ):
+            raise Unavailable(f"{name} still runs {_GRACE:g} s after {number.name}")
+
+    def detach(self) -> None:
+        """Leave them running when this process ends."""
+        self.supervision.detach()
+
+    def stop(self) -> None:
+        """End all of them; a second call does nothing."""
+        self.supervision.close()
+
+
+def start_programs(
+    cluster: Cluster,
+    *,
+    settings: Mapping[str, ProgramSettings] | None = None,
+    log_format: str = "json",
+) -> Programs:
+    """Start both programs beside a cluster that has the manifests, and wait until they are ready.
+
+    Args:
+        cluster: Where they work.
+        settings: Of each program by its name, as `install` returns them.
+        log_format: json or console.
+
+    Raises:
+        Unavailable: One did not come up; none is left.
+    """
+    settings = settings or {}
+    programs = Programs(cluster, log_format=log_format)
+    try:
+        # The controller writes the certificate's trust into the webhook configuration that the
+        # admission server's readiness does not depend on: both start at once.
+        programs.start(ADMISSION, settings.get(ADMISSION), ready=False)
+        programs.start(CONTROLLER, settings.get(CONTROLLER), ready=False)
+        programs.wait_ready(ADMISSION)
+        programs.wait_ready(CONTROLLER)
+    except BaseException:
+        programs.stop()
+        raise
+    return programs
+
+
+def answers(address: str) -> bool:
+    """Whether an address of loopback answers 200."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(address, timeout=2.0) as response:
+            return bool(response.status == 200)  # noqa: PLR2004
+    except OSError:
+        return False

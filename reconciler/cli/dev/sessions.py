@@ -1,0 +1,142 @@
+"""Start and end a cluster that outlives the command which started it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.cli.dev import parts, state
+from reconciler.cli.dev.binaries import Binaries, read_source
+from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.install import install
+from reconciler.cli.dev.lock import locked
+from reconciler.cli.dev.obtain import obtain
+from reconciler.cli.dev.programs import start_programs
+from reconciler.cli.dev.supervision import Supervision
+
+_STOP = 30.0
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Up:
+    """What to start.
+
+    Attributes:
+        directory: Where its files go.
+        audit_log: Log every API request.
+        cluster_only: Install nothing, start no programs.
+        overlay: Which manifests to install.
+    """
+
+    directory: Path
+    audit_log: bool = False
+    cluster_only: bool = False
+    overlay: str = "demo"
+
+
+def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
+    """Start what does not run yet, leave it running, and return what there is.
+
+    A cluster that started stays, whatever becomes of the installation into it.
+
+    Raises:
+        RetrofitError: Something did not start.
+    """
+    with locked(wanted.directory / "lock", wait=False):
+        there = _what_is_left(wanted.directory, note)
+        programs = obtain(environ, read_source())
+        if there:
+            note(f"A cluster runs in {wanted.directory} already")
+        else:
+            there = _start_cluster(wanted, programs, note)
+        if not wanted.cluster_only and not there.programs:
+            kubectl = programs.command("kubectl") if isinstance(programs, Binaries) else None
+            cluster = Cluster.connect(Path(there.kubeconfig), wanted.directory, kubectl)
+            there = replace(there, programs=_start_programs(cluster, wanted, note))
+            state.save(wanted.directory, there)
+        return there
+
+
+def down(directory: Path) -> bool:
+    """End what runs in a folder and remove its data; False when there was nothing.
+
+    Raises:
+        InvalidSetting: Another command is at work there.
+        Unavailable: A process does not end.
+    """
+    if not directory.is_dir():
+        return False
+    with locked(directory / "lock", wait=False):
+        there = state.load(directory)
+        if not there:
+            return False
+        _end(directory, there)
+        return True
+
+
+def _start_cluster(wanted: Up, programs: Binaries | Path, note: Note) -> state.State:
+    if isinstance(programs, Path):
+        there = state.State(
+            kubeconfig=str(programs), server=f"as in {programs}", cluster=None, programs=None
+        )
+        state.save(wanted.directory, there)
+        return there
+    note(f"Starting a control plane in {wanted.directory} (programs: {programs.origin})")
+    options = Options(directory=wanted.directory, audit_log=wanted.audit_log, binaries=programs)
+    with ControlPlane.start(options) as plane:
+        there = state.State(
+            kubeconfig=str(plane.kubeconfig),
+            server=plane.server,
+            cluster=_group(plane.supervision, {}),
+            programs=None,
+        )
+        state.save(wanted.directory, there)
+        plane.detach()
+    note(f"{plane.server} is ready after {plane.start_seconds:.1f} s")
+    return there
+
+
+def _start_programs(cluster: Cluster, wanted: Up, note: Note) -> state.Group:
+    note(f"Installing CRDs and manifests (overlay {wanted.overlay})")
+    settings = install(cluster, wanted.overlay)
+    note("Starting the admission server and the controller")
+    with start_programs(cluster, settings=settings, log_format="console") as running:
+        health = {name: running.health(name) for name in running.supervision.pids}
+        group = _group(running.supervision, health)
+        running.detach()
+    note(f"Both are ready; logs are in {running.logs}")
+    return group
+
+
+def _group(supervision: Supervision, health: Mapping[str, str]) -> state.Group:
+    return state.Group(
+        supervisor=state.Process.of("supervisor", supervision.pid),
+        members=tuple(
+            state.Process.of(name, pid, health.get(name, ""))
+            for name, pid in supervision.pids.items()
+        ),
+    )
+
+
+def _what_is_left(directory: Path, note: Note) -> state.State | None:
+    """Return what runs in a folder as a whole; what runs in part only is ended."""
+    there = state.load(directory)
+    if not there:
+        return None
+    if there.cluster and not there.cluster.complete():
+        note(f"The cluster in {directory} has ended, wholly or in part: a new one replaces it")
+        _end(directory, there)
+        return None
+    if there.programs and not there.programs.complete():
+        note(f"A program has ended: both are started again; logs are in {directory / 'logs'}")
+        there.programs.stop(_STOP)
+        there = replace(there, programs=None)
+        state.save(directory, there)
+    return there
+
+
+def _end(directory: Path, there: state.State) -> None:
+    for group in there.groups():
+        group.stop(_STOP)
+    parts.Layout(directory=directory).clear(logs=False)
+    state.forget(directory)

@@ -1,0 +1,163 @@
+"""What `retrofit dev up` leaves in its folder, so that later commands find the processes again."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import InvalidSetting, Unavailable
+
+_FILE = "state.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process that runs on after the command that started it.
+
+    Attributes:
+        name: What it is, as ``kube-apiserver``.
+        pid: Its id.
+        mark: When it started, in the system's own words; guards against an id used again.
+        health: Address that answers 200 when it is ready; empty where there is none.
+    """
+
+    name: str
+    pid: int
+    mark: str
+    health: str = ""
+
+    @classmethod
+    def of(cls, name: str, pid: int, health: str = "") -> "Process":
+        """Describe a process that runs now."""
+        return cls(name=name, pid=pid, mark=process_mark(pid), health=health)
+
+    def running(self) -> bool:
+        """Whether this very process is still there."""
+        return bool(self.mark) and process_mark(self.pid) == self.mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A supervisor and what it keeps."""
+
+    supervisor: Process
+    members: tuple[Process, ...]
+
+    def complete(self) -> bool:
+        """Whether all of it runs."""
+        return all(process.running() for process in (self.supervisor, *self.members))
+
+    def stop(self, within: float) -> None:
+        """End all processes; those without a supervisor are killed.
+
+        Raises:
+            Unavailable: Some are still there after so many seconds.
+        """
+        if self.supervisor.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.supervisor.pid, signal.SIGTERM)
+            with contextlib.suppress(Unavailable):
+                wait_until(
+                    lambda: not self.supervisor.running(),
+                    within=within,
+                    what="the supervisor ends",
+                )
+        for process in (*self.members, self.supervisor):
+            if process.running():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        wait_until(
+            lambda: not any(process.running() for process in (*self.members, self.supervisor)),
+            within=5.0,
+            what="all processes are gone",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One `retrofit dev up`.
+
+    Attributes:
+        kubeconfig: The administrator's.
+        server: Address of the API server.
+        cluster: The control plane; None for a cluster that somebody else runs.
+        programs: The admission server and the controller; None when only the cluster was wanted.
+    """
+
+    kubeconfig: str
+    server: str
+    cluster: Group | None
+    programs: Group | None
+
+    def groups(self) -> tuple[Group, ...]:
+        """Return what is there, in the order in which it must end."""
+        return tuple(group for group in (self.programs, self.cluster) if group)
+
+    def running(self) -> bool:
+        """Whether any of it is there."""
+        return any(group.supervisor.running() for group in self.groups())
+
+
+def save(folder: Path, state: State) -> None:
+    """Write the state; a reader sees the old one or the new one."""
+    new = folder / f"{_FILE}.new"
+    new.write_text(json.dumps(asdict(state), indent=2) + "\n")
+    new.replace(folder / _FILE)
+
+
+def load(folder: Path) -> State | None:
+    """Return the state of a folder, or None when nothing was started there.
+
+    Raises:
+        InvalidSetting: The file there is not one of ours.
+    """
+    try:
+        raw = json.loads((folder / _FILE).read_text())
+        return State(
+            kubeconfig=raw["kubeconfig"],
+            server=raw["server"],
+            cluster=_group(raw["cluster"]),
+            programs=_group(raw["programs"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidSetting(
+            f"{folder / _FILE} is not a state of `retrofit dev`: remove it ({error!r})"
+        ) from error
+
+
+def forget(folder: Path) -> None:
+    """Remove the state."""
+    (folder / _FILE).unlink(missing_ok=True)
+
+
+def process_mark(pid: int) -> str:
+    """Return when a process started, as the system tells it, or nothing when it is gone."""
+    status = Path(f"/proc/{pid}/stat")
+    if status.parent.parent.joinpath("self").exists():
+        try:
+            # The name, in parentheses, may itself hold any character.
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            return ""
+        return "" if fields[0] == "Z" else fields[19]
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    state, _, started = told.stdout.strip().partition(" ")
+    return "" if state.startswith("Z") else started.strip()
+
+
+def _group(raw: dict[str, object] | None) -> Group | None:
+    if raw is None:
+        return None
+    supervisor, members = raw["supervisor"], raw["members"]
+    if not isinstance(supervisor, dict) or not isinstance(members, list):
+        raise TypeError("a group is a supervisor and its members")
+    return Group(
+        supervisor=Process(**supervisor), members=tuple(Process(**member) for member in members)
+    )

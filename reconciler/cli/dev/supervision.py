@@ -1,0 +1,203 @@
+"""The near side of the supervisor: start programs that end when this process does."""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from reconciler.clock import SystemClock
+from reconciler.errors import Unavailable
+
+_SCRIPT = Path(__file__).with_name("supervisor.py")
+_ANSWER = 10.0
+_TAIL = 8192
+
+
+class Supervision:
+    """Programs kept by one supervisor process.
+
+    Not safe for use from several threads at once.
+
+    Attributes:
+        pid: The supervisor's own process id.
+        pids: The process ids of the programs that were running when last heard of, by name.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log.open("ab")
+        # -I and -S: neither a PYTHONPATH nor site-packages can change what runs here.
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-I", "-S", str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self.pids: dict[str, int] = {}
+        self._exits: dict[str, int] = {}
+        self._answers: list[dict[str, Any]] = []
+        self._received = b""
+        self._grace = 0.0
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all programs."""
+        self.close()
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+        grace: float = 5.0,
+    ) -> int:
+        """Start a program and return its process id.
+
+        Args:
+            name: How it is spoken of afterwards; free again once it has ended.
+            argv: The program and its arguments.
+            log: Takes what it prints, appended.
+            env: Variables on top of those of this process.
+            cwd: Its working directory; by default that of this process.
+            stop_signal: How it is asked to end.
+            grace: Seconds until it is killed after that.
+
+        Raises:
+            Unavailable: It could not be started.
+        """
+        self._grace = max(self._grace, grace)
+        self._exits.pop(name, None)
+        self._order(
+            do="start",
+            name=name,
+            argv=list(argv),
+            env=dict(env or {}),
+            cwd=str(cwd) if cwd else None,
+            log=str(log),
+            signal=int(stop_signal),
+            grace=grace,
+        )
+        answer = self._answer()
+        if answer["did"] == "fail":
+            raise Unavailable(f"{name} does not start: {answer['reason']}")
+        self.pids[name] = int(answer["pid"])
+        return self.pids[name]
+
+    def exit_code(self, name: str) -> int | None:
+        """Return how the program ended (negative: by that signal), or None while it runs."""
+        self._receive(0.0)
+        return self._exits.get(name)
+
+    def wait_exit(self, name: str, within: float) -> int | None:
+        """Return how the program ended, or None when it still runs after so many seconds."""
+        clock = SystemClock()
+        deadline = clock.monotonic() + within
+        while name not in self._exits:
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                break
+            if not self._receive(left):
+                break
+        return self._exits.get(name)
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to a program and its group; one that is gone is left in peace."""
+        if self.exit_code(name) is None and name in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pids[name], number)
+
+    def own(self, folder: Path) -> None:
+        """Have a folder removed when all programs have ended, however this process ends."""
+        self._order(do="own", folder=str(folder))
+        self._answer()
+
+    def detach(self) -> None:
+        """Leave the programs running when this process ends; a SIGTERM to `pid` ends them."""
+        self._order(do="detach")
+        self._answer()
+        self._let_go()
+        # The supervisor is meant to live on: without a code the interpreter would warn of it.
+        self._process.returncode = 0
+
+    def close(self) -> None:
+        """End all programs and the supervisor; a second call does nothing."""
+        if self._process.returncode is not None:
+            return
+        self._let_go()
+        try:
+            self._process.wait(self._grace + 5.0)
+        except subprocess.TimeoutExpired:
+            for group in (*self.pids.values(), self.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+            self._process.wait()
+
+    def _let_go(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _order(self, **order: object) -> None:
+        assert self._process.stdin  # noqa: S101 - it was opened as a pipe
+        try:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"the supervisor (process {self.pid}) is gone: {error}") from error
+
+    def _answer(self) -> dict[str, Any]:
+        clock = SystemClock()
+        deadline = clock.monotonic() + _ANSWER
+        while not self._answers:
+            left = deadline - clock.monotonic()
+            if left <= 0 or not self._receive(left):
+                raise Unavailable(
+                    f"the supervisor (process {self.pid}) gives no answer; see {self._log.name}"
+                )
+        return self._answers.pop(0)
+
+    def _receive(self, within: float) -> bool:
+        """Take in what the supervisor said; False when it will say nothing more."""
+        if not self._process.stdout or self._process.stdout.closed:
+            return False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(within):
+                return True
+        chunk = os.read(self._process.stdout.fileno(), 65536)
+        *lines, self._received = (self._received + chunk).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if said["did"] == "exit":
+                self._exits[said["name"]] = said["code"]
+                self.pids.pop(said["name"], None)
+            else:
+                self._answers.append(said)
+        return bool(chunk)
+
+
+def last_lines(log: Path, count: int = 5) -> str:
+    """Return the end of a log file, indented, for an error message."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return "  (no log)"
+    lines = text.strip().splitlines()[-count:]
+    return "\n".join(f"  {line[:400]}" for line in lines) or "  (the log is empty)"

@@ -1,0 +1,78 @@
+"""Entry point of `retrofit` and `kubectl retrofit`."""
+
+import importlib
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+from typing_extensions import override
+
+from reconciler.errors import RetrofitError
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class _Command(NamedTuple):
+    module: str
+    attribute: str
+    summary: str
+
+
+# Loaded only when used: a command's imports must not slow down the others.
+_COMMANDS: Mapping[str, _Command] = {
+    "dev": _Command(
+        "reconciler.cli.dev.commands",
+        "dev",
+        "Run a real local control plane with kube-retrofit installed.",
+    ),
+}
+
+
+class _Retrofit(click.Group):
+    """Commands by name without their modules, and our errors as one line for people."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = _COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(importlib.import_module(entry.module), entry.attribute)
+        return command if isinstance(command, click.Command) else None
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in _COMMANDS.items()])
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RetrofitError as error:
+            raise click.ClickException(str(error)) from error
+
+
+_RETROFIT_EPILOG = """\b
+Examples:
+  eval "$(retrofit dev up)"    a local cluster to try everything in
+  retrofit dev down            the end of it
+"""
+
+
+@click.group(cls=_Retrofit, context_settings=_CONTEXT, epilog=_RETROFIT_EPILOG)
+@click.version_option(package_name="kube-retrofit", prog_name="retrofit")
+def retrofit() -> None:
+    """Change the objects that a cluster already has, by policy."""
+
+
+def main() -> None:
+    """Run the program; a request to end lets everything that was started end too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    retrofit()

@@ -1,0 +1,223 @@
+"""Composition of the controller process and its life from start to drain."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import kopf
+
+from reconciler.clock import SystemClock
+from reconciler.config import ControllerSettings
+from reconciler.controller.handlers import build_registry
+from reconciler.controller.leader import Leadership
+from reconciler.controller.report import Reporter
+from reconciler.controller.settings import operator_settings
+from reconciler.kube.client import Client, connect
+from reconciler.kube.events import KubeEvents
+from reconciler.kube.lease import Election, Timing, new_identity
+from reconciler.kube.preflight import wait_for_kinds
+from reconciler.observe.health import HealthServer, Readiness
+from reconciler.observe.listening import bind
+from reconciler.observe.logs import Logger, configure, logger
+from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.wiring import Services, controller_services
+
+_GAUGE_PAUSE = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Controller:
+    """One controller process."""
+
+    settings: ControllerSettings
+    client: Client
+    services: Services
+    metrics: Metrics
+    election: Election
+    leadership: Leadership
+    events: KubeEvents
+    stop: asyncio.Event
+    lost: asyncio.Event
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def unready(self) -> str | None:
+        """Return why the policies and requests are not watched, None when they are."""
+        return None if self.ready.is_set() else "the watches have not started yet"
+
+    async def run(self) -> int:
+        """Work until told to stop, or until the Lease is lost; return the exit code."""
+        background = [
+            asyncio.create_task(self._operate(), name="kopf"),
+            asyncio.create_task(self.events.run(), name="events"),
+            asyncio.create_task(self._gauges(), name="gauges"),
+        ]
+        electing = asyncio.create_task(self.election.run(), name="election")
+        stopping = asyncio.create_task(self.stop.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait(
+                {*background, electing, stopping}, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                task.result()
+            return 1 if self.lost.is_set() else 0
+        finally:
+            await self.leadership.stop(self.settings.drain_timeout)
+            # Only now, when nothing of ours writes any more, may another process lead.
+            electing.cancel()
+            await asyncio.gather(electing, return_exceptions=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.events.flush(), 2.0)
+            for task in (*background, stopping):
+                task.cancel()
+            await asyncio.gather(*background, stopping, return_exceptions=True)
+
+    async def _operate(self) -> None:
+        await kopf.operator(
+            registry=build_registry(self.services, self._login),
+            settings=operator_settings(self.settings.list_page),
+            standalone=True,
+            clusterwide=True,
+            ready_flag=self.ready,
+            stop_flag=self.stop,
+        )
+
+    async def _login(self, **_: object) -> kopf.ConnectionInfo:
+        facts = await self.client.connection()
+        return kopf.ConnectionInfo(
+            server=facts.server,
+            ca_path=facts.ca_file or None,
+            insecure=facts.insecure,
+            scheme="Bearer" if facts.token else None,
+            token=facts.token or None,
+            certificate_path=facts.certificate_file or None,
+            private_key_path=facts.key_file or None,
+        )
+
+    async def _gauges(self) -> None:
+        while True:
+            dispatcher = self.services.dispatcher
+            self.metrics.queue_depth.set(dispatcher.waiting)
+            self.metrics.oldest_waiting.set(dispatcher.oldest_age())
+            self.metrics.leader.set(1 if self.election.leading else 0)
+            await asyncio.sleep(_GAUGE_PAUSE)
+
+
+async def run(settings: ControllerSettings) -> int:
+    """Run the controller; return its exit code.
+
+    Raises:
+        RetrofitError: It cannot start; the text says why and what to do.
+    """
+    configure(settings.log_format, settings.log_level)
+    log = logger("controller")
+    metrics, readiness, stop = create_metrics(), Readiness(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    started = asyncio.Event()
+    readiness.add("api server", lambda: None if started.is_set() else "not reached yet")
+    health = HealthServer(metrics.registry, readiness)
+    await health.start(bind(settings.bind_address, settings.metrics_port, flag="--metrics-port"))
+    try:
+        async with _clients(settings, metrics) as (client, lease_client):
+            waiting = asyncio.create_task(_wait(client, settings, log.warning))
+            if not await _unless_stopped(waiting, stop):
+                return 0
+            started.set()
+            controller = _assemble(
+                settings, client, lease_client, metrics=metrics, log=log, stop=stop
+            )
+            readiness.add("policies", controller.unready)
+            log.info("controller started", server=client.address)
+            return await controller.run()
+    finally:
+        readiness.stop()
+        await health.close()
+        log.info("controller stopped")
+
+
+@contextlib.asynccontextmanager
+async def _clients(
+    settings: ControllerSettings, metrics: Metrics
+) -> AsyncIterator[tuple[Client, Client]]:
+    def count(verb: str, resource: str, status: int, _seconds: float) -> None:
+        metrics.api_calls.labels(verb, resource, str(status)).inc()
+
+    client = await connect(settings.kubeconfig, settings.context, on_call=count)
+    # Load must never starve the renewal of the Lease.
+    lease_client = await connect(settings.kubeconfig, settings.context, on_call=count)
+    try:
+        yield client, lease_client
+    finally:
+        await client.close()
+        await lease_client.close()
+
+
+async def _wait(client: Client, settings: ControllerSettings, say: Callable[[str], None]) -> None:
+    await client.wait_until_served(say, limit=settings.startup_timeout)
+    await wait_for_kinds(client, say)
+
+
+async def _unless_stopped(work: asyncio.Task[None], stop: asyncio.Event) -> bool:
+    stopping = asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if work in done:
+        work.result()
+        return True
+    work.cancel()
+    return False
+
+
+def _assemble(
+    settings: ControllerSettings,
+    client: Client,
+    lease_client: Client,
+    *,
+    metrics: Metrics,
+    log: Logger,
+    stop: asyncio.Event,
+) -> Controller:
+    clock, identity = SystemClock(), new_identity()
+    events = KubeEvents(client, clock, instance=identity)
+    reporter = Reporter(log=log, metrics=metrics, events=events, now=clock.now)
+    services = controller_services(
+        client, settings, clock, observe=reporter.observe, say=log.warning
+    )
+    leadership = Leadership(services, settings.resync, log.warning)
+    lost = asyncio.Event()
+
+    def on_lost() -> None:
+        log.error("the Lease is lost: the process ends, so that only one works")
+        lost.set()
+        stop.set()
+
+    def on_started() -> None:
+        log.info("leading", identity=identity)
+        leadership.start()
+
+    election = Election(
+        lease_client,
+        clock,
+        namespace=settings.namespace,
+        identity=identity,
+        on_started=on_started,
+        on_lost=on_lost,
+        timing=Timing(
+            duration=settings.lease_duration,
+            renew=settings.lease_renew,
+            retry=settings.lease_retry,
+        ),
+    )
+    return Controller(
+        settings=settings,
+        client=client,
+        services=services,
+        metrics=metrics,
+        election=election,
+        leadership=leadership,
+        events=events,
+        stop=stop,
+        lost=lost,
+    )

@@ -1,0 +1,63 @@
+"""What runs while this process leads."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from reconciler.errors import ClusterError
+from reconciler.wiring import Services
+
+
+@dataclass(slots=True)
+class Leadership:
+    """Starts the work when the Lease is won and stops it when it is lost or given back.
+
+    Attributes:
+        resync: Seconds between lists of all waiting requests.
+        say: Gets a sentence for the log.
+    """
+
+    services: Services
+    resync: float
+    say: Callable[[str], None]
+    _task: asyncio.Task[None] | None = field(default=None)
+
+    def start(self) -> None:
+        """The Lease was won."""
+        self._task = asyncio.create_task(self._lead(), name="leader")
+
+    async def stop(self, drain: float) -> None:
+        """Finish what is in work within ``drain`` seconds, then stop."""
+        if self._task is None:
+            return
+        self.services.dispatcher.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.services.dispatcher.drain(), drain)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+
+    async def _lead(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._refill())
+            group.create_task(self.services.dispatcher.run())
+            group.create_task(self.services.collector.run())
+            group.create_task(self.services.rollout.run())
+
+    async def _refill(self) -> None:
+        pause = 0.5
+        collected = False
+        while True:
+            try:
+                await self.services.dispatcher.refill()
+                if not collected:
+                    await self.services.collector.refill()
+                    collected = True
+            except ClusterError as error:
+                self.say(f"the waiting requests cannot be listed: {error}")
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 15.0)
+            else:
+                pause = 0.5
+                await asyncio.sleep(self.resync)

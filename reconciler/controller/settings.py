@@ -1,0 +1,29 @@
+"""kopf's settings, as far as they differ from its defaults."""
+
+import logging
+
+import kopf
+
+from reconciler.controller.storage import NoEssence, NoProgress
+
+
+def operator_settings(page: int) -> kopf.OperatorSettings:
+    """Return settings for an operator that only listens.
+
+    Args:
+        page: Objects per page of the first list.
+    """
+    # It tells of every event that a handler returned from; what matters we say ourselves.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    settings = kopf.OperatorSettings()
+    # Our own events go through a port with a rate limit; kopf's would double them.
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.persistence.diffbase_storage = NoEssence()
+    settings.persistence.progress_storage = NoProgress()
+    # A dead connection says nothing: both sides end a watch after minutes.
+    settings.watching.server_timeout = 270
+    settings.watching.client_timeout = 300
+    settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = page
+    return settings

@@ -1,0 +1,125 @@
+"""Composition root: which adapter stands behind which port, for every entry point."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reconciler.api.updaterequest import State
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.kube.authority import KubeAuthority
+from reconciler.kube.client import Client
+from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.policies import KubePolicies
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.requests import KubeRequests
+from reconciler.kube.webhooks import WebhookConfigurations
+from reconciler.kube.writer import KubeWriter
+from reconciler.requests.lifecycle import Retention
+from reconciler.requests.schedule import Backoff
+from reconciler.services.collect import Collector
+from reconciler.services.dispatch import Dispatcher, Observer
+from reconciler.services.lanes import Lanes
+from reconciler.services.policies import PolicyIndex
+from reconciler.services.process import Processor
+from reconciler.services.rollout import Place, Rollout
+from reconciler.services.selection import TargetFinder
+from reconciler.services.sweep import Sweeper
+from reconciler.services.trigger import TriggerReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The use cases of the controller, joined to one cluster."""
+
+    index: PolicyIndex
+    kinds: KubeKinds
+    dispatcher: Dispatcher
+    collector: Collector
+    rollout: Rollout
+
+
+def controller_services(
+    client: Client,
+    settings: ControllerSettings,
+    clock: Clock,
+    *,
+    observe: Observer,
+    say: Callable[[str], None],
+) -> Services:
+    """Return the services that a controller with these settings runs."""
+    index = PolicyIndex()
+    kinds, reader = KubeKinds(client, clock), KubeReader(client)
+    policies = KubePolicies(client)
+    requests = KubeRequests(client, settings.namespace, page=settings.list_page)
+    backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
+    triggers = TriggerReader(kinds=kinds, reader=reader, requests=requests)
+    lanes = Lanes(
+        reader=reader,
+        writer=KubeWriter(client, clock),
+        parallel=settings.lanes,
+        rounds=settings.conflict_retries,
+    )
+    processor = Processor(
+        index=index,
+        policies=policies,
+        finder=TargetFinder(kinds=kinds, reader=reader, page=settings.list_page),
+        triggers=triggers,
+        lanes=lanes,
+        backoff=backoff,
+    )
+    sweeper = Sweeper(
+        processor=processor,
+        triggers=triggers,
+        kinds=kinds,
+        reader=reader,
+        requests=requests,
+        clock=clock,
+        backoff=backoff,
+        page=settings.list_page,
+        parallel=settings.lanes,
+    )
+    dispatcher = Dispatcher(
+        requests=requests,
+        processor=processor,
+        sweep=sweeper.run,
+        clock=clock,
+        chance=random.SystemRandom().random,
+        retention=_retention(settings),
+        observe=observe,
+        confirmation=settings.confirmation,
+    )
+    lanes.unfinished = dispatcher.unfinished
+    user = f"system:serviceaccount:{settings.namespace}:{settings.background_service_account}"
+    rollout = Rollout(
+        index=index,
+        policies=policies,
+        requests=requests,
+        kinds=kinds,
+        webhooks=WebhookConfigurations(client),
+        authority=KubeAuthority(client, settings.namespace),
+        clock=clock,
+        place=Place(
+            url=settings.webhook_url,
+            service=settings.service,
+            namespace=settings.namespace,
+            background_user=user,
+            timeout=settings.webhook_timeout,
+        ),
+        margin=settings.ready_margin,
+        say=say,
+    )
+    collector = Collector(requests=requests, clock=clock, keep=settings.retain_per_policy)
+    return Services(
+        index=index, kinds=kinds, dispatcher=dispatcher, collector=collector, rollout=rollout
+    )
+
+
+def _retention(settings: ControllerSettings) -> Retention:
+    return Retention(
+        seconds={
+            State.COMPLETED: settings.retain_completed,
+            State.SKIP: settings.retain_skip,
+            State.FAILED: settings.retain_failed,
+        }
+    )

@@ -1,0 +1,145 @@
+"""Fixtures that give tests a real Kubernetes API, and a watch on what they leave behind."""
+
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.dev.binaries import Binaries, locate, read_source
+from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.install import install
+from reconciler.cli.dev.programs import Programs, start_programs
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import InvalidSetting, Unavailable
+
+_MARK = "RETROFIT_TEST_SESSION"
+_CLUSTER_FIXTURES = frozenset(
+    {
+        "control_plane",
+        "installed_cluster",
+        "live_programs",
+        "module_namespace",
+        "namespace",
+        "own_control_plane",
+    }
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a cluster, so that nobody has to remember it."""
+    for item in items:
+        if _CLUSTER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_left_behind() -> Iterator[None]:
+    """Fail when a process that a test started outlives all tests (where /proc can tell)."""
+    mark = f"{_MARK}={uuid.uuid4().hex}"
+    os.environ[_MARK] = mark.partition("=")[2]
+    yield
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(Unavailable):
+        wait_until(lambda: not _marked(mark), within=5.0, what="all processes of the tests ended")
+    left = _marked(mark)
+    assert not left, f"processes that tests left behind: {left}"
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Binaries | Path:
+    """The control plane's binaries, or the kubeconfig that RETROFIT_CONTROL_PLANE names."""
+    try:
+        found = locate(os.environ, read_source())
+    except InvalidSetting as error:
+        pytest.fail(str(error), pytrace=False)
+    if found is None:
+        # Getting one takes minutes, more than the time that one test has.
+        pytest.fail("no control plane on this machine: run `make control-plane`", pytrace=False)
+    return found
+
+
+@pytest.fixture(scope="session")
+def control_plane(
+    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """One cluster for all tests of this process; each test keeps to its own namespaces."""
+    if isinstance(binaries, Path):
+        yield Cluster.connect(binaries, tmp_path_factory.mktemp("cluster"))
+        return
+    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+        yield plane
+
+
+@pytest.fixture
+def own_control_plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
+    """A control plane that the test may break."""
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
+    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def installed_cluster(control_plane: Cluster) -> Cluster:
+    """The shared cluster with CRDs, RBAC, ServiceAccounts and settings, without the binaries."""
+    install(control_plane, "demo")
+    return control_plane
+
+
+@pytest.fixture(scope="session")
+def live_programs(
+    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Programs]:
+    """Both programs at work in a cluster of their own (``live_programs.cluster``).
+
+    Not the shared one: other tests keep requests there that nobody may touch.
+    """
+    with contextlib.ExitStack() as stack:
+        if isinstance(binaries, Path):
+            cluster = Cluster.connect(binaries, tmp_path_factory.mktemp("live"))
+        else:
+            options = Options(binaries=binaries, audit_log=True)
+            cluster = stack.enter_context(ControlPlane.start(options))
+        settings = install(cluster, "demo")
+        yield stack.enter_context(start_programs(cluster, settings=settings))
+
+
+@pytest.fixture
+def namespace(control_plane: Cluster) -> Iterator[str]:
+    """A namespace of this test's own, ready for pods."""
+    with _new_namespace(control_plane) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def module_namespace(control_plane: Cluster) -> Iterator[str]:
+    """A namespace of this module's own, ready for pods."""
+    with _new_namespace(control_plane) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def _new_namespace(cluster: Cluster) -> Iterator[str]:
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    cluster.kubectl("create", "namespace", name)
+    cluster.kubectl("wait", "--for=create", "--timeout=20s", "serviceaccount/default", "-n", name)
+    try:
+        yield name
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _marked(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The file shows the environment that a process began with: never this one's own mark.
+            if mark.encode() in (folder / "environ").read_bytes():
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                found.append(f"{folder.name} {b' '.join(words[:3]).decode(errors='replace')}")
+    return found

@@ -1,0 +1,577 @@
+"""The admission server as a process, called by a real API server.
+
+Nothing plays the controller here: the test writes the webhook configurations that the leader
+would write, and looks at the UpdateRequests that are left waiting.
+"""
+
+import base64
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+
+from reconciler.api.updaterequest import parse_request
+from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.install import install
+from reconciler.cli.dev.parts import free_ports
+from reconciler.cli.dev.programs import ADMISSION, Programs
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.clock import SystemClock
+from reconciler.errors import ClusterError
+from reconciler.kube.client import connect
+from reconciler.kube.discovery import KubeKinds
+from reconciler.requests.naming import digest
+from reconciler.services.policies import PolicyIndex
+from reconciler.services.registration import (
+    Endpoint,
+    Registration,
+    configurations,
+    lookup,
+    selectors,
+)
+
+OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
+HOST = "127.0.0.1"
+
+pytestmark = pytest.mark.cluster
+
+
+def policy(name, namespace, resources, *, patch="yes", **rule):
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            **rule.pop("spec", {}),
+            "rules": [
+                {
+                    "name": "copy",
+                    "match": {"any": [{"resources": {"namespaces": [namespace], **resources}}]},
+                    "mutate": {
+                        "targets": [
+                            {
+                                "apiVersion": "v1",
+                                "kind": "ConfigMap",
+                                "name": "target",
+                                "namespace": namespace,
+                            }
+                        ],
+                        "patchStrategicMerge": {"metadata": {"annotations": {"x": patch}}},
+                    },
+                    **rule,
+                }
+            ],
+        },
+    }
+
+
+class World:
+    """A control plane with the admission server, and the part of the leader."""
+
+    def __init__(self, plane, programs):
+        self.plane, self.programs = plane, programs
+        self.url = f"https://{HOST}:{programs.webhook_port}"
+        self.bodies = {}
+
+    def kubectl(self, *args, **options):
+        return self.plane.kubectl(*args, **options)
+
+    def get(self, *args):
+        return json.loads(self.kubectl("get", *args, "-o", "json"))
+
+    def apply(self, *objects):
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+    @property
+    def bundle(self):
+        secret = self.get("secret", "kube-retrofit-ca", "-n", "kyverno")
+        return base64.b64decode(secret["data"]["ca.crt"])
+
+    def logged(self, text):
+        return text in (self.programs.logs / f"{ADMISSION}.log").read_text()
+
+    async def register(self):
+        """Write the configurations for all stored policies, and wait until they are in force."""
+        index = PolicyIndex()
+        for item in self.get("clusterpolicies")["items"] + self.get("policies", "-A")["items"]:
+            index.apply(item)
+        compiled = index.policies()
+        client = await connect(str(self.plane.kubeconfig))
+        try:
+            kinds = KubeKinds(client, SystemClock())
+            found = {item: await kinds.find(*lookup(item)) for item in selectors(compiled)}
+        finally:
+            await client.close()
+        self.bodies = configurations(
+            compiled,
+            found,
+            Registration(
+                endpoint=Endpoint(url=self.url, ca_bundle=self.bundle),
+                namespace="kyverno",
+                background_user=OWN,
+                timeout=10.0,
+            ),
+        )
+        self.apply(*self.bodies.values())
+
+    def requests(self, name):
+        items = self.get("ur", "-n", "kyverno")["items"]
+        return [parse_request(item) for item in items if item["spec"]["policy"] == name]
+
+    def recorded(self, name, operation):
+        """Wait for the one request of an operation."""
+
+        def found():
+            return [item for item in self.requests(name) if item.spec.operation == operation]
+
+        (request,) = wait_until(found, within=10, what=f"{operation} of {name} is recorded")
+        return request
+
+    def post(self, path, body, content_type="application/json"):
+        context = ssl.create_default_context(cadata=self.bundle.decode())
+        request = urllib.request.Request(
+            self.url + path, data=body, headers={"Content-Type": content_type}
+        )
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+
+@pytest.fixture(scope="module")
+def world(binaries):
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose webhooks no test may write")
+    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+        install(plane, "default")
+        with Programs(plane) as programs:
+            programs.start(ADMISSION)
+            yield World(plane, programs)
+
+
+@pytest.fixture
+def place(world, request):
+    """A namespace with the name of a policy."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
+    world.kubectl("create", "namespace", name)
+    wait_until(lambda: world.logged("serving"), within=5, what="the server serves")
+    return name
+
+
+async def enforce(world, *policies):
+    for item in policies:
+        world.apply(item)
+        name = item["metadata"]["name"]
+        wait_until(
+            lambda name=name: world.logged(f'"policy":"{name}"'),
+            within=10,
+            what=f"policy {name} is in use",
+        )
+    await world.register()
+    # The API server learns of its own configurations by a watch.
+    for item in policies:
+        probe = f"probe-{item['metadata']['name']}"[:60]
+        resources = item["spec"]["rules"][0]["match"]["any"][0]["resources"]
+        namespace = resources["namespaces"][0]
+
+        def in_force(item=item, probe=probe, namespace=namespace):
+            manifest = _probe(resources["kinds"][0], probe, namespace)
+            if manifest is None:
+                return True
+            world.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+            world.kubectl("label", manifest["kind"], probe, "-n", namespace, "a=b", "--overwrite")
+            world.kubectl("delete", manifest["kind"], probe, "-n", namespace)
+            return world.requests(item["metadata"]["name"])
+
+        wait_until(in_force, within=20, every=0.2, what="the webhook is in force")
+        world.kubectl("delete", "ur", "--all", "-n", "kyverno")
+
+
+def _probe(kind, name, namespace):
+    if kind not in {"ConfigMap", "Secret"}:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {"mode": "b24="},
+    }
+
+
+async def test_a_create_is_recorded_with_its_intent(world, place):
+    await enforce(world, policy(place, place, {"kinds": ["ConfigMap"]}))
+    world.kubectl("create", "configmap", "dict", "-n", place, "--from-literal=a=1")
+    live = world.get("configmap", "dict", "-n", place)
+    found = world.recorded(place, "CREATE")
+    assert found.spec.resource.uid == live["metadata"]["uid"]
+    assert (found.spec.resource.kind, found.spec.resource.name) == ("ConfigMap", "dict")
+    assert found.spec.trigger.digest == digest(live)
+    assert found.spec.trigger.resource_version == ""
+    assert found.spec.user["userInfo"]["username"] == "kubernetes-admin"
+    assert found.spec.recorded is None
+    assert found.status.state == "Pending"
+
+
+async def test_updates_carry_the_replaced_version(world, place):
+    await enforce(
+        world,
+        policy(
+            place,
+            place,
+            {"kinds": ["ConfigMap"], "operations": ["UPDATE"]},
+            patch="{{ request.oldObject.data.a }}",
+        ),
+    )
+    world.kubectl("create", "configmap", "dict", "-n", place, "--from-literal=a=1")
+    before = world.get("configmap", "dict", "-n", place)
+    change = ("patch", "configmap", "dict", "-n", place, "--type=merge", "-p")
+    world.kubectl(*change, '{"data":{"a":"2","b":"3"}}')
+    after = world.get("configmap", "dict", "-n", place)
+    found = world.recorded(place, "UPDATE")
+    assert found.spec.trigger.resource_version == before["metadata"]["resourceVersion"]
+    assert found.spec.trigger.digest == digest(after)
+    assert not found.spec.trigger.unchanged
+    assert found.spec.recorded == {"oldObject": {"data": {"a": "1"}}}
+    world.kubectl("delete", "ur", "--all", "-n", "kyverno")
+    world.kubectl(*change, '{"data":{"a":"2"}}')
+    found = world.recorded(place, "UPDATE")
+    assert found.spec.trigger.unchanged
+    version = world.get("configmap", "dict", "-n", place)["metadata"]["resourceVersion"]
+    assert found.spec.trigger.resource_version == version
+
+
+async def test_a_deletion_keeps_what_the_rule_reads(world, place):
+    await enforce(
+        world,
+        policy(
+            place,
+            place,
+            {"kinds": ["ConfigMap"], "operations": ["DELETE"]},
+            patch="{{ request.object.data.a }}",
+        ),
+    )
+    world.kubectl(
+        "create", "configmap", "dict", "-n", place, "--from-literal=a=1", "--from-literal=b=2"
+    )
+    world.kubectl("delete", "configmap", "dict", "-n", place)
+    found = world.recorded(place, "DELETE")
+    kept = found.spec.recorded["object"]
+    assert kept["data"] == {"a": "1"}
+    assert kept["metadata"]["name"] == "dict"
+    assert "managedFields" not in kept["metadata"]
+
+
+async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
+    await enforce(
+        world,
+        policy(
+            place,
+            place,
+            {"kinds": ["Secret"], "operations": ["DELETE"]},
+            patch="{{ request.object.data.token }}",
+        ),
+    )
+    create = ("create", "secret", "generic", "dict", "-n", place, "--from-literal=token=hunter2")
+    world.kubectl(*create)
+    world.kubectl("delete", "secret", "dict", "-n", place)
+    found = world.recorded(place, "DELETE")
+    assert found.spec.recorded is None
+    secret = world.get("secret", found.spec.recorded_secret, "-n", "kyverno")
+    recorded = json.loads(base64.b64decode(secret["data"]["recorded"]))
+    assert base64.b64decode(recorded["object"]["data"]["token"]) == b"hunter2"
+    encoded = base64.b64encode(b"hunter2").decode()
+    assert encoded not in world.kubectl("get", "ur", "-n", "kyverno", "-o", "json")
+    assert not world.logged(encoded)
+
+
+async def test_a_dry_run_records_nothing(world, place):
+    await enforce(world, policy(place, place, {"kinds": ["ConfigMap"]}))
+    create = ("create", "configmap", "dict", "-n", place)
+    world.kubectl(*create, "--dry-run=server")
+    assert world.requests(place) == []
+    world.kubectl(*create)
+    assert len(world.requests(place)) == 1
+
+
+async def test_a_binding_is_kept_because_nobody_can_read_it(world, place):
+    await enforce(
+        world,
+        policy(place, place, {"kinds": ["Pod/binding"]}, patch="{{ request.object.target.name }}"),
+    )
+    path = f"/api/v1/namespaces/{place}/pods"
+
+    def bind(name):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "containers": [{"name": "a", "image": "a"}],
+                "automountServiceAccountToken": False,
+            },
+        }
+        world.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(pod))
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
+        }
+        raw = ("create", "--raw", f"{path}/{name}/binding", "-f", "-")
+        world.kubectl(*raw, stdin=json.dumps(binding))
+
+    world.kubectl("wait", "--for=create", "--timeout=20s", "serviceaccount/default", "-n", place)
+    names = iter(f"pod-{number}" for number in range(100))
+
+    def found():
+        bind(next(names))
+        return world.requests(place)
+
+    request = wait_until(found, within=20, every=0.2, what="a binding is recorded")[0]
+    assert request.spec.trigger.subresource == "binding"
+    assert request.spec.resource.kind == "Binding"
+    assert request.spec.request["resource"]["resource"] == "pods"
+    assert request.spec.recorded["object"]["target"] == {"name": "nowhere"}
+
+
+async def test_the_stored_configurations_are_what_was_asked_for(world, place):
+    conditions = [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]
+    await enforce(
+        world,
+        policy(
+            place,
+            place,
+            {"kinds": ["ConfigMap", "Deployment", "Namespace"]},
+            spec={
+                "webhookConfiguration": {"matchConditions": conditions, "failurePolicy": "Ignore"}
+            },
+        ),
+    )
+    for name, body in world.bodies.items():
+        stored = world.get("validatingwebhookconfiguration", name)
+        assert stored["webhooks"] == body["webhooks"]
+    world.kubectl("create", "configmap", "dict", "-n", place)
+    assert len(world.requests(place)) == 1
+
+
+async def test_an_invalid_policy_is_refused_by_its_place(world, place):
+    await world.register()
+    broken = policy(place, place, {"kinds": ["ConfigMap"]})
+    del broken["spec"]["rules"][0]["mutate"]["targets"][0]["kind"]
+
+    def refused():
+        try:
+            world.apply(broken)
+        except ClusterError as error:
+            return str(error)
+        world.kubectl("delete", "clusterpolicy", place)
+        return None
+
+    text = wait_until(refused, within=20, every=0.2, what="the policy webhook is in force")
+    assert "spec.rules[0].mutate.targets[0]" in text
+    assert "denied the request" in text
+
+
+def test_what_is_no_review_is_answered_with_a_reason(world):
+    status, answer = world.post("/validate/fail", b"kind: AdmissionReview")
+    assert (status, answer["kind"]) == (400, "Status")
+    assert "not JSON" in answer["message"]
+    size = 9 * 1024 * 1024
+    status, answer = world.post("/validate/fail", b"x" * size)
+    assert status == 413
+    assert str(size) in answer["message"]
+    assert "--max-body" in answer["message"]
+    status, answer = world.post("/validate", b"{}")
+    assert status == 404
+
+
+def test_an_update_of_an_object_of_megabytes_is_taken(world):
+    data = {"a": "x" * 1_500_000}
+    meta = {"name": "big", "namespace": "default"}
+    big = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+    named = {"group": "", "version": "v1"}
+    request = {
+        "uid": "u",
+        "operation": "UPDATE",
+        "kind": {**named, "kind": "ConfigMap"},
+        "resource": {**named, "resource": "configmaps"},
+        "namespace": "default",
+        "name": "big",
+        "object": big,
+        "oldObject": big,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    status, answer = world.post("/validate/fail", orjson.dumps(review))
+    assert (status, answer["response"]) == (200, {"uid": "u", "allowed": True})
+
+
+def program(kubeconfig, *flags, ports=None):
+    port, metrics = ports or free_ports(2)
+    return [
+        sys.executable,
+        "-m",
+        "admission.main",
+        f"--kubeconfig={kubeconfig}",
+        f"--bind-address={HOST}",
+        f"--port={port}",
+        f"--metrics-port={metrics}",
+        f"--webhook-url=https://{HOST}:{port}",
+        *flags,
+    ]
+
+
+def run(argv):
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def one_error(done):
+    """Return the one line that a program that cannot start ends with."""
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+def test_a_taken_port_is_one_clear_line(world):
+    port, (other,) = world.programs.webhook_port, free_ports(1)
+    line = one_error(run(program(world.plane.kubeconfig, ports=(port, other))))
+    assert f"port {port}" in line
+    assert "in use" in line
+    assert "--port" in line
+
+
+def test_a_token_that_is_not_accepted_is_one_clear_line(world, tmp_path):
+    document = yaml.safe_load(world.plane.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": "expired"}
+    path = tmp_path / "expired.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    line = one_error(run(program(path)))
+    assert "does not accept the credentials" in line
+    assert "expired" in line
+
+
+@pytest.fixture
+def away(world, tmp_path):
+    """A kubeconfig whose API server is not there."""
+    document = yaml.safe_load(world.plane.kubeconfig.read_text())
+    (port,) = free_ports(1)
+    document["clusters"][0]["cluster"]["server"] = f"https://{HOST}:{port}"
+    path = tmp_path / "away.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_an_api_server_that_is_away_is_waited_for_as_long_as_said(away):
+    line = one_error(run(program(away, "--startup-timeout=2s")))
+    assert "connect" in line.lower() or "refused" in line.lower()
+
+
+class Started:
+    """A program that a test started itself."""
+
+    def __init__(self, argv, log):
+        self.metrics = next(int(flag.split("=")[1]) for flag in argv if "metrics-port" in flag)
+        self.log = log
+        self.process = subprocess.Popen(argv, stdout=log.open("w"), stderr=subprocess.STDOUT)
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.metrics}/readyz") as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def begin(argv):
+        started.append(Started(argv, tmp_path / f"program-{len(started)}.log"))
+        return started[-1]
+
+    yield begin
+    for item in started:
+        item.end()
+
+
+def test_while_it_waits_it_is_healthy_not_ready_and_can_be_ended(away, start):
+    started = start(program(away))
+    wait_until(lambda: started.ready()[0] == 503, within=20, what="the probes answer")
+    assert "not listed yet" in started.ready()[1]
+    wait_until(
+        lambda: "trying again" in started.log.read_text(), within=20, what="it says that it waits"
+    )
+    assert started.end() == 0
+    assert "Traceback" not in started.log.read_text()
+
+
+def test_a_missing_right_is_named_with_its_cure(world, start):
+    account = world.plane.service_account_kubeconfig("default", "default")
+    started = start(program(account))
+    wait_until(
+        lambda: "grant" in started.log.read_text(), within=20, what="it names the missing right"
+    )
+    text = started.log.read_text()
+    assert "list clusterpolicies.kyverno.io" in text
+    assert started.ready()[0] == 503
+    assert started.end() == 0
+
+
+def test_two_replicas_share_one_certificate_and_end_cleanly(world, start):
+    account = world.plane.service_account_kubeconfig("kyverno", "kyverno-admission-controller")
+    argv = program(account)
+    started = start(argv)
+    wait_until(lambda: started.ready()[0] == 200, within=30, what="the second replica is ready")
+    port = int(next(flag for flag in argv if flag.startswith("--port")).split("=")[1])
+    context = ssl.create_default_context(cadata=world.bundle.decode())
+    with (
+        socket.create_connection((HOST, port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as secured,
+    ):
+        assert secured.version() in {"TLSv1.2", "TLSv1.3"}
+    assert started.end() == 0
+    assert "Traceback" not in started.log.read_text()
+
+
+def test_without_the_definitions_it_says_what_to_apply(binaries, start):
+    if isinstance(binaries, Path):
+        pytest.skip("needs a cluster without anything installed")
+    with ControlPlane.start(Options(binaries=binaries)) as plane:
+        started = start(program(plane.kubeconfig))
+        wait_until(
+            lambda: "apply crds/" in started.log.read_text(),
+            within=30,
+            what="it says what to apply",
+        )
+        assert started.ready()[0] == 503
+        install(plane, "default")
+        wait_until(lambda: started.ready()[0] == 200, within=60, what="it goes on by itself")
+        plane.kill_apiserver()
+        wait_until(
+            lambda: "watch interrupted" in started.log.read_text(),
+            within=30,
+            what="it tells of the outage",
+        )
+        plane.start_apiserver()
+        assert started.end() == 0

@@ -1,0 +1,101 @@
+"""Builders of policies and admission requests."""
+
+import copy
+from types import SimpleNamespace
+
+import orjson
+import pytest
+
+from reconciler.services.policies import PolicyIndex
+
+UIDS = iter(range(1, 1_000_000))
+
+
+def make_policy(name="set-team", namespace="", uid="policy-uid", spec=None, **rule):
+    resources = rule.pop("resources", {"kinds": ["ConfigMap"]})
+    meta = {"name": name, "uid": uid, "generation": 3}
+    if namespace:
+        meta["namespace"] = namespace
+    target = {"apiVersion": "v1", "kind": "Secret", "name": "s", "namespace": namespace or "a"}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy" if namespace else "ClusterPolicy",
+        "metadata": meta,
+        "spec": {
+            **(spec or {}),
+            "rules": [
+                {
+                    "name": "copy",
+                    "match": {"any": [{"resources": resources}]},
+                    "mutate": {
+                        "targets": [target],
+                        "patchStrategicMerge": rule.pop(
+                            "patch", {"metadata": {"labels": {"seen": "yes"}}}
+                        ),
+                    },
+                    **rule,
+                }
+            ],
+        },
+    }
+
+
+def make_object(kind="ConfigMap", name="dict", namespace="a", api_version="v1", **rest):
+    meta = {"name": name, "uid": f"uid-of-{name}", **rest.pop("metadata", {})}
+    if namespace:
+        meta["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, **rest}
+
+
+def make_review(operation="CREATE", obj=None, old=None, **fields):
+    """Return the body of an AdmissionReview as the API server sends it."""
+    shown = obj or old or {}
+    group, _, version = shown.get("apiVersion", "v1").rpartition("/")
+    kind = {"group": group, "version": version, "kind": shown.get("kind", "ConfigMap")}
+    plural = shown.get("kind", "ConfigMap").lower() + "s"
+    resource = {"group": group, "version": version, "resource": plural}
+    meta = shown.get("metadata") or {}
+    request = {
+        "uid": f"request-{next(UIDS)}",
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "name": meta.get("name", ""),
+        "namespace": meta.get("namespace", ""),
+        "operation": operation,
+        "userInfo": {"username": "jane", "groups": ["devs", "system:authenticated"]},
+        "object": obj,
+        "oldObject": old,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions"},
+        **fields,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return orjson.dumps(review)
+
+
+def make_update(before, **changes):
+    """Return an object before and after a change, as an update carries them."""
+    old = copy.deepcopy(before)
+    old["metadata"].setdefault("resourceVersion", "7")
+    return old, {**copy.deepcopy(old), **changes}
+
+
+def make_index(*policies):
+    index = PolicyIndex()
+    for item in policies:
+        compiled = index.apply(item)
+        assert not isinstance(compiled, Exception), compiled
+    return index
+
+
+@pytest.fixture
+def make():
+    return SimpleNamespace(
+        policy=make_policy,
+        thing=make_object,
+        review=make_review,
+        update=make_update,
+        index=make_index,
+    )

@@ -1,0 +1,231 @@
+"""Which requests an admission request leads to."""
+
+import orjson
+import pytest
+
+from admission.decide import Limits, answer, decide
+from admission.filters import default_filters, parse_filters
+from admission.review import parse_review
+from reconciler.requests.draft import TypeName
+from reconciler.services.record import Unrecorded
+
+OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
+NO_FILTERS = parse_filters()
+
+
+def run(
+    index, body, *, failure_policy="Fail", labels=None, parent=None, filters=NO_FILTERS, **limits
+):
+    request = parse_review(body)
+    kind = (parent or request.kind).name
+    return decide(
+        request,
+        index.rules(kind=kind, subresource=request.subresource, namespace=request.namespace),
+        failure_policy=failure_policy,
+        parent=parent,
+        namespace_labels=labels,
+        limits=Limits(
+            background_user=OWN, max_recorded=limits.get("max_recorded", 1 << 20), filters=filters
+        ),
+    )
+
+
+def rules_of(intent):
+    return [(item.spec.policy, item.spec.rule) for item in intent.drafts]
+
+
+def test_one_request_per_policy_and_rule(make):
+    index = make.index(make.policy("one", uid="1"), make.policy("two", uid="2"))
+    intent = run(index, make.review(obj=make.thing()))
+    assert rules_of(intent) == [("one", "copy"), ("two", "copy")]
+    assert len({item.name for item in intent.drafts}) == 2
+
+
+def test_the_same_admission_request_gives_the_same_names(make):
+    index, body = make.index(make.policy()), make.review(obj=make.thing())
+    assert run(index, body).drafts[0].name == run(index, body).drafts[0].name
+    assert (
+        run(index, make.review(obj=make.thing())).drafts[0].name != run(index, body).drafts[0].name
+    )
+
+
+def test_another_kind_fires_nothing(make):
+    assert run(make.index(make.policy()), make.review(obj=make.thing(kind="Pod"))).drafts == ()
+
+
+def test_the_failure_policy_of_the_path_chooses_the_rules(make):
+    index = make.index(
+        make.policy("strict", uid="1"),
+        make.policy("lax", uid="2", spec={"failurePolicy": "Ignore"}),
+    )
+    body = make.review(obj=make.thing())
+    assert rules_of(run(index, body)) == [("strict", "copy")]
+    assert rules_of(run(index, body, failure_policy="Ignore")) == [("lax", "copy")]
+
+
+def test_a_dry_run_records_nothing(make):
+    assert run(make.index(make.policy()), make.review(obj=make.thing(), dryRun=True)).drafts == ()
+
+
+@pytest.mark.parametrize(("skip", "count"), [(None, 0), (True, 0), (False, 1)])
+def test_writes_of_the_controller_itself(make, skip, count):
+    rule = {} if skip is None else {"skipBackgroundRequests": skip}
+    body = make.review(obj=make.thing(), userInfo={"username": OWN})
+    assert len(run(make.index(make.policy(**rule)), body).drafts) == count
+
+
+def test_a_namespaced_policy_stays_in_its_namespace(make):
+    index = make.index(make.policy("local", namespace="a"))
+    assert rules_of(run(index, make.review(obj=make.thing()))) == [("a/local", "copy")]
+    assert run(index, make.review(obj=make.thing(namespace="b"))).drafts == ()
+
+
+@pytest.mark.parametrize(
+    ("operations", "fires"),
+    [
+        (None, False),
+        (["CREATE", "UPDATE"], False),
+        (["DELETE"], True),
+        (["CREATE", "DELETE"], True),
+    ],
+)
+def test_a_deletion_fires_only_rules_that_list_it(make, operations, fires):
+    resources = {"kinds": ["ConfigMap"]} | ({"operations": operations} if operations else {})
+    intent = run(
+        make.index(make.policy(resources=resources)), make.review("DELETE", None, make.thing())
+    )
+    assert bool(intent.drafts) is fires
+
+
+def selecting(make):
+    selector = {"matchLabels": {"tier": "gold"}}
+    return make.policy(resources={"kinds": ["ConfigMap"], "namespaceSelector": selector})
+
+
+def test_a_namespace_that_is_not_known_yet_is_recorded(make):
+    index, body = make.index(selecting(make)), make.review(obj=make.thing())
+    assert len(run(index, body, labels=None).drafts) == 1
+    assert len(run(index, body, labels={"tier": "gold"}).drafts) == 1
+    assert run(index, body, labels={"tier": "tin"}).drafts == ()
+
+
+def test_roles_of_the_user_are_left_to_the_controller(make):
+    document = make.policy(spec={"background": False})
+    document["spec"]["rules"][0]["match"]["any"][0]["clusterRoles"] = ["admin"]
+    assert len(run(make.index(document), make.review(obj=make.thing())).drafts) == 1
+
+
+def condition(key, value="on"):
+    return {"all": [{"key": key, "operator": "Equals", "value": value}]}
+
+
+def test_a_precondition_on_the_request_is_decided_here(make):
+    index = make.index(make.policy(preconditions=condition("{{ request.object.data.mode }}")))
+    assert len(run(index, make.review(obj=make.thing(data={"mode": "on"}))).drafts) == 1
+    assert run(index, make.review(obj=make.thing(data={"mode": "off"}))).drafts == ()
+
+
+def test_a_precondition_that_fails_is_recorded_so_that_somebody_hears_of_it(make):
+    index = make.index(make.policy(preconditions=condition("{{ request.object.data.mode }}")))
+    assert len(run(index, make.review(obj=make.thing())).drafts) == 1
+
+
+def test_a_precondition_that_holds_only_for_the_old_object_does_not_fire(make):
+    index = make.index(make.policy(preconditions=condition("{{ request.object.data.mode }}")))
+    old, new = make.update(make.thing(data={"mode": "on"}), data={"mode": "off"})
+    assert run(index, make.review("UPDATE", new, old)).drafts == ()
+    assert len(run(index, make.review("UPDATE", old, new)).drafts) == 1
+
+
+def test_on_delete_a_precondition_sees_the_old_object(make):
+    index = make.index(
+        make.policy(
+            resources={"kinds": ["ConfigMap"], "operations": ["DELETE"]},
+            preconditions=condition("{{ request.object.data.mode }}"),
+        )
+    )
+    assert (
+        len(run(index, make.review("DELETE", None, make.thing(data={"mode": "on"}))).drafts) == 1
+    )
+    assert run(index, make.review("DELETE", None, make.thing(data={"mode": "off"}))).drafts == ()
+
+
+def test_a_precondition_on_the_roles_of_the_user_is_left_to_the_controller(make):
+    roles = {"all": [{"key": "{{ request.roles }}", "operator": "AnyIn", "value": ["a:b"]}]}
+    index = make.index(make.policy(preconditions=roles, spec={"background": False}))
+    assert len(run(index, make.review(obj=make.thing())).drafts) == 1
+
+
+def test_filters_win_over_policies(make):
+    index = make.index(make.policy())
+    filters = default_filters("kyverno")
+    assert (
+        run(index, make.review(obj=make.thing(namespace="kyverno")), filters=filters).drafts == ()
+    )
+    nodes = {"username": "system:node:x", "groups": ["system:nodes"]}
+    assert run(index, make.review(obj=make.thing(), userInfo=nodes), filters=filters).drafts == ()
+    assert len(run(index, make.review(obj=make.thing()), filters=filters).drafts) == 1
+
+
+def test_a_subresource_is_named_by_its_parent(make):
+    index = make.index(make.policy(resources={"kinds": ["Deployment/scale"]}))
+    scale = make.thing(kind="Scale", api_version="autoscaling/v1", spec={"replicas": 3})
+    body = make.review(
+        "UPDATE",
+        scale,
+        scale,
+        subResource="scale",
+        resource={"group": "apps", "version": "v1", "resource": "deployments"},
+    )
+    parent = TypeName(group="apps", version="v1", name="Deployment")
+    (draft,) = run(index, body, parent=parent).drafts
+    assert draft.spec.trigger.subresource == "scale"
+    assert draft.spec.resource.kind == "Scale"
+
+
+def test_what_cannot_be_kept_is_refused_with_size_and_cure(make):
+    rule = {
+        "resources": {"kinds": ["ConfigMap"], "operations": ["DELETE"]},
+        "patch": {"metadata": {"labels": {"x": "{{ request.object.data.big }}"}}},
+    }
+    old = make.thing(data={"big": "x" * 2000})
+    intent = run(
+        make.index(make.policy(**rule)), make.review("DELETE", None, old), max_recorded=1000
+    )
+    assert intent.drafts == ()
+    (text,) = intent.refused
+    assert "rule copy of policy set-team" in text
+    assert "1000" in text
+    assert "--max-recorded" in text
+    strict = answer("Fail", intent.refused, ())
+    assert not strict.allowed
+    assert strict.code == 422
+    lax = answer("Ignore", intent.refused, ())
+    assert lax.allowed
+    assert lax.warnings
+
+
+def test_a_failed_recording_is_answered_as_the_policy_asks(make):
+    (draft,) = run(make.index(make.policy()), make.review(obj=make.thing())).drafts
+    lost = (Unrecorded(draft=draft, reason="unavailable", message="connection refused"),)
+    strict = answer("Fail", (), lost)
+    assert not strict.allowed
+    assert strict.code == 503
+    assert "could not record the work of rule copy of policy set-team" in strict.message
+    assert "connection refused" in strict.message
+    assert strict.message.endswith("try again")
+    lax = answer("Ignore", (), lost)
+    assert lax.allowed
+    assert "connection refused" in lax.warnings[0]
+    assert answer("Fail", (), ()).allowed
+
+
+def test_a_draft_says_nothing_of_what_it_keeps_of_a_secret(make):
+    rule = {
+        "resources": {"kinds": ["Secret"], "operations": ["DELETE"]},
+        "patch": {"metadata": {"labels": {"x": "{{ request.object.data.token }}"}}},
+    }
+    old = make.thing(kind="Secret", data={"token": "aHVudGVyMg=="})
+    (draft,) = run(make.index(make.policy(**rule)), make.review("DELETE", None, old)).drafts
+    assert "aHVudGVyMg" not in repr(draft)
+    assert orjson.loads(draft.secret)["object"]["data"] == {"token": "aHVudGVyMg=="}

@@ -1,0 +1,263 @@
+"""Which webhook configurations policies lead to."""
+
+import base64
+import re
+
+import pytest
+
+from reconciler.api.meta import Kind
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.registration import (
+    POLICY_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+    Endpoint,
+    Registration,
+    configurations,
+    lookup,
+    selectors,
+)
+
+OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
+DNS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}")
+
+
+def settings(**endpoint):
+    endpoint = endpoint or {"service": "kyverno-svc"}
+    return Registration(
+        endpoint=Endpoint(ca_bundle=b"PEM", **endpoint),
+        namespace="kyverno",
+        background_user=OWN,
+        timeout=10.0,
+    )
+
+
+async def resolve(policies):
+    cluster = MemoryCluster()
+    cluster.serve(
+        Kind(group="", version="v1", kind="Pod", plural="pods", namespaced=True),
+        Kind(
+            group="",
+            version="v1",
+            kind="Pod",
+            plural="pods",
+            namespaced=True,
+            subresource="binding",
+        ),
+    )
+    return {item: await cluster.find(*lookup(item)) for item in selectors(policies)}
+
+
+@pytest.fixture
+def webhooks(make):
+    async def build(*policies, **endpoint):
+        compiled = make.index(*policies).policies()
+        kinds = await resolve(compiled)
+        found = configurations(compiled, kinds, settings(**endpoint))
+        return {item["name"]: item for item in found[RESOURCE_CONFIGURATION]["webhooks"]}
+
+    return build
+
+
+def rule(group, resources, operations, scope="Namespaced", version="v1"):
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": resources,
+        "operations": operations,
+        "scope": scope,
+    }
+
+
+async def test_no_policy_needs_no_webhook_for_resources(webhooks):
+    assert await webhooks() == {}
+
+
+async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
+    found = await webhooks(make.policy())
+    (hook,) = found.values()
+    assert hook == {
+        "name": "fail.retrofit.kyverno.io",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {
+            "service": {
+                "name": "kyverno-svc",
+                "namespace": "kyverno",
+                "path": "/validate/fail",
+                "port": 443,
+            },
+            "caBundle": base64.b64encode(b"PEM").decode(),
+        },
+        "rules": [rule("", ["configmaps"], ["CREATE", "UPDATE"])],
+        "matchPolicy": "Equivalent",
+        "failurePolicy": "Fail",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 10,
+        "objectSelector": {},
+        "namespaceSelector": {
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": ["kube-system", "kyverno"],
+                }
+            ]
+        },
+        "matchConditions": [
+            {
+                "name": "kube-retrofit-own-writes",
+                "expression": f"request.userInfo.username != '{OWN}'",
+            }
+        ],
+    }
+
+
+async def test_outside_a_cluster_an_address_is_called(make, webhooks):
+    found = await webhooks(make.policy(), url="https://127.0.0.1:9443/")
+    assert found["fail.retrofit.kyverno.io"]["clientConfig"] == {
+        "url": "https://127.0.0.1:9443/validate/fail",
+        "caBundle": base64.b64encode(b"PEM").decode(),
+    }
+
+
+async def test_each_failure_policy_has_its_webhook(make, webhooks):
+    found = await webhooks(
+        make.policy("a", uid="1"),
+        make.policy("b", uid="2", spec={"failurePolicy": "Ignore"}),
+    )
+    assert {name: item["failurePolicy"] for name, item in found.items()} == {
+        "fail.retrofit.kyverno.io": "Fail",
+        "ignore.retrofit.kyverno.io": "Ignore",
+    }
+    assert found["ignore.retrofit.kyverno.io"]["clientConfig"]["service"]["path"] == (
+        "/validate/ignore"
+    )
+
+
+async def test_rules_are_joined_by_operations_and_scope(make, webhooks):
+    found = await webhooks(
+        make.policy("a", uid="1", resources={"kinds": ["Secret", "ConfigMap"]}),
+        make.policy("b", uid="2", resources={"kinds": ["Namespace"]}),
+        make.policy("c", uid="3", resources={"kinds": ["ConfigMap"], "operations": ["DELETE"]}),
+    )
+    assert found["fail.retrofit.kyverno.io"]["rules"] == [
+        rule("", ["namespaces"], ["CREATE", "UPDATE"], "Cluster"),
+        rule("", ["configmaps"], ["CREATE", "DELETE", "UPDATE"]),
+        rule("", ["secrets"], ["CREATE", "UPDATE"]),
+    ]
+
+
+async def test_listed_operations_are_all_that_is_asked_about(make, webhooks):
+    resources = {"kinds": ["ConfigMap"], "operations": ["DELETE"]}
+    found = await webhooks(make.policy(resources=resources))
+    assert found["fail.retrofit.kyverno.io"]["rules"] == [rule("", ["configmaps"], ["DELETE"])]
+
+
+async def test_delete_in_one_filter_holds_for_the_kinds_of_the_others(make, webhooks):
+    policy = make.policy(resources={"kinds": ["ConfigMap"], "operations": ["DELETE"]})
+    policy["spec"]["rules"][0]["match"]["any"].append({"resources": {"kinds": ["Secret"]}})
+    found = await webhooks(policy)
+    assert found["fail.retrofit.kyverno.io"]["rules"] == [
+        rule("", ["secrets"], ["CREATE", "DELETE", "UPDATE"]),
+        rule("", ["configmaps"], ["DELETE"]),
+    ]
+
+
+async def test_a_pod_changes_by_its_ephemeral_containers_too(make, webhooks):
+    found = await webhooks(make.policy(resources={"kinds": ["Pod"]}))
+    (only,) = found["fail.retrofit.kyverno.io"]["rules"]
+    assert only["resources"] == ["pods", "pods/ephemeralcontainers"]
+
+
+async def test_a_subresource_is_asked_about_by_its_name(make, webhooks):
+    found = await webhooks(make.policy(resources={"kinds": ["Pod/binding"]}))
+    assert found["fail.retrofit.kyverno.io"]["rules"] == [
+        rule("", ["pods/binding"], ["CONNECT", "CREATE", "UPDATE"])
+    ]
+
+
+async def test_all_subresources_of_a_kind(make, webhooks):
+    found = await webhooks(make.policy(resources={"kinds": ["Pod/*"]}))
+    (only,) = found["fail.retrofit.kyverno.io"]["rules"]
+    assert only["resources"] == ["pods/*"]
+
+
+async def test_any_kind_is_a_wildcard(make, webhooks):
+    found = await webhooks(make.policy(resources={"kinds": ["*"]}))
+    assert found["fail.retrofit.kyverno.io"]["rules"] == [
+        rule("*", ["*"], ["CREATE", "UPDATE"], "*", version="*")
+    ]
+
+
+async def test_a_namespaced_policy_asks_only_about_namespaced_kinds(make, webhooks):
+    policy = make.policy(namespace="a", resources={"kinds": ["ConfigMap", "Namespace"]})
+    found = await webhooks(policy)
+    assert found["fail.retrofit.kyverno.io"]["rules"] == [
+        rule("", ["configmaps"], ["CREATE", "UPDATE"])
+    ]
+
+
+async def test_a_kind_that_is_not_served_yet_is_left_out(make, webhooks):
+    resources = {"kinds": ["ConfigMap", "example.com/v1/Later"]}
+    found = await webhooks(make.policy(resources=resources))
+    (only,) = found["fail.retrofit.kyverno.io"]["rules"]
+    assert only["resources"] == ["configmaps"]
+    alone = make.policy(resources={"kinds": ["example.com/v1/Later"]})
+    assert await webhooks(alone) == {}
+
+
+async def test_a_rule_that_wants_the_controllers_writes_gets_them(make, webhooks):
+    found = await webhooks(make.policy(skipBackgroundRequests=False))
+    assert "matchConditions" not in found["fail.retrofit.kyverno.io"]
+
+
+async def test_conditions_of_a_policy_hold_for_it_alone(make, webhooks):
+    conditions = [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]
+    picky = {"webhookConfiguration": {"matchConditions": conditions}}
+    found = await webhooks(
+        make.policy("plain", uid="1"), make.policy("picky", uid="2", spec=picky)
+    )
+    assert len(found) == 2
+    (own,) = (item for name, item in found.items() if name != "fail.retrofit.kyverno.io")
+    assert own["clientConfig"]["service"]["path"] == "/validate/fail/picky"
+    assert [item["name"] for item in own["matchConditions"]] == [
+        "kube-retrofit-own-writes",
+        "not-me",
+    ]
+    assert all(DNS.fullmatch(name) for name in found)
+
+
+async def test_the_longest_timeout_of_the_policies_counts_up_to_the_limit(make, webhooks):
+    async def timeout(*seconds):
+        policies = [
+            make.policy(f"p{value}", uid=str(value), spec={"webhookTimeoutSeconds": value})
+            for value in seconds
+        ]
+        return (await webhooks(*policies))["fail.retrofit.kyverno.io"]["timeoutSeconds"]
+
+    assert await timeout(5) == 10
+    assert await timeout(5, 20) == 20
+
+
+def test_policies_have_a_webhook_of_their_own():
+    found = configurations([], {}, settings())
+    assert found[RESOURCE_CONFIGURATION]["webhooks"] == []
+    (hook,) = found[POLICY_CONFIGURATION]["webhooks"]
+    assert hook["clientConfig"]["service"]["path"] == "/policies"
+    assert hook["rules"] == [
+        rule("kyverno.io", ["clusterpolicies", "policies"], ["CREATE", "UPDATE"], "*")
+    ]
+    assert hook["failurePolicy"] == "Fail"
+    assert hook["sideEffects"] == "None"
+    assert DNS.fullmatch(hook["name"])
+
+
+async def test_the_result_does_not_depend_on_the_order_of_policies(make):
+    policies = [
+        make.policy(f"p{number}", uid=str(number), resources={"kinds": [kind]})
+        for number, kind in enumerate(("Secret", "ConfigMap", "Namespace", "Pod"))
+    ]
+    compiled = make.index(*policies).policies()
+    kinds = await resolve(compiled)
+    assert configurations(compiled, kinds, settings()) == configurations(
+        compiled[::-1], kinds, settings()
+    )

@@ -1,0 +1,255 @@
+"""The webhook server over real HTTP, on an in-memory cluster."""
+
+import asyncio
+import logging
+
+import aiohttp
+import orjson
+import pytest
+
+from admission.decide import Limits
+from admission.filters import parse_filters
+from admission.policies import review_policy
+from admission.resources import ResourceWebhook
+from admission.server import Transport, WebhookServer
+from reconciler.clock import SystemClock
+from reconciler.errors import Unavailable
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.requests import MemoryRequests
+from reconciler.observe.listening import bind
+from reconciler.observe.metrics import create_metrics
+
+MAX_BODY = 64 * 1024
+JSON = {"Content-Type": "application/json"}
+
+
+class Stuck(MemoryRequests):
+    """Requests that are stored only when the test says so."""
+
+    def __init__(self, cluster, namespace):
+        super().__init__(cluster, namespace)
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def create(self, name, labels, spec):
+        self.begun.set()
+        await self.go_on.wait()
+        await super().create(name, labels, spec)
+
+
+class Broken(dict):
+    """Namespaces with a fault."""
+
+    def get(self, *_):
+        raise ZeroDivisionError("boom")
+
+
+class Away(MemoryCluster):
+    """A cluster whose discovery does not answer."""
+
+    async def of_resource(self, *_):
+        raise Unavailable("gone for lunch")
+
+
+class World:
+    """A server, its cluster, and a client."""
+
+    def __init__(self, index, *, requests=MemoryRequests, namespaces=None, cluster=MemoryCluster):
+        self.cluster = cluster()
+        self.requests = requests(self.cluster, "kyverno")
+        self.metrics = create_metrics()
+        self.listener = bind("127.0.0.1", 0, flag="--port")
+        clock = SystemClock()
+        resources = ResourceWebhook(
+            index=index,
+            namespaces={"a": {}} if namespaces is None else namespaces,
+            kinds=self.cluster,
+            requests=self.requests,
+            limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
+            budget_seconds=0.5,
+            clock=clock,
+            metrics=self.metrics,
+        )
+        transport = Transport(
+            max_body=MAX_BODY, drain_timeout=2.0, clock=clock, metrics=self.metrics
+        )
+        self.server = WebhookServer(transport, resources, review_policy)
+        port = self.listener.getsockname()[1]
+        self.session = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
+
+    async def __aenter__(self):
+        await self.server.start(self.listener, None)
+        return self
+
+    async def __aexit__(self, *_):
+        await self.session.close()
+        await self.server.close()
+
+    async def post(self, path, body, headers=JSON):
+        async with self.session.post(path, data=body, headers=headers) as response:
+            return response.status, orjson.loads(await response.read())
+
+    async def stored(self):
+        return [item async for item in self.requests.waiting()]
+
+    def count(self, name, **labels):
+        return self.metrics.registry.get_sample_value(f"retrofit_{name}", labels) or 0
+
+
+@pytest.fixture
+async def world(make):
+    lax = make.policy("lax", uid="lax-uid", spec={"failurePolicy": "Ignore"})
+    async with World(make.index(make.policy(), lax)) as world:
+        yield world
+
+
+async def test_a_trigger_is_stored_before_the_answer(world, make):
+    status, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
+    assert status == 200
+    assert answer["response"]["allowed"] is True
+    (request,) = await world.stored()
+    assert (request.spec.policy, request.spec.rule) == ("set-team", "copy")
+    assert world.count(
+        "requests_recorded_total", policy="set-team", rule="copy", source="admission"
+    )
+
+
+async def test_the_same_review_twice_is_one_request(world, make):
+    body = make.review(obj=make.thing())
+    for _ in range(2):
+        _, answer = await world.post("/validate/fail", body)
+        assert answer["response"]["allowed"] is True
+    assert len(await world.stored()) == 1
+
+
+async def test_the_path_chooses_the_failure_policy(world, make):
+    await world.post("/validate/ignore", make.review(obj=make.thing()))
+    assert [item.spec.policy for item in await world.stored()] == ["lax"]
+
+
+async def test_a_dry_run_stores_nothing(world, make):
+    _, answer = await world.post("/validate/fail", make.review(obj=make.thing(), dryRun=True))
+    assert answer["response"]["allowed"] is True
+    assert await world.stored() == []
+
+
+async def test_when_storing_fails_fail_denies_and_ignore_admits(world, make):
+    world.cluster.forbid("create", "updaterequests.kyverno.io")
+    _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
+    response = answer["response"]
+    assert response["allowed"] is False
+    assert response["status"]["code"] == 503
+    assert (
+        "could not record the work of rule copy of policy set-team"
+        in (response["status"]["message"])
+    )
+    assert "create updaterequests.kyverno.io" in response["status"]["message"]
+    _, answer = await world.post("/validate/ignore", make.review(obj=make.thing()))
+    assert answer["response"]["allowed"] is True
+    assert "grant" in answer["response"]["warnings"][0]
+    assert world.count("requests_lost_total", reason="forbidden") == 1
+
+
+async def test_storing_that_hangs_ends_with_the_budget(make):
+    async with World(make.index(make.policy()), requests=Stuck) as world:
+        _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
+        assert "within 0.5 s" in answer["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "words"),
+    [
+        (b"kind: AdmissionReview", JSON, 400, "not JSON"),
+        (b"[]", JSON, 400, "a JSON array"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "text/plain"),
+        (b"x" * (MAX_BODY + 1), JSON, 413, f"{MAX_BODY + 1} bytes long, the limit is {MAX_BODY}"),
+    ],
+)
+async def test_bodies_that_are_no_review(world, body, headers, status, words):
+    found, answer = await world.post("/validate/fail", body, headers)
+    assert found == status
+    assert (answer["kind"], answer["code"]) == ("Status", status)
+    assert words in answer["message"]
+
+
+async def test_a_body_of_unknown_length_is_limited_too(world):
+    async def chunks():
+        for _ in range(3):
+            yield b"x" * MAX_BODY
+
+    found, answer = await world.post("/validate/fail", chunks())
+    assert found == 413
+    assert "--max-body" in answer["message"]
+
+
+async def test_unknown_paths_and_methods_say_what_there_is(world):
+    status, answer = await world.post("/mutate", b"{}")
+    assert status == 404
+    assert "/validate/fail" in answer["message"]
+    async with world.session.get("/policies") as response:
+        assert response.status == 405
+        assert "POST" in orjson.loads(await response.read())["message"]
+
+
+async def test_a_crash_is_answered_as_the_failure_policy_asks(make, caplog):
+    index = make.index(make.policy())
+    async with World(index, namespaces=Broken()) as world:
+        with caplog.at_level(logging.CRITICAL):
+            _, strict = await world.post("/validate/fail", make.review(obj=make.thing()))
+            _, lax = await world.post("/validate/ignore", make.review(obj=make.thing()))
+        assert strict["response"]["allowed"] is False
+        assert strict["response"]["status"]["code"] == 500
+        assert "boom" not in orjson.dumps(strict).decode()
+        assert "Traceback" not in orjson.dumps(strict).decode()
+        assert lax["response"]["allowed"] is True
+        assert world.count("requests_lost_total", reason="crash") == 1
+
+
+async def test_policies_are_checked(world, make):
+    _, answer = await world.post("/policies", make.review(obj=make.policy()))
+    assert answer["response"]["allowed"] is True
+    broken = make.policy()
+    broken["spec"]["rules"][0]["match"] = {}
+    _, answer = await world.post("/policies", make.review(obj=broken))
+    assert answer["response"]["allowed"] is False
+    assert "spec.rules[0].match" in answer["response"]["status"]["message"]
+
+
+def scale_review(make):
+    scale = make.thing(kind="Scale", api_version="autoscaling/v1", spec={"replicas": 3})
+    resource = {"group": "apps", "version": "v1", "resource": "deployments"}
+    return make.review("UPDATE", scale, scale, subResource="scale", resource=resource)
+
+
+async def test_a_subresource_is_looked_up_by_its_parent(make):
+    async with World(make.index(make.policy(resources={"kinds": ["Deployment/scale"]}))) as world:
+        world.cluster.add(make.thing(kind="Deployment", api_version="apps/v1"))
+        await world.post("/validate/fail", scale_review(make))
+        (request,) = await world.stored()
+        assert request.spec.resource.kind == "Scale"
+        assert request.spec.recorded["object"]["metadata"]["name"] == "dict"
+
+
+async def test_without_discovery_nobody_knows_which_rules_a_subresource_fires(make):
+    index = make.index(make.policy(resources={"kinds": ["Deployment/scale"]}))
+    async with World(index, cluster=Away) as world:
+        _, strict = await world.post("/validate/fail", scale_review(make))
+        _, lax = await world.post("/validate/ignore", scale_review(make))
+        assert strict["response"]["allowed"] is False
+        assert strict["response"]["status"]["code"] == 503
+        assert "gone for lunch" in strict["response"]["status"]["message"]
+        assert lax["response"]["allowed"] is True
+        assert world.count("requests_lost_total", reason="unavailable") == 1
+
+
+async def test_a_request_in_flight_ends_before_the_server_does(make):
+    async with World(make.index(make.policy()), requests=Stuck) as world:
+        call = asyncio.create_task(world.post("/validate/fail", make.review(obj=make.thing())))
+        await world.requests.begun.wait()
+        closing = asyncio.create_task(world.server.close())
+        await asyncio.sleep(0)
+        world.requests.go_on.set()
+        _, answer = await call
+        assert answer["response"]["allowed"] is True
+        await closing
+        with pytest.raises(aiohttp.ClientError):
+            await world.post("/validate/fail", make.review(obj=make.thing()))

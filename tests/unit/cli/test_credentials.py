@@ -1,0 +1,43 @@
+"""Keys and kubeconfigs of a local control plane."""
+
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+
+from reconciler.cli.dev.credentials import ADMIN, create, write_kubeconfig
+from reconciler.clock import SystemClock
+
+
+def test_only_this_user_can_read_them(tmp_path: Path) -> None:
+    create(tmp_path / "pki", SystemClock())
+    assert (tmp_path / "pki").stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "pki").iterdir())
+
+
+def test_the_certificate_is_signed_and_only_for_loopback_and_service_names(
+    tmp_path: Path,
+) -> None:
+    made = create(tmp_path, SystemClock())
+    ca = x509.load_pem_x509_certificate(made.ca.read_bytes())
+    server = x509.load_pem_x509_certificate(made.certificate.read_bytes())
+    server.verify_directly_issued_by(ca)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    assert server.not_valid_before_utc < SystemClock().now() < server.not_valid_after_utc
+
+
+def test_every_control_plane_has_tokens_of_its_own(tmp_path: Path) -> None:
+    first, second = (create(tmp_path / name, SystemClock()) for name in "ab")
+    assert first.token_of[ADMIN] != second.token_of[ADMIN]
+    rows = first.tokens.read_text().splitlines()
+    assert f'{first.token_of[ADMIN]},{ADMIN},{ADMIN},"system:masters"' in rows
+
+
+def test_a_kubeconfig_needs_no_other_file(tmp_path: Path) -> None:
+    address = {"server": "https://127.0.0.1:1", "certificate-authority-data": "Y2E="}
+    path = write_kubeconfig(tmp_path / "a/b", address=address, user="me", token="secret")
+    config = yaml.safe_load(path.read_text())
+    assert config["clusters"][0]["cluster"] == address
+    assert config["users"] == [{"name": "me", "user": {"token": "secret"}}]
+    assert path.stat().st_mode & 0o077 == 0

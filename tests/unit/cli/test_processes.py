@@ -1,0 +1,139 @@
+"""The supervisor: what it starts ends with it, whatever happens."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.dev import state
+from reconciler.cli.dev.lock import locked
+from reconciler.cli.dev.state import Group, Process, State, process_mark
+from reconciler.cli.dev.supervision import Supervision, last_lines
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import InvalidSetting, Unavailable
+
+SLEEP = ("/bin/sleep", "60")
+STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+
+
+def gone(pid: int) -> bool:
+    return not process_mark(pid)
+
+
+def test_the_end_of_a_program_is_known(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Supervision(tmp_path / "supervisor.log") as supervision:
+        supervision.start("a", ("/bin/sh", "-c", "echo said; exit 3"), log=log)
+        assert supervision.wait_exit("a", 10.0) == 3
+        supervision.start("b", SLEEP, log=log)
+        assert supervision.exit_code("b") is None
+        supervision.kill("b")
+        assert supervision.wait_exit("b", 10.0) == -signal.SIGKILL
+        assert not supervision.pids
+    assert last_lines(log) == "  said"
+
+
+def test_a_name_is_free_again_after_the_end(tmp_path: Path) -> None:
+    with Supervision(tmp_path / "supervisor.log") as supervision:
+        for _ in range(3):
+            supervision.start("a", ("/bin/sh", "-c", "exit 7"), log=tmp_path / "log")
+            assert supervision.wait_exit("a", 10.0) == 7
+
+
+def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with (
+        Supervision(tmp_path / "supervisor.log") as supervision,
+        pytest.raises(Unavailable, match=r"a does not start: .*No such file"),
+    ):
+        supervision.start("a", ("/nonexistent/program",), log=tmp_path / "log")
+
+
+def test_one_that_does_not_want_to_end_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Supervision(tmp_path / "supervisor.log") as supervision:
+        pid = supervision.start("a", STUBBORN, log=log, grace=0.2)
+        wait_until(lambda: "ready" in last_lines(log), within=10.0, what="it listens")
+    assert gone(pid)
+
+
+def test_children_of_a_program_end_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Supervision(tmp_path / "supervisor.log") as supervision:
+        supervision.start("a", ("/bin/sh", "-c", "sleep 60 & echo $!; wait"), log=log)
+        child = int(wait_until(log.read_text, within=10.0, what="the child runs"))
+        supervision.kill("a", signal.SIGTERM)
+        supervision.wait_exit("a", 10.0)
+        wait_until(lambda: gone(child), within=10.0, what="the child is gone")
+
+
+def test_a_detached_group_outlives_its_starter_until_it_is_stopped(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys; from reconciler.cli.dev.supervision import Supervision\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "s = Supervision(folder / 'supervisor.log')\n"
+        f"print(s.pid, s.start('a', {SLEEP!r}, log=folder / 'log'))\n"
+        "s.own(folder / 'kept')\n"
+        "s.detach()\n"
+    )
+    (tmp_path / "kept").mkdir()
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    supervisor, pid = (int(word) for word in told.stdout.split())
+    group = Group(supervisor=Process.of("supervisor", supervisor), members=(Process.of("a", pid),))
+    assert group.complete()
+    group.stop(10.0)
+    assert gone(pid)
+    assert gone(supervisor)
+    assert not group.complete()
+    assert (tmp_path / "kept").is_dir()
+
+
+def test_a_group_without_its_supervisor_is_killed_all_the_same(tmp_path: Path) -> None:
+    with Supervision(tmp_path / "supervisor.log") as supervision:
+        pid = supervision.start("a", SLEEP, log=tmp_path / "log")
+        group = Group(
+            supervisor=Process.of("supervisor", supervision.pid),
+            members=(Process.of("a", pid),),
+        )
+        os.kill(supervision.pid, signal.SIGKILL)
+        group.stop(10.0)
+        assert gone(pid)
+
+
+def test_another_process_under_the_same_id_is_left_alone() -> None:
+    me = Process(name="a", pid=os.getpid(), mark="started at another time")
+    assert not me.running()
+    Group(supervisor=me, members=(me,)).stop(1.0)
+
+
+def test_a_state_is_read_back_as_written(tmp_path: Path) -> None:
+    process = Process(name="a", pid=1, mark="m", health="http://127.0.0.1:1/readyz")
+    group = Group(supervisor=process, members=(process, process))
+    for programs in (group, None):
+        written = State(kubeconfig="k", server="s", cluster=group, programs=programs)
+        state.save(tmp_path, written)
+        assert state.load(tmp_path) == written
+    state.forget(tmp_path)
+    assert state.load(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"kubeconfig": "", "server": "", "cluster": 1}']
+)
+def test_a_foreign_state_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(InvalidSetting, match=r"state\.json is not a state"):
+        state.load(tmp_path)
+
+
+def test_a_folder_has_one_worker_at_a_time(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "lock", wait=False),
+        pytest.raises(InvalidSetting, match="another process is at work"),
+        locked(tmp_path / "lock", wait=False),
+    ):
+        pass
+    with locked(tmp_path / "lock", wait=False):
+        pass
