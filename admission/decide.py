@@ -1,8 +1,8 @@
 """Which rules an admission request fires, as far as that can be told without I/O.
 
-Whatever cannot be told here (the labels of a namespace that is not known yet, the roles of a
-user, a precondition that needs more than the request or fails) is recorded, and the controller
-decides. So nothing is lost, and nobody's request waits for somebody's API call.
+Whatever cannot be told here (the labels of a namespace that is not known yet, a precondition
+that needs more than the request or fails) is recorded, and the controller decides. So nothing is
+lost, and nobody's request waits for somebody's API call.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -148,8 +148,8 @@ def _subject(
         user=UserInfo(
             username=user.get("username", ""),
             groups=tuple(user.get("groups") or ()),
-            roles=None,
-            cluster_roles=None,
+            roles=request.roles,
+            cluster_roles=request.cluster_roles,
         ),
         namespace_labels=namespace_labels if request.namespace else {},
     )
@@ -166,7 +166,7 @@ def _fired(
         if program.matcher.evaluate(subject).decision is Decision.NO_MATCH:
             continue
         conditions = program.preconditions
-        if conditions is not None and _decidable(conditions):
+        if conditions is not None and _decidable(conditions, request):
             context = context or _context(request, subject)
             if not _may_pass(conditions, context):
                 continue
@@ -174,10 +174,12 @@ def _fired(
     return fired
 
 
-def _decidable(conditions: Conditions) -> bool:
-    """Return whether the request alone is enough; the user's roles are not in it."""
+def _decidable(conditions: Conditions, request: AdmissionRequest) -> bool:
+    """Return whether the request is enough, and the roles are known where they are read."""
     if not conditions.roots <= _ROOTS:
         return False
+    if request.roles is not None and request.cluster_roles is not None:
+        return True
     paths = (path for path in conditions.reads if path[:1] == ("request",))
     return all(len(path) > 1 and path[1] not in _ROLES for path in paths)
 
@@ -198,6 +200,8 @@ def _context(request: AdmissionRequest, subject: Subject) -> Context:
         namespace=request.namespace,
         kind=(subject.group, subject.version, subject.kind),
         user_info=request.user or None,
+        roles=request.roles or (),
+        cluster_roles=request.cluster_roles or (),
         extra=request.info,
     )
 

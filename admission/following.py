@@ -1,4 +1,4 @@
-"""What the webhooks decide by, kept in step with the cluster: policies and namespace labels."""
+"""What the webhooks decide by, kept in step with the cluster by watches."""
 
 import asyncio
 from collections.abc import Callable, Mapping

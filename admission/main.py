@@ -19,6 +19,7 @@ from admission.following import NAMESPACES, Follower, NamespaceLabels, PolicyFee
 from admission.pki import Pair
 from admission.policies import review_policy
 from admission.resources import ResourceWebhook
+from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
 from reconciler.api.meta import Kind
 from reconciler.clock import Clock, SystemClock
@@ -39,6 +40,8 @@ from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.services.policies import PolicyIndex
 
 _log = logs.logger("admission.main")
+
+_NEEDED = (CLUSTER_POLICIES, POLICIES, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 @click.command(name="retrofit-admission", context_settings={"help_option_names": ["-h", "--help"]})
@@ -104,12 +107,14 @@ class Admission:
 
     async def run(self) -> None:
         """Start, serve, and when it is cancelled drain."""
-        index, namespaces = PolicyIndex(), NamespaceLabels()
+        index, namespaces, roles = PolicyIndex(), NamespaceLabels(), RoleIndex()
         policies = PolicyFeed(index=index, metrics=self.metrics)
         followers = (
             self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take),
             self._follower("policies", POLICIES, policies.take),
             self._follower("namespaces", NAMESPACES, namespaces.take, metadata_only=True),
+            self._follower("rolebindings", ROLE_BINDINGS, roles.take),
+            self._follower("clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.take),
         )
         for item in followers:
             self.readiness.add(item.name, item.unready)
@@ -122,7 +127,7 @@ class Admission:
                 clock=self.clock,
                 metrics=self.metrics,
             ),
-            self._resources(index, namespaces),
+            self._resources(index, namespaces, roles),
             review_policy,
         )
         try:
@@ -144,7 +149,7 @@ class Admission:
     async def _wait(self) -> None:
         """Return when the cluster has what the program cannot work without."""
         await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
-        await wait_for_kinds(self.client, _say, (CLUSTER_POLICIES, POLICIES, NAMESPACES))
+        await wait_for_kinds(self.client, _say, _NEEDED)
         backoff = Backoff(first=1.0, longest=30.0)
         while True:
             try:
@@ -163,12 +168,15 @@ class Admission:
         watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only)
         return Follower(name=name, watch=watch, take=take, clock=self.clock)
 
-    def _resources(self, index: PolicyIndex, namespaces: NamespaceLabels) -> ResourceWebhook:
+    def _resources(
+        self, index: PolicyIndex, namespaces: NamespaceLabels, roles: RoleIndex
+    ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
         return ResourceWebhook(
             index=index,
             namespaces=namespaces.by_name,
+            roles=roles,
             kinds=KubeKinds(self.client, self.clock),
             requests=KubeRequests(self.client, settings.namespace),
             limits=Limits(

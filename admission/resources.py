@@ -1,9 +1,10 @@
 """Answers to the webhook calls for triggers: decide, record, answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from admission.decide import IGNORE, Answer, Limits, answer, decide, unknown
+from admission.roles import RoleIndex
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
 from reconciler.observe.logs import logger
@@ -25,11 +26,13 @@ class ResourceWebhook:
 
     Attributes:
         namespaces: Labels by namespace, kept up to date by somebody else.
+        roles: Of users, kept up to date by somebody else.
         budget_seconds: Time for recording; what is not stored then counts as failed.
     """
 
     index: PolicyIndex
     namespaces: Mapping[str, Mapping[str, str]]
+    roles: RoleIndex
     kinds: Kinds
     requests: Requests
     limits: Limits
@@ -55,8 +58,9 @@ class ResourceWebhook:
         rules = self._rules(request, parent or request.kind, policy)
         if not rules:
             return Answer()
+        held = self.roles.of(request.user)
         intent = decide(
-            request,
+            replace(request, roles=held.roles, cluster_roles=held.cluster_roles),
             rules,
             failure_policy=failure_policy,
             parent=parent,

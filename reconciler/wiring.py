@@ -52,6 +52,13 @@ def controller_services(
     kinds, reader = KubeKinds(client, clock), KubeReader(client)
     policies = KubePolicies(client)
     requests = KubeRequests(client, settings.namespace, page=settings.list_page)
+    retention = Retention(
+        seconds={
+            State.COMPLETED: settings.retain_completed,
+            State.SKIP: settings.retain_skip,
+            State.FAILED: settings.retain_failed,
+        }
+    )
     backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
     triggers = TriggerReader(kinds=kinds, reader=reader, requests=requests)
     lanes = Lanes(
@@ -85,12 +92,11 @@ def controller_services(
         sweep=sweeper.run,
         clock=clock,
         chance=random.SystemRandom().random,
-        retention=_retention(settings),
+        retention=retention,
         observe=observe,
         confirmation=settings.confirmation,
     )
     lanes.unfinished = dispatcher.unfinished
-    user = f"system:serviceaccount:{settings.namespace}:{settings.background_service_account}"
     rollout = Rollout(
         index=index,
         policies=policies,
@@ -99,27 +105,11 @@ def controller_services(
         webhooks=WebhookConfigurations(client),
         authority=KubeAuthority(client, settings.namespace),
         clock=clock,
-        place=Place(
-            url=settings.webhook_url,
-            service=settings.service,
-            namespace=settings.namespace,
-            background_user=user,
-            timeout=settings.webhook_timeout,
-        ),
+        place=Place.of(settings),
         margin=settings.ready_margin,
         say=say,
     )
     collector = Collector(requests=requests, clock=clock, keep=settings.retain_per_policy)
     return Services(
         index=index, kinds=kinds, dispatcher=dispatcher, collector=collector, rollout=rollout
-    )
-
-
-def _retention(settings: ControllerSettings) -> Retention:
-    return Retention(
-        seconds={
-            State.COMPLETED: settings.retain_completed,
-            State.SKIP: settings.retain_skip,
-            State.FAILED: settings.retain_failed,
-        }
     )

@@ -50,6 +50,7 @@ class Controller:
         """Work until told to stop, or until the Lease is lost; return the exit code."""
         background = [
             asyncio.create_task(self._operate(), name="kopf"),
+            asyncio.create_task(self._heed_signals(), name="signals"),
             asyncio.create_task(self.events.run(), name="events"),
             asyncio.create_task(self._gauges(), name="gauges"),
         ]
@@ -83,6 +84,12 @@ class Controller:
             stop_flag=self.stop,
         )
 
+    async def _heed_signals(self) -> None:
+        # kopf takes the signals for itself when it starts, and would end before our work has.
+        await self.ready.wait()
+        stop_on_signals(self.stop)
+        await self.stop.wait()
+
     async def _login(self, **_: object) -> kopf.ConnectionInfo:
         facts = await self.client.connection()
         return kopf.ConnectionInfo(
@@ -104,6 +111,12 @@ class Controller:
             await asyncio.sleep(_GAUGE_PAUSE)
 
 
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set the event on SIGTERM and SIGINT."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
 async def run(settings: ControllerSettings) -> int:
     """Run the controller; return its exit code.
 
@@ -113,8 +126,7 @@ async def run(settings: ControllerSettings) -> int:
     configure(settings.log_format, settings.log_level)
     log = logger("controller")
     metrics, readiness, stop = create_metrics(), Readiness(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop_on_signals(stop)
     started = asyncio.Event()
     readiness.add("api server", lambda: None if started.is_set() else "not reached yet")
     health = HealthServer(metrics.registry, readiness)

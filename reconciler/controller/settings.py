@@ -21,6 +21,9 @@ def operator_settings(page: int) -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.persistence.diffbase_storage = NoEssence()
     settings.persistence.progress_storage = NoProgress()
+    # A task per object is kept for more events of it; ours come as a burst of two.
+    settings.queueing.idle_timeout = 0.5
+    settings.queueing.exit_timeout = 0.5
     # A dead connection says nothing: both sides end a watch after minutes.
     settings.watching.server_timeout = 270
     settings.watching.client_timeout = 300

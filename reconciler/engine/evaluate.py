@@ -31,9 +31,13 @@ def decide(program: Program, subject: Subject, context: Context) -> TriggerDecis
     """Return whether a rule fires for a trigger: match, exclude, preconditions.
 
     Raises:
-        EvaluationError: A precondition cannot be evaluated.
+        EvaluationError: A precondition cannot be evaluated, or something that match asks for is
+            not known, as the roles of the user.
     """
     verdict = program.matcher.evaluate(subject)
+    if verdict.decision is Decision.UNDECIDED:
+        msg = f"match cannot be decided: {'; '.join(verdict.reasons)}"
+        raise EvaluationError(msg)
     if verdict.decision is not Decision.MATCH:
         return TriggerDecision(fires=False, message="; ".join(verdict.reasons))
     if program.preconditions is None:

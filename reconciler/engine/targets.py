@@ -66,16 +66,15 @@ class TargetQuery:
     uid: str
     selector: LabelSelector | None
 
-    def accepts(self, obj: Mapping[str, Any], *, namespaced: bool) -> bool:
-        """Return whether an object of the right kind is meant; every given part counts."""
+    def accepts(self, obj: Mapping[str, Any]) -> bool:
+        """Return whether an object of the right kind is meant; every given part counts.
+
+        What stands in no namespace is not in any that is asked for.
+        """
         meta = obj.get("metadata") or {}
         return (
-            (self.name is None or self.name.accepts(meta.get("name", "")))
-            and (
-                self.namespace is None
-                or not namespaced
-                or self.namespace.accepts(meta.get("namespace", ""))
-            )
+            (self.name is None or self.name.accepts(meta.get("name") or ""))
+            and (self.namespace is None or self.namespace.accepts(meta.get("namespace") or ""))
             and (not self.uid or meta.get("uid") == self.uid)
             and (self.selector is None or self.selector.accepts(meta.get("labels") or {}))
         )

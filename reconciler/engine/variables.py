@@ -129,7 +129,7 @@ def compile_template(
     document: Any,
     *,
     location: str = "",
-    at: Path = (),
+    at: Path | None = (),
     limits: Limits = DEFAULT_LIMITS,
 ) -> Template:
     """Compile a document, which stays as it is and must not be changed afterwards.
@@ -137,7 +137,8 @@ def compile_template(
     Args:
         document: Any JSON value; references ``$(...)`` are resolved inside it.
         location: Where it stands in the policy, for messages.
-        at: Which path of the target or trigger the document describes, for ``{{ @ }}``.
+        at: Which path of the target or trigger the document describes, for ``{{ @ }}``; None where
+            it describes none, then ``{{ @ }}`` is refused.
         limits: The bounds of compilation and evaluation.
 
     Raises:
@@ -202,7 +203,7 @@ def place(location: str, path: Sequence[str | int]) -> str:
 class _Compiler:
     document: Any
     location: str
-    at: Path
+    at: Path | None
     limits: Limits
     expressions: list[Expression] = field(default_factory=list)
 
@@ -272,8 +273,8 @@ class _Compiler:
         if here is None:
             raise InvalidPolicy(
                 at,
-                "{{ @ }} has no meaning in or below a key with an anchor or a variable;"
-                " write the path out",
+                "{{ @ }} has a meaning only in a patch, and there not in or below a key with an"
+                " anchor or a variable; write the path out",
             )
         return here
 

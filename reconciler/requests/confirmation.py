@@ -11,9 +11,7 @@ from typing import Any
 
 from reconciler.api.meta import resource_version
 from reconciler.api.updaterequest import RequestSpec
-
-RECORDED_ONLY = frozenset({"", "status"})
-"""Subresources whose trigger can be read again; of all others the recorded part is used."""
+from reconciler.requests.draft import READ_LATER
 
 
 class Presence(Enum):
@@ -26,7 +24,7 @@ class Presence(Enum):
 
 def needs_read(spec: RequestSpec) -> bool:
     """Return whether the trigger has to be read before the request is processed."""
-    return bool(spec.resource.name) and spec.trigger.subresource in RECORDED_ONLY
+    return bool(spec.resource.name) and spec.trigger.subresource in READ_LATER
 
 
 def confirm(spec: RequestSpec, live: Mapping[str, Any] | None) -> Presence:

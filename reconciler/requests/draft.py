@@ -53,6 +53,8 @@ class AdmissionRequest:
         resource: The plural name, of a subresource that of its parent.
         namespace: Empty for a cluster-scoped object, a Namespace included.
         user: ``{username, uid, groups, extra}``.
+        roles: Of the user, as ``namespace:name``; None where nobody has looked them up.
+        cluster_roles: Of the user; None where nobody has looked them up.
         object: None on DELETE and on some CONNECT requests.
         old_object: None but on UPDATE and DELETE.
         info: All other fields that expressions may read, as they came.
@@ -66,6 +68,8 @@ class AdmissionRequest:
     name: str = ""
     namespace: str = ""
     user: Mapping[str, Any] = field(default_factory=dict)
+    roles: tuple[str, ...] | None = None
+    cluster_roles: tuple[str, ...] | None = None
     object: Object | None = None
     old_object: Object | None = None
     dry_run: bool = False
@@ -148,7 +152,7 @@ def draft(
         resource=request.ref,
         source=Source.ADMISSION,
         operation=request.operation,
-        user={"userInfo": request.user} if request.user else {},
+        user=_user(request),
         request=request.info,
         trigger=trigger,
         policy_uid=origin.uid,
@@ -158,6 +162,14 @@ def draft(
     )
     labels = naming.labels(origin.policy, _shard_key(request), Source.ADMISSION)
     return Draft(name=name, labels=labels, spec=spec, secret=content if hidden else None)
+
+
+def _user(request: AdmissionRequest) -> Object:
+    if not request.user:
+        return {}
+    looked_up = {"roles": request.roles, "clusterRoles": request.cluster_roles}
+    found = {key: list(names) for key, names in looked_up.items() if names is not None}
+    return {"userInfo": request.user, **found}
 
 
 def _same(old: Object | None, new: Object | None) -> bool:

@@ -134,7 +134,7 @@ def advance(
     *,
     now: datetime,
     retention: Retention,
-    targets: tuple[TargetStatus, ...] = (),
+    targets: tuple[TargetStatus, ...] | None = None,
     counts: Counts | None = None,
     sweep: SweepProgress | None = None,
 ) -> RequestStatus:
@@ -145,7 +145,8 @@ def advance(
         disposition: How the attempt ended.
         now: The time of the transition.
         retention: How long the finished request is kept.
-        targets: All results known now, as `merge_targets` gives them.
+        targets: All results known now, as `merge_targets` gives them; None where the attempt
+            did not come to the targets, so that what was known stays.
         counts: The counts where ``targets`` is only a part of the results.
         sweep: Progress of a sweep.
     """
@@ -155,11 +156,13 @@ def advance(
         status,
         attempts=status.attempts + 1,
         next_attempt=None,
-        targets=shorten(targets),
-        counts=count(targets) if counts is None else counts,
         missing_permission="",
         sweep=sweep,
     )
+    if targets is not None:
+        base = replace(base, targets=shorten(targets), counts=count(targets))
+    if counts is not None:
+        base = replace(base, counts=counts)
     match disposition:
         case Retry(reason=reason, message=message):
             return replace(

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TypeVar
 
 from reconciler.api.updaterequest import RequestStatus, UpdateRequest
 from reconciler.clock import Clock
@@ -21,10 +22,13 @@ from reconciler.services.process import Attempt, Processor, Unconfirmed
 _LOOKS = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 1.0)
 """Pauses between looks at a trigger that is not stored yet, before anybody is told."""
 _SLOW_LOOK = 2.0
+_AFTER_FAULT = 30.0
 _REMEMBERED = 10_000
 
 Observer = Callable[[UpdateRequest, RequestStatus, Attempt], None]
 Sweep = Callable[[UpdateRequest], Awaitable[tuple[UpdateRequest, Attempt]]]
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,32 +55,39 @@ class Dispatcher:
     queue: RequestQueue = field(default_factory=RequestQueue)
     _known: dict[str, UpdateRequest] = field(default_factory=dict)
     _looks: dict[str, int] = field(default_factory=dict)
-    _merged: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
+    _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
+    _finished: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _listed: bool = False
     _closed: bool = False
 
     def notice(self, request: UpdateRequest) -> None:
-        """Take in a request as it is stored now."""
-        known = self._known.get(request.name)
+        """Take in a request as it is stored; one that comes late changes nothing."""
         if request.status.state in FINAL:
-            self.forget(request.name)
+            _remember(self._finished, request.uid, None)
+            self._drop(request.name)
             return
-        if known is not None and known.resource_version == request.resource_version:
+        known = self._known.get(request.name)
+        if request.uid in self._finished or (known is not None and not _newer(request, known)):
             return
         self._known[request.name] = request
-        self.queue.push(request.name, self._due(request))
+        if request.name not in self.queue.working:
+            # What is in work plans itself when it ends; this may be its own progress.
+            self.queue.push(request.name, self._due(request))
         self._changed.set()
 
     def forget(self, name: str) -> None:
-        """A request is final or deleted."""
-        self._known.pop(name, None)
-        self._looks.pop(name, None)
-        self.queue.drop(name)
+        """A request was deleted; if it was not finished, others may do its work."""
+        known = self._known.get(name)
+        work = None if known is None else _same_work(known)
+        if work is not None and self._claimed.get(work) == name:
+            del self._claimed[work]
+        self._drop(name)
 
     def unfinished(self, name: str) -> bool:
         """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
-        return name.partition("/")[0] in self._known
+        return not self._listed or name.partition("/")[0] in self._known
 
     @property
     def waiting(self) -> int:
@@ -106,6 +117,7 @@ class Dispatcher:
         for name in before - seen:
             if name not in self.queue.working:
                 self.forget(name)
+        self._listed = True
 
     async def run(self) -> None:
         """Work until cancelled; what is in work then is cancelled too."""
@@ -141,15 +153,15 @@ class Dispatcher:
         self._tasks.discard(task)
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A fault of ours must be seen; the list brings the request back.
+            # A fault of ours must be seen.
             task.get_loop().call_exception_handler(
                 {"message": f"{task.get_name()} failed", "exception": error}
             )
 
     async def _pause(self) -> None:
         due = self.queue.next_due()
-        full = len(self._tasks) >= self.parallel
-        wait = None if due is None or full else max(0.0, due - self.clock.monotonic())
+        busy = self._closed or len(self._tasks) >= self.parallel
+        wait = None if due is None or busy else max(0.0, due - self.clock.monotonic())
         try:
             await asyncio.wait_for(self._changed.wait(), wait)
         except TimeoutError:
@@ -170,31 +182,41 @@ class Dispatcher:
         except ClusterError:
             # The status could not be stored: the work is repeated, which is at least once.
             self.queue.push(name, self.clock.monotonic() + 1.0 + self.chance())
+        except Exception:
+            if name in self._known:
+                self.queue.push(name, self.clock.monotonic() + _AFTER_FAULT)
+            raise
         finally:
             self.queue.finish(name)
 
     async def _attempt(self, request: UpdateRequest) -> None:
-        work = _same_work(request)
-        if work is not None and (other := self._merged.get(work)) not in (None, request.name):
-            message = f"same as {other}"
-            skip = Attempt(disposition=Skip(reason="SameAsOther", message=message))
-            await self._store(request, skip)
-            return
         if request.spec.sweep:
             request, ended = await self.sweep(request)
             await self._store(request, ended)
             return
-        attempt = await self.processor.attempt(request, self.chance())
+        attempt = await self.processor.attempt(
+            request, self.chance(), claim=lambda: self._claim(request)
+        )
         if isinstance(attempt, Unconfirmed):
             await self._look_again(request)
-            return
-        if work is not None and not isinstance(attempt.disposition, Retry):
-            self._merged[work] = request.name
-            if len(self._merged) > _REMEMBERED:
-                self._merged.popitem(last=False)
-        await self._store(request, attempt)
+        else:
+            await self._store(request, attempt)
+
+    def _claim(self, request: UpdateRequest) -> str:
+        """Return the name of the request that does this work."""
+        work = _same_work(request)
+        if work is None:
+            return request.name
+        owner = self._claimed.get(work, request.name)
+        _remember(self._claimed, work, owner)
+        return owner
 
     async def _look_again(self, request: UpdateRequest) -> None:
+        if request.status.counts.matched:
+            # It was there when an earlier attempt came to the targets.
+            skip = Skip(reason="TriggerGone", message=f"{request.spec.resource} is gone")
+            await self._store(request, Attempt(disposition=skip))
+            return
         now = self.clock.now()
         deadline = request.created + timedelta(seconds=self.confirmation)
         if now >= deadline:
@@ -219,7 +241,7 @@ class Dispatcher:
             attempt.disposition,
             now=self.clock.now(),
             retention=self.retention,
-            targets=attempt.targets,
+            targets=attempt.targets or None,
             counts=attempt.counts,
             sweep=attempt.sweep,
         )
@@ -231,12 +253,13 @@ class Dispatcher:
         except Conflict:
             await self._reread(request.name)
             return
-        self.observe(request, status, attempt)
         if status.state in FINAL:
-            self.forget(request.name)
+            _remember(self._finished, request.uid, None)
+            self._drop(request.name)
         else:
             self._known[request.name] = replace(stored, status=status)
             self.queue.push(request.name, self._due(self._known[request.name]))
+        self.observe(request, status, attempt)
 
     async def _reread(self, name: str) -> None:
         try:
@@ -245,7 +268,28 @@ class Dispatcher:
             self.forget(name)
             return
         self.notice(request)
-        self.queue.push(name, self.clock.monotonic())
+        if name in self._known:
+            self.queue.push(name, self.clock.monotonic())
+
+    def _drop(self, name: str) -> None:
+        self._known.pop(name, None)
+        self._looks.pop(name, None)
+        self.queue.drop(name)
+
+
+def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:
+    """Return whether a version came after another; those of one resource are numbers that grow."""
+    new, old = request.resource_version, known.resource_version
+    if new.isdecimal() and old.isdecimal():
+        return int(new) > int(old)
+    return new != old
+
+
+def _remember(table: OrderedDict[T, V], key: T, value: V) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > _REMEMBERED:
+        table.popitem(last=False)
 
 
 def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:

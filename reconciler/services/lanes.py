@@ -32,8 +32,6 @@ from reconciler.services.ports import Reader, Writer
 
 MAX_TOGETHER = 50
 """Requests that one patch carries; bounds how much is evaluated again after a conflict."""
-_MISSING_PAUSES = (0.3, 0.6, 1.0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetKey:
@@ -87,7 +85,8 @@ class Lanes:
 
     Attributes:
         parallel: How many lanes may talk to the API server at the same time.
-        rounds: How often one piece of work is evaluated again after a conflict.
+        rounds: How often one piece of work is evaluated while conflicts go on.
+        missing_pauses: Seconds between looks at an object that is not there.
         unfinished: Whether a request's final status is not stored yet; its marker stays.
     """
 
@@ -95,6 +94,7 @@ class Lanes:
     writer: Writer
     parallel: int = 64
     rounds: int = 10
+    missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
     unfinished: Callable[[str], bool] = bool
     _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
     _running: dict[TargetKey, asyncio.Task[None]] = field(default_factory=dict)
@@ -112,12 +112,15 @@ class Lanes:
 
     async def _run(self, key: TargetKey) -> None:
         try:
-            while waiting := self._waiting.pop(key, None):
+            while jobs := self._waiting.pop(key, None):
+                # Who stopped waiting, because the process stops, wants no write any more.
+                waiting = [job for job in jobs if not job.result.done()]
                 waiting.sort(key=lambda job: (job.created, job.request))
                 batch, rest = waiting[:MAX_TOGETHER], waiting[MAX_TOGETHER:]
                 if rest:
                     self._waiting.setdefault(key, []).extend(rest)
-                await self._settle(key, batch)
+                if batch:
+                    await self._settle(key, batch)
         finally:
             del self._running[key]
 
@@ -125,6 +128,11 @@ class Lanes:
         try:
             results = await self._work(key, batch)
         except BaseException as error:
+            if isinstance(error, Exception) and len(batch) > 1:
+                # A fault of ours at one request must not stop those that wait beside it.
+                for job in batch:
+                    await self._settle(key, [job])
+                return
             for job in batch:
                 if not job.result.done():
                     job.result.set_exception(error)
@@ -136,17 +144,18 @@ class Lanes:
                 job.result.set_result(result)
 
     async def _work(self, key: TargetKey, batch: list[Job]) -> list[TargetResult]:
-        listed = next((job.listed for job in batch if job.listed is not None), None)
-        missing = iter(_MISSING_PAUSES)
-        for _ in range(self.rounds):
+        # A list is older than what the others in the batch may be about.
+        listed = batch[0].listed if len(batch) == 1 else None
+        missing = iter(self.missing_pauses)
+        conflicts = 0
+        while conflicts < self.rounds:
             try:
                 async with self._gate:
                     obj = listed or await self.reader.get(key.kind, key.namespace, key.name)
                     return await self._write(key, batch, obj)
             except Conflict:
-                listed = None
+                conflicts += 1
             except Gone:
-                listed = None
                 pause = next(missing, None)
                 if pause is None:
                     return _all(
@@ -159,11 +168,12 @@ class Lanes:
                 return [(await self._work(key, [job]))[0] for job in batch]
             except ClusterError as error:
                 return _all(batch, failure(error))
+            listed = None
         message = f"the object changed {self.rounds} times while it was being patched"
         return _all(batch, TargetResult(outcome=Outcome.CONFLICT, message=message, again=True))
 
     async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
-        current, results, marked = _evaluate(batch, obj)
+        current, results, marked = _evaluate(key, batch, obj)
         before = resource_version(obj)
         if equal(obj, current):
             return [_settled(result, before) for result in results]
@@ -217,7 +227,9 @@ def _settled(result: TargetResult, version: str) -> TargetResult:
     )
 
 
-def _evaluate(batch: list[Job], obj: Object) -> tuple[Object, list[TargetResult], list[str]]:
+def _evaluate(
+    key: TargetKey, batch: list[Job], obj: Object
+) -> tuple[Object, list[TargetResult], list[str]]:
     applied = set(_applied(obj))
     current: Mapping[str, Any] = obj
     results: list[TargetResult] = []
@@ -228,7 +240,7 @@ def _evaluate(batch: list[Job], obj: Object) -> tuple[Object, list[TargetResult]
                 TargetResult(outcome=Outcome.UNCHANGED, message="applied before a restart")
             )
             continue
-        current, result, repeats = _evaluate_one(job, current)
+        current, result, repeats = _evaluate_one(key, job, current)
         results.append(result)
         if repeats:
             marked.append(job.request)
@@ -236,9 +248,10 @@ def _evaluate(batch: list[Job], obj: Object) -> tuple[Object, list[TargetResult]
 
 
 def _evaluate_one(
-    job: Job, obj: Mapping[str, Any]
+    key: TargetKey, job: Job, obj: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], TargetResult, bool]:
-    if not job.query.accepts(obj, namespaced=True):
+    # A subresource carries no labels; who selected it looked at the object itself.
+    if not key.kind.subresource and not job.query.accepts(obj):
         message = "the object does not fit the target's selector"
         return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
     changed = change(job.program, job.query.index, job.context, obj)

@@ -5,7 +5,7 @@ is a `Disposition`, so that nothing ends without a word.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.api.meta import ObjectRef
@@ -55,7 +55,8 @@ class Attempt:
     """The end of one attempt.
 
     Attributes:
-        targets: All results that are known now, older ones included.
+        targets: All results that are known now, older ones included; empty where the attempt
+            did not come to the targets.
         counts: Where ``targets`` is only a part of the results.
         sweep: How far a request for all triggers is.
         program: The rule, where it was found.
@@ -79,21 +80,34 @@ class Processor:
     lanes: Lanes
     backoff: Backoff
 
-    async def attempt(self, request: UpdateRequest, chance: float) -> Attempt | Unconfirmed:
-        """Work on a request once; ``chance`` within [0, 1) spreads the next attempt."""
+    async def attempt(
+        self, request: UpdateRequest, chance: float, *, claim: Callable[[], str] = str
+    ) -> Attempt | Unconfirmed:
+        """Work on a request once.
+
+        Args:
+            request: As it is stored.
+            chance: Within [0, 1), spreads the next attempt.
+            claim: Asked once the trigger is known to be stored; gives the name of the request
+                that does this work, empty where nobody else can.
+        """
         try:
             program = await self.program(request.spec)
             if isinstance(program, Skip | Fail):
-                return Attempt(disposition=program, targets=request.status.targets)
+                return Attempt(disposition=program)
             trigger = await self.triggers.read(request.spec, program)
+        except Gone as error:
+            message = f"what was recorded of the trigger was removed: {error}"
+            return Attempt(disposition=Fail(reason="RecordGone", message=message))
         except ClusterError as error:
-            retry = self._retry(request, failure(error), chance)
-            return Attempt(disposition=retry, targets=request.status.targets)
+            return Attempt(disposition=self._retry(request, failure(error), chance))
         if trigger.presence is Presence.WAITING:
             return Unconfirmed()
         if trigger.presence is Presence.GONE:
             skip = Skip(reason="TriggerGone", message=f"{request.spec.resource} is gone")
             return Attempt(disposition=skip, program=program)
+        if (owner := claim()) not in ("", request.name):
+            return Attempt(disposition=Skip(reason="SameAsOther", message=f"same as {owner}"))
         return await self.apply(request, program, trigger, chance)
 
     async def apply(
@@ -115,10 +129,8 @@ class Processor:
             )
             return Attempt(disposition=skip, program=program)
         selection = await self.finder.select(program, trigger.context)
-        repeat = _to_repeat(request.status)
-        chosen = [
-            item for item in selection.found if repeat is None or _identity(item.key) in repeat
-        ]
+        done = _done(request.status)
+        chosen = [item for item in selection.found if _identity(item.key) not in done]
         results = await asyncio.gather(
             *(
                 self.lanes.submit(
@@ -138,7 +150,7 @@ class Processor:
         found = tuple(zip(chosen, results, strict=True))
         targets = merge_targets(
             request.status.targets,
-            [*_statuses(found), *_vanished(repeat, request.status, selection)],
+            [*_statuses(found), *_vanished(request.status, selection)],
         )
         outcomes = (*results, *selection.failures)
         disposition = self._conclude(request, targets, outcomes, selection, chance)
@@ -241,24 +253,17 @@ def _statuses(found: Iterable[tuple[Found, TargetResult]]) -> list[TargetStatus]
     ]
 
 
-def _to_repeat(status: RequestStatus) -> set[tuple[str, str, str, str, str]] | None:
-    """Return the targets that an attempt works on, None for all that are found.
+def _done(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
+    """Return the targets that need no further attempt.
 
-    A status lists every failure up to its size limit; beyond it the whole set is tried again,
-    which a converging rule turns into reads.
+    A status lists a sample of the successes; one that is not listed is evaluated again, which
+    a converging rule turns into a read, and the marker of others too.
     """
-    failed = [item for item in status.targets if item.outcome not in SUCCESSES]
-    if not failed or len(failed) < status.counts.failed:
-        return None
-    return {identity(item) for item in failed}
+    return {identity(item) for item in status.targets if item.outcome in SUCCESSES}
 
 
-def _vanished(
-    repeat: set[tuple[str, str, str, str, str]] | None,
-    status: RequestStatus,
-    selection: Selection,
-) -> list[TargetStatus]:
-    if repeat is None or selection.errors or selection.failures:
+def _vanished(status: RequestStatus, selection: Selection) -> list[TargetStatus]:
+    if selection.errors or selection.failures:
         return []
     there = {_identity(item.key) for item in selection.found}
     return [
@@ -269,5 +274,5 @@ def _vanished(
             message="it is gone, or no longer fits the target",
         )
         for item in status.targets
-        if identity(item) in repeat - there
+        if item.outcome not in SUCCESSES and identity(item) not in there
     ]

@@ -8,11 +8,12 @@ configurations and policy statuses have one writer.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from reconciler.api.meta import Object, ObjectRef, resource_version
 from reconciler.api.updaterequest import RequestSpec, Source, render_time
 from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import AlreadyExists, ClusterError, Conflict, Gone
@@ -42,6 +43,18 @@ class Place:
     namespace: str
     background_user: str
     timeout: float
+
+    @classmethod
+    def of(cls, settings: ControllerSettings) -> Self:
+        """Return what the settings say."""
+        account = settings.background_service_account
+        return cls(
+            url=settings.webhook_url,
+            service=settings.service,
+            namespace=settings.namespace,
+            background_user=f"system:serviceaccount:{settings.namespace}:{account}",
+            timeout=settings.webhook_timeout,
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from reconciler.engine.context import Context
 from reconciler.engine.evaluate import queries
 from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
-from reconciler.errors import ClusterError, EvaluationError, UnknownKind
+from reconciler.errors import ClusterError, EvaluationError, Gone, UnknownKind
 from reconciler.services.lanes import TargetKey, TargetResult, failure
 from reconciler.services.ports import Kinds, Reader
 
@@ -59,23 +59,46 @@ class TargetFinder:
         return Selection(found=tuple(found), errors=tuple(errors), failures=tuple(failures))
 
     async def _matching(self, query: TargetQuery) -> AsyncIterator[Found]:
-        kinds = await self.kinds.find(query.api_version, query.kind)
-        if not kinds:
-            msg = f"the cluster does not serve {query.api_version} {query.kind}"
-            raise UnknownKind(msg, status=404)
-        for kind in kinds:
+        for kind in await self._kinds(query):
             place = query.namespace if kind.namespaced else None
             namespace = place.text if place is not None and place.exact else ""
             exact = query.name is not None and query.name.exact
             if query.name is not None and exact and (namespace or not kind.namespaced):
                 key = TargetKey(kind=kind, namespace=namespace, name=query.name.text)
-                yield Found(query=query, key=key)
+                if await self._is_meant(query, key):
+                    yield Found(query=query, key=key)
                 continue
             async for obj in self._listed(replace(kind, subresource=""), namespace, query):
                 meta = obj["metadata"]
                 key = TargetKey(kind=kind, namespace=meta.get("namespace", ""), name=meta["name"])
                 # Of a subresource the list gave the parent; the lane reads the rest.
                 yield Found(query=query, key=key, obj=None if kind.subresource else obj)
+
+    async def _kinds(self, query: TargetQuery) -> tuple[Kind, ...]:
+        kinds = await self.kinds.find(query.api_version, query.kind)
+        if not kinds:
+            msg = f"the cluster does not serve {query.api_version} {query.kind}"
+            raise UnknownKind(msg, status=404)
+        if query.namespace is None:
+            return kinds
+        inside = tuple(kind for kind in kinds if kind.namespaced)
+        if not inside:
+            msg = (
+                f"{query.api_version} {query.kind} is cluster-scoped and none of it is in namespace"
+                f" {query.namespace.text}: remove the namespace, and use a ClusterPolicy"
+            )
+            raise EvaluationError(msg)
+        return inside
+
+    async def _is_meant(self, query: TargetQuery, key: TargetKey) -> bool:
+        # The lane checks what it reads, but a subresource has neither labels nor always a uid.
+        if not key.kind.subresource or (query.selector is None and not query.uid):
+            return True
+        parent = replace(key.kind, subresource="")
+        try:
+            return query.accepts(await self.reader.get(parent, key.namespace, key.name))
+        except Gone:
+            return True
 
     async def _listed(
         self, kind: Kind, namespace: str, query: TargetQuery
@@ -87,7 +110,7 @@ class TargetFinder:
                 kind, namespace=namespace, labels=labels, limit=self.page, token=token
             )
             for obj in page.items:
-                if query.accepts(obj, namespaced=kind.namespaced):
+                if query.accepts(obj):
                     yield obj
             token = page.token
             if not token:

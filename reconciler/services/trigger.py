@@ -42,6 +42,7 @@ class TriggerReader:
         """Return the trigger of a request, confirmed by a live read.
 
         Raises:
+            Gone: The Secret with the recorded fields does not exist.
             ClusterError: The read failed for another reason than absence.
         """
         live = await self._live(spec) if needs_read(spec) else None

@@ -169,44 +169,37 @@ def place(world, request):
     return name
 
 
-async def enforce(world, *policies):
-    for item in policies:
-        world.apply(item)
-        name = item["metadata"]["name"]
-        wait_until(
-            lambda name=name: world.logged(f'"policy":"{name}"'),
-            within=10,
-            what=f"policy {name} is in use",
-        )
+async def enforce(world, item):
+    """Apply a policy and return when the API server asks about what it matches."""
+    name = item["metadata"]["name"]
+    resources = item["spec"]["rules"][0]["match"]["any"][0]["resources"]
+    world.apply(item)
+    wait_until(
+        lambda: world.logged(f'"policy":"{name}"'), within=10, what=f"policy {name} is in use"
+    )
     await world.register()
+    probe = _probe(resources["kinds"][0], resources["namespaces"][0])
+    if probe is None:
+        return
+
+    def in_force():
+        text = json.dumps(probe)
+        for verb in (("create",), ("label", "--overwrite"), ("delete",)):
+            last = ("probe=yes",) if verb[0] == "label" else ()
+            world.kubectl(*verb, "-f", "-", *last, stdin=text)
+        return world.requests(name)
+
     # The API server learns of its own configurations by a watch.
-    for item in policies:
-        probe = f"probe-{item['metadata']['name']}"[:60]
-        resources = item["spec"]["rules"][0]["match"]["any"][0]["resources"]
-        namespace = resources["namespaces"][0]
-
-        def in_force(item=item, probe=probe, namespace=namespace):
-            manifest = _probe(resources["kinds"][0], probe, namespace)
-            if manifest is None:
-                return True
-            world.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
-            world.kubectl("label", manifest["kind"], probe, "-n", namespace, "a=b", "--overwrite")
-            world.kubectl("delete", manifest["kind"], probe, "-n", namespace)
-            return world.requests(item["metadata"]["name"])
-
-        wait_until(in_force, within=20, every=0.2, what="the webhook is in force")
-        world.kubectl("delete", "ur", "--all", "-n", "kyverno")
+    wait_until(in_force, within=20, every=0.2, what="the webhook is in force")
+    world.kubectl("delete", "ur", "--all", "-n", "kyverno")
 
 
-def _probe(kind, name, namespace):
+def _probe(kind, namespace):
     if kind not in {"ConfigMap", "Secret"}:
         return None
-    return {
-        "apiVersion": "v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "data": {"mode": "b24="},
-    }
+    data = {"a": "b24=", "token": "b24="}
+    meta = {"name": "probe", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta, "data": data}
 
 
 async def test_a_create_is_recorded_with_its_intent(world, place):
@@ -219,6 +212,7 @@ async def test_a_create_is_recorded_with_its_intent(world, place):
     assert found.spec.trigger.digest == digest(live)
     assert found.spec.trigger.resource_version == ""
     assert found.spec.user["userInfo"]["username"] == "kubernetes-admin"
+    assert "cluster-admin" in found.spec.user["clusterRoles"]
     assert found.spec.recorded is None
     assert found.status.state == "Pending"
 
@@ -243,6 +237,7 @@ async def test_updates_carry_the_replaced_version(world, place):
     assert found.spec.trigger.digest == digest(after)
     assert not found.spec.trigger.unchanged
     assert found.spec.recorded == {"oldObject": {"data": {"a": "1"}}}
+    assert not found.spec.trigger.terminating
     world.kubectl("delete", "ur", "--all", "-n", "kyverno")
     world.kubectl(*change, '{"data":{"a":"2"}}')
     found = world.recorded(place, "UPDATE")
@@ -293,6 +288,34 @@ async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
     encoded = base64.b64encode(b"hunter2").decode()
     assert encoded not in world.kubectl("get", "ur", "-n", "kyverno", "-o", "json")
     assert not world.logged(encoded)
+
+
+async def test_the_end_of_a_terminating_object_is_told_from_its_begin(world, place):
+    await enforce(world, policy(place, place, {"kinds": ["ConfigMap"], "operations": ["DELETE"]}))
+    world.kubectl("create", "configmap", "dict", "-n", place)
+    change = ("patch", "configmap", "dict", "-n", place, "--type=merge", "-p")
+    world.kubectl(*change, '{"metadata":{"finalizers":["example.com/wait"]}}')
+    delete = ("delete", "configmap", "dict", "-n", place, "--wait=false")
+    world.kubectl(*delete)
+    assert not world.recorded(place, "DELETE").spec.trigger.terminating
+    world.kubectl("delete", "ur", "--all", "-n", "kyverno")
+    world.kubectl(*delete)
+    assert world.recorded(place, "DELETE").spec.trigger.terminating
+    world.kubectl(*change, '{"metadata":{"finalizers":null}}')
+
+
+async def test_a_rule_for_a_role_fires_for_who_holds_it(world, place):
+    document = policy(place, place, {"kinds": ["ConfigMap"]}, spec={"background": False})
+    filters = document["spec"]["rules"][0]["match"]["any"]
+    filters[0]["clusterRoles"] = ["cluster-admin"]
+    await enforce(world, document)
+    account = world.plane.service_account_kubeconfig(place, "default")
+    bind = ("create", "rolebinding", "edit", "-n", place, "--clusterrole=edit")
+    world.kubectl(*bind, f"--serviceaccount={place}:default")
+    world.kubectl("create", "configmap", "other", "-n", place, kubeconfig=account)
+    assert world.requests(place) == []
+    world.kubectl("create", "configmap", "dict", "-n", place)
+    assert len(world.requests(place)) == 1
 
 
 async def test_a_dry_run_records_nothing(world, place):
@@ -484,7 +507,8 @@ class Started:
     def __init__(self, argv, log):
         self.metrics = next(int(flag.split("=")[1]) for flag in argv if "metrics-port" in flag)
         self.log = log
-        self.process = subprocess.Popen(argv, stdout=log.open("w"), stderr=subprocess.STDOUT)
+        with log.open("w") as file:
+            self.process = subprocess.Popen(argv, stdout=file, stderr=subprocess.STDOUT)
 
     def ready(self):
         try:

@@ -77,8 +77,16 @@ def larger(inner, names=NAMES):
 EXPRESSIONS = st.recursive(NAMES | LITERALS | st.just("@"), larger, max_leaves=6)
 PIECES = st.lists(
     st.sampled_from(
-        list("abc.,:@*&|!<>=()[]{}'\"`\\-0 1?\n")
-        + ["{{", "}}", "$(", "\\{{", "length(", "{{@}}", "\ue000"]
+        [
+            *list("abc.,:@*&|!<>=()[]{}'\"`\\-0 1?\n"),
+            "{{",
+            "}}",
+            "$(",
+            "\\{{",
+            "length(",
+            "{{@}}",
+            "\ue000",
+        ]
     ),
     max_size=25,
 ).map("".join)

@@ -43,7 +43,7 @@ def compile_edits(
 
 
 def _strategic(raw: Any, location: str) -> tuple[tuple[Edit, ...], Convergence]:
-    template = checked_template(raw, location, Scope.TARGET)
+    template = checked_template(raw, location, Scope.TARGET, mirrors=True)
     edit = StrategicEdit(template=template, patch=compile_strategic(raw, location=location))
     return (edit,), Convergence.PROBED if _reads_target(template) else Convergence.YES
 
@@ -85,4 +85,4 @@ def _names_element(operation: Operation) -> bool:
 
 
 def _reads_target(template: Template) -> bool:
-    return template.dynamic or bool(template.roots & {"target", "@"})
+    return template.dynamic or any(path[:1] in {(), ("target",)} for path in template.reads)

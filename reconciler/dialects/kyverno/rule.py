@@ -176,7 +176,8 @@ def _projection(
 def _paths(templates: Sequence[Template], name: str) -> frozenset[tuple[str, ...]]:
     found: set[tuple[str, ...]] = set()
     for template in templates:
-        if template.dynamic:
+        if template.dynamic or "images" in template.roots:
+            # What is read is decided by the data, or is the whole pod specification.
             found.add(())
         for path in template.reads:
             if path[:2] == ("request", name):

@@ -16,13 +16,21 @@ class Scope(Enum):
     TARGET = "target"
 
 
-def checked_template(document: Any, location: str, scope: Scope) -> Template:
+def checked_template(
+    document: Any, location: str, scope: Scope, *, mirrors: bool = False
+) -> Template:
     """Return a compiled document that uses only what is known in its scope.
+
+    Args:
+        document: The JSON tree.
+        location: Of the document in the policy.
+        scope: What is known where it is rendered.
+        mirrors: The document has the shape of the target, so that ``{{ @ }}`` means something.
 
     Raises:
         InvalidPolicy: An expression is wrong, or names something unknown.
     """
-    template = compile_template(document, location=location)
+    template = compile_template(document, location=location, at=() if mirrors else None)
     check_scope(template, location, scope)
     return template
 

@@ -1,5 +1,7 @@
 """Which requests an admission request leads to."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -16,7 +18,11 @@ NO_FILTERS = parse_filters()
 def run(
     index, body, *, failure_policy="Fail", labels=None, parent=None, filters=NO_FILTERS, **limits
 ):
-    request = parse_review(body)
+    request = replace(
+        parse_review(body),
+        roles=limits.get("roles"),
+        cluster_roles=limits.get("cluster_roles"),
+    )
     kind = (parent or request.kind).name
     return decide(
         request,
@@ -109,10 +115,20 @@ def test_a_namespace_that_is_not_known_yet_is_recorded(make):
     assert run(index, body, labels={"tier": "tin"}).drafts == ()
 
 
-def test_roles_of_the_user_are_left_to_the_controller(make):
+@pytest.mark.parametrize(
+    ("cluster_roles", "count"), [(None, 1), ((), 0), (("admin", "view"), 1), (("view",), 0)]
+)
+def test_roles_of_the_user_that_nobody_knows_are_left_to_the_controller(
+    make, cluster_roles, count
+):
     document = make.policy(spec={"background": False})
     document["spec"]["rules"][0]["match"]["any"][0]["clusterRoles"] = ["admin"]
-    assert len(run(make.index(document), make.review(obj=make.thing())).drafts) == 1
+    body = make.review(obj=make.thing())
+    found = run(make.index(document), body, roles=(), cluster_roles=cluster_roles).drafts
+    assert len(found) == count
+    if found:
+        kept = None if cluster_roles is None else list(cluster_roles)
+        assert found[0].spec.user.get("clusterRoles") == kept
 
 
 def condition(key, value="on"):
@@ -153,7 +169,10 @@ def test_on_delete_a_precondition_sees_the_old_object(make):
 def test_a_precondition_on_the_roles_of_the_user_is_left_to_the_controller(make):
     roles = {"all": [{"key": "{{ request.roles }}", "operator": "AnyIn", "value": ["a:b"]}]}
     index = make.index(make.policy(preconditions=roles, spec={"background": False}))
-    assert len(run(index, make.review(obj=make.thing())).drafts) == 1
+    body = make.review(obj=make.thing())
+    assert len(run(index, body).drafts) == 1
+    assert len(run(index, body, roles=("a:b",), cluster_roles=()).drafts) == 1
+    assert run(index, body, roles=(), cluster_roles=()).drafts == ()
 
 
 def test_filters_win_over_policies(make):

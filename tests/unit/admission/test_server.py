@@ -11,6 +11,7 @@ from admission.decide import Limits
 from admission.filters import parse_filters
 from admission.policies import review_policy
 from admission.resources import ResourceWebhook
+from admission.roles import RoleIndex
 from admission.server import Transport, WebhookServer
 from reconciler.clock import SystemClock
 from reconciler.errors import Unavailable
@@ -62,6 +63,7 @@ class World:
         resources = ResourceWebhook(
             index=index,
             namespaces={"a": {}} if namespaces is None else namespaces,
+            roles=RoleIndex(),
             kinds=self.cluster,
             requests=self.requests,
             limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),

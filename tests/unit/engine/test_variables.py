@@ -266,6 +266,11 @@ def test_here_is_refused_where_the_place_is_unknown(document):
         compile_template(document)
 
 
+def test_here_is_refused_in_documents_that_describe_no_place():
+    with pytest.raises(InvalidPolicy, match="only in a patch"):
+        compile_template("{{ '{{ @ }}' }}", at=None)
+
+
 def test_a_reference_takes_the_variables_along():
     document = {"a": "$(../b)", "b": "{{ request.object.metadata.name }}", "$(../b)": 1}
     assert render(document) == {"a": "cart", "b": "cart"} | {"cart": 1}

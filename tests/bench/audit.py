@@ -1,0 +1,58 @@
+"""API calls of the two programs, from the API server's audit log."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import orjson
+
+from tests.bench.figures import Calls
+
+ACCOUNTS = frozenset(
+    f"system:serviceaccount:kyverno:kyverno-{name}-controller"
+    for name in ("admission", "background")
+)
+_ASIDE = frozenset({"events", "leases"})
+_CALM = 1.0
+_AT_MOST = 15.0
+
+
+async def position(log: Path) -> int:
+    """Return the end of the log once it is calm; it is written in batches.
+
+    What other clients do goes on all the time, so only lines of ours disturb the calm.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _AT_MOST
+    end, since = _end_of_lines(log, 0), loop.time()
+    while loop.time() < deadline and loop.time() - since < _CALM:
+        await asyncio.sleep(0.2)
+        begin, end = end, _end_of_lines(log, end)
+        if count(log, begin, end).by_what:
+            since = loop.time()
+    return end
+
+
+def _end_of_lines(log: Path, begin: int) -> int:
+    with log.open("rb") as file:
+        file.seek(begin)
+        return begin + file.read().rfind(b"\n") + 1
+
+
+def count(log: Path, begin: int, end: int) -> Calls:
+    """Return the calls between two positions."""
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = file.read(end - begin).splitlines()
+    by_what: Counter[str] = Counter()
+    aside: Counter[str] = Counter()
+    for line in lines:
+        event = orjson.loads(line)
+        if event["user"]["username"] not in ACCOUNTS:
+            continue
+        named = event.get("objectRef") or {}
+        resource = "/".join(filter(None, (named.get("resource"), named.get("subresource"))))
+        what = f"{event['verb']} {resource or event['requestURI'].partition('?')[0]}"
+        apart = event["verb"] == "watch" or named.get("resource") in _ASIDE
+        (aside if apart else by_what)[what] += 1
+    return Calls(by_what=dict(by_what), aside=dict(aside))

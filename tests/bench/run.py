@@ -1,0 +1,173 @@
+"""Measures the pipeline beside a bare client, on a fresh control plane (`make bench`)."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+import uvloop
+from rich.console import Console
+
+from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.install import ProgramSettings, install
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from tests.bench import audit, load
+from tests.bench.figures import Figures, tables
+from tests.bench.processes import measured
+from tests.bench.wire import Refused, Wire
+from tests.bench.workload import POLICY, pairs, policy, rights
+from tests.conformance.kubeconfig import read
+
+_BARE, _WARM, _PIPELINE, _STEADY = (f"bench-{name}" for name in ("bare", "warm", "full", "steady"))
+_WARM_UP = 32
+_READY = 30.0
+_SPARE_CONNECTIONS = 4
+_PROGRESS = Console(stderr=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What to measure; `only` is empty for everything."""
+
+    pairs: int
+    parallel: int
+    rate: float
+    seconds: float
+    only: str
+
+    def wants(self, phase: str) -> bool:
+        """Whether a phase is to run."""
+        return self.only in {"", phase}
+
+
+@click.command()
+@click.option("--pairs", default=500, show_default=True, help="Triggers of a burst.")
+@click.option("--parallel", default=16, show_default=True, help="Calls at a time in a burst.")
+@click.option("--rate", default=10.0, show_default=True, help="Triggers per second, steady.")
+@click.option("--seconds", default=20.0, show_default=True, help="Length of the steady run.")
+@click.option("--only", type=click.Choice(["bare", "pipeline", "steady"]), default=None)
+@click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
+def main(*, target: Path | None, only: str | None, **options: Any) -> None:
+    """Print what the two programs achieve; a lost trigger is a failure."""
+    settings = Settings(only=only or "", **options)
+    _PROGRESS.print("starting a control plane")
+    with ControlPlane.start(Options(audit_log=True)) as plane:
+        figures = measure(plane, settings)
+    console = Console(width=110)
+    for table in tables(figures):
+        console.print(table)
+    console.print(f"lost: {figures.lost}")
+    if target:
+        target.write_bytes(orjson.dumps(figures.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
+    sys.exit(1 if figures.lost else 0)
+
+
+def measure(plane: ControlPlane, settings: Settings) -> Figures:
+    """Install everything, run the phases that are wanted, end the programs."""
+    found = install(plane, "default")
+    figures = Figures()
+    if settings.wants("bare"):
+        _PROGRESS.print("bare client")
+        # Before the programs start, which would take its requests for theirs.
+        _in_loop(lambda: _bare(plane, settings, figures))
+    if settings.only != "bare":
+        _PROGRESS.print("starting the programs")
+        with _programs(plane, found) as programs:
+            _in_loop(lambda: _loaded(plane, programs, settings, figures))
+    return figures
+
+
+def _programs(plane: ControlPlane, found: dict[str, ProgramSettings]) -> Programs:
+    plane.kubectl("apply", "-f", "-", stdin=orjson.dumps(rights()).decode())
+    return start_programs(plane, settings=found)
+
+
+def _in_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
+
+
+async def _bare(plane: ControlPlane, settings: Settings, figures: Figures) -> None:
+    async with _wire(plane, settings) as wire:
+        work = pairs(_BARE, settings.pairs + _WARM_UP)
+        await load.make_targets(wire, work, settings.parallel)
+        # Neither run pays for connections and caches that are cold.
+        await load.bare(wire, work[:_WARM_UP], settings.parallel)
+        figures.bare = await load.bare(wire, work[_WARM_UP:], settings.parallel)
+
+
+async def _loaded(
+    plane: ControlPlane, programs: Programs, settings: Settings, figures: Figures
+) -> None:
+    async with _wire(plane, settings) as wire:
+        await _make_ready(wire)
+        warm = pairs(_WARM, _WARM_UP)
+        await load.make_targets(wire, warm, settings.parallel)
+        phase = await load.burst(wire, warm, settings.parallel)
+        if phase.lost or phase.accepted < _WARM_UP:
+            raise click.ClickException(
+                f"of {_WARM_UP} triggers before the measurement {phase.accepted} were accepted "
+                f"and {phase.lost} lost; the programs' logs are in {programs.logs}"
+            )
+        pids = {name: programs.supervision.pids[name] for name in (ADMISSION, CONTROLLER)}
+        async with measured(pids) as memory:
+            if settings.wants("pipeline"):
+                await _pipeline(plane, wire, settings, figures)
+            if settings.wants("steady"):
+                await _steady(wire, settings, figures)
+        figures.memory = memory
+
+
+async def _pipeline(plane: ControlPlane, wire: Wire, settings: Settings, figures: Figures) -> None:
+    work = pairs(_PIPELINE, settings.pairs)
+    await load.make_targets(wire, work, settings.parallel)
+    log = plane.layout.audit_log
+    begin = await audit.position(log)
+    _PROGRESS.print(f"pipeline, {len(work)} triggers")
+    figures.pipeline = await load.burst(wire, work, settings.parallel)
+    left = await load.all_final(wire)
+    if left:
+        _PROGRESS.print(f"[red]{left} UpdateRequests have not ended")
+    figures.calls = audit.count(log, begin, await audit.position(log))
+
+
+async def _steady(wire: Wire, settings: Settings, figures: Figures) -> None:
+    work = pairs(_STEADY, round(settings.rate * settings.seconds))
+    await load.make_targets(wire, work, settings.parallel)
+    _PROGRESS.print(f"steady, {settings.rate:g} triggers per second")
+    figures.steady = await load.steady(wire, work, settings.rate)
+
+
+async def _make_ready(wire: Wire) -> None:
+    """Create the policy and wait until it is in force."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _READY
+    path = "/apis/kyverno.io/v1/clusterpolicies"
+    body = orjson.dumps(policy([_WARM, _PIPELINE, _STEADY]))
+    complaint = "it is not Ready"
+    created = False
+    while loop.time() < deadline:
+        try:
+            if not created:
+                await wire.send("POST", path, body)
+                created = True
+            status = (await wire.read(f"{path}/{POLICY}")).get("status") or {}
+        except Refused as refused:
+            # The right to change Secrets is aggregated a moment after its role was made.
+            complaint, status = str(refused), {}
+        if any(entry["status"] == "True" for entry in status.get("conditions") or ()):
+            return
+        await asyncio.sleep(0.1)
+    raise click.ClickException(f"the policy is not in force after {_READY:g} s: {complaint}")
+
+
+def _wire(plane: ControlPlane, settings: Settings) -> Wire:
+    return Wire.open(read(plane.kubeconfig), settings.parallel + _SPARE_CONNECTIONS)
+
+
+if __name__ == "__main__":
+    main()

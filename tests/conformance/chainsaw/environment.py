@@ -1,0 +1,117 @@
+"""The cluster that chainsaw tests run on: everything installed, both programs at work."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.install import install
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from reconciler.cli.dev.supervision import last_lines
+from reconciler.errors import ClusterError
+from tests.conformance.chainsaw.shell import Shell
+from tests.conformance.kubeconfig import Access, read
+
+NODE = "kind-control-plane"
+TOOLS = ("curl", "jq", "openssl")
+_OVERLAY = "conformance"
+_LOG_LINES = 25
+_NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": NODE,
+        "labels": {
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": NODE,
+            "kubernetes.io/os": "linux",
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a test needs, and what to show when it failed."""
+
+    cluster: Cluster
+    programs: Programs
+    access: Access
+    shell: Shell
+
+    def describe(self) -> str:
+        """Return the requests that are left and the ends of both logs."""
+        try:
+            requests = self.cluster.kubectl("get", "ur", "-A", "-o", "wide") or "(none)"
+        except ClusterError as error:
+            requests = str(error)
+        parts = [f"UpdateRequests:\n{requests}"]
+        for name in (ADMISSION, CONTROLLER):
+            log = self.programs.logs / f"{name}.log"
+            parts.append(f"{log}:\n{last_lines(log, _LOG_LINES)}")
+        return "\n".join(parts)
+
+
+@contextmanager
+def prepare(cluster: Cluster, kubectl: tuple[str, ...], folder: Path) -> Iterator[Environment]:
+    """Install everything, start the programs, and end them afterwards.
+
+    Args:
+        cluster: A cluster of this suite's own.
+        kubectl: The command of the control plane.
+        folder: Takes the commands that tests find on their PATH.
+    """
+    settings = install(cluster, _OVERLAY)
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(_NODE))
+    with start_programs(cluster, settings=settings) as programs:
+        yield Environment(
+            cluster=cluster,
+            programs=programs,
+            access=read(cluster.kubeconfig),
+            shell=make_shell(cluster, kubectl, folder),
+        )
+
+
+def make_shell(cluster: Cluster, kubectl: tuple[str, ...], folder: Path) -> Shell:
+    """Return what runs scripts as the administrator, with the commands that tests know."""
+    _command(folder / "kubectl", kubectl)
+    # Some tests of the library call its `jp query`.
+    _command(folder / "kyverno", (sys.executable, "-m", "reconciler.cli.main"))
+    variables = {
+        "KUBECONFIG": str(cluster.kubeconfig),
+        # What another cluster on the same port served must not be remembered.
+        "KUBECACHEDIR": str(folder / "kubectl-cache"),
+        "KUBERC": "off",
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+    }
+    return Shell(environment=variables)
+
+
+def missing_tools(folder: Path) -> list[str]:
+    """Return which of TOOLS the files of a test name and this machine lacks."""
+    texts = [
+        path.read_text(errors="replace")
+        for path in folder.iterdir()
+        if path.suffix == ".sh" or path.name == "chainsaw-test.yaml"
+    ]
+    words = {word for text in texts for word in text.replace("|", " ").replace("$(", " ").split()}
+    return [tool for tool in TOOLS if tool in words and shutil.which(tool) is None]
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a group of tests so that scripts may write there, whoever owns the data."""
+    shutil.copytree(source, target)
+    for path in (target, *target.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o600)
+
+
+def _command(path: Path, argv: tuple[str, ...]) -> None:
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
+    path.chmod(0o755)

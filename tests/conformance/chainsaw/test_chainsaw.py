@@ -1,0 +1,96 @@
+"""Every chainsaw test of the conformance data, one at a time, on a real control plane."""
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from reconciler.cli.dev.binaries import Binaries
+from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from tests.conformance import data, verdicts
+from tests.conformance.chainsaw import loader
+from tests.conformance.chainsaw.cluster import ApiServer
+from tests.conformance.chainsaw.environment import Environment, copy_tree, missing_tools, prepare
+from tests.conformance.chainsaw.operations import Failure
+from tests.conformance.chainsaw.runner import run
+
+ROOT = data.root()
+# Each is copied as a whole for a test, because tests reach for files beside their folder.
+GROUPS = (*sorted(ROOT.glob("chainsaw/*")), ROOT / "library")
+CASES = sorted(
+    folder.relative_to(ROOT).as_posix() for group in GROUPS for folder in loader.discover(group)
+)
+VERDICTS = verdicts.read()
+# Above the sum of the time-outs of any test.
+LIMIT = 600
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" in metafunc.fixturenames:
+        full = metafunc.config.getoption("conformance_report", default=False)
+        params = [pytest.param(case, id=case, marks=_marks(case, full=full)) for case in CASES]
+        metafunc.parametrize("case", params)
+
+
+def _marks(case: str, *, full: bool) -> list[Any]:
+    visible = [part for part in PurePosixPath(case).parts if not part.startswith(".")]
+    marks: list[Any] = [pytest.mark.conformance("/".join(visible[:-1]))]
+    verdict = verdicts.verdict_of(case, VERDICTS)
+    if verdict is None:
+        return marks
+    if full and verdict.attempt:
+        return [*marks, pytest.mark.xfail(reason=verdict.reason, strict=False)]
+    return [*marks, pytest.mark.skip(reason=verdict.reason)]
+
+
+@pytest.fixture(scope="module")
+def environment(
+    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Environment]:
+    """A cluster of its own: the policies of these tests reach into every namespace."""
+    folder = tmp_path_factory.mktemp("bin")
+    if isinstance(binaries, Path):
+        cluster = Cluster.connect(binaries, tmp_path_factory.mktemp("cluster"))
+        with prepare(cluster, ("kubectl",), folder) as prepared:
+            yield prepared
+        return
+    with (
+        ControlPlane.start(Options(binaries=binaries)) as plane,
+        prepare(plane, binaries.command("kubectl"), folder) as prepared,
+    ):
+        yield prepared
+
+
+def test_data_is_there() -> None:
+    if not CASES and not data.required():
+        pytest.skip(f"conformance data absent: nothing in {ROOT}; set CONFORMANCE_DATA")
+    assert CASES, f"CONFORMANCE_REQUIRED=1, but there is no chainsaw test in {ROOT}"
+
+
+def test_every_verdict_is_about_something() -> None:
+    if not CASES:
+        pytest.skip("conformance data absent")
+    assert verdicts.idle_patterns(CASES, VERDICTS) == []
+
+
+@pytest.mark.timeout(LIMIT)
+async def test_case(case: str, environment: Environment, tmp_path: Path) -> None:
+    group = next(path for path in GROUPS if (ROOT / case).is_relative_to(path))
+    # The copy keeps its place below a root, so that paths up the tree mean the same.
+    copy = tmp_path / group.relative_to(ROOT)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy_tree(group, copy)
+    folder = tmp_path / case
+    missing = missing_tools(folder)
+    if missing:
+        pytest.skip(f"not on PATH: {', '.join(missing)}")
+    test = loader.load(folder, tmp_path)
+    async with ApiServer(environment.access) as server:
+        problem = ""
+        try:
+            await run(test, server, environment.shell, environment.describe)
+        except Failure as failure:
+            problem = str(failure)
+    if problem:
+        pytest.fail(problem, pytrace=False)

@@ -1,0 +1,54 @@
+"""Roles of users, as their bindings come and go."""
+
+from admission.roles import RoleIndex, Roles
+
+
+def binding(name, role, *subjects, namespace="", kind="ClusterRole"):
+    meta = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {
+        "metadata": meta,
+        "roleRef": {"kind": kind, "name": role},
+        "subjects": [
+            dict(zip(("kind", "namespace", "name"), item, strict=True)) for item in subjects
+        ],
+    }
+
+
+JANE = {"username": "jane", "groups": ["devs", "system:authenticated"]}
+
+
+def test_bindings_to_the_user_and_to_groups_count():
+    index = RoleIndex()
+    index.take("ADDED", binding("a", "view", ("Group", "", "devs")))
+    index.take("ADDED", binding("b", "edit", ("User", "", "jane"), namespace="x"))
+    index.take("ADDED", binding("c", "pods", ("User", "", "jane"), namespace="x", kind="Role"))
+    index.take("ADDED", binding("d", "admin", ("User", "", "joe"), ("Group", "", "ops")))
+    assert index.of(JANE) == Roles(roles=("x:pods",), cluster_roles=("edit", "view"))
+    assert index.of({}) == Roles()
+
+
+def test_a_service_account_is_known_by_its_user_name():
+    index = RoleIndex()
+    index.take("ADDED", binding("a", "view", ("ServiceAccount", "ns", "robot")))
+    assert index.of({"username": "system:serviceaccount:ns:robot"}).cluster_roles == ("view",)
+    assert index.of({"username": "robot"}) == Roles()
+
+
+def test_changes_and_deletions_are_followed():
+    index = RoleIndex()
+    index.take("ADDED", binding("a", "view", ("User", "", "jane")))
+    index.take("ADDED", binding("a", "own", ("User", "", "jane"), namespace="x", kind="Role"))
+    index.take("MODIFIED", binding("a", "view", ("User", "", "joe")))
+    assert index.of(JANE) == Roles(roles=("x:own",))
+    index.take("DELETED", {"metadata": {"name": "a", "namespace": "x"}})
+    assert index.of(JANE) == Roles()
+    assert index.of({"username": "joe"}).cluster_roles == ("view",)
+    index.take("DELETED", {"metadata": {"name": "a"}})
+    index.take("DELETED", {"metadata": {"name": "never seen"}})
+    assert index == RoleIndex()
+
+
+def test_a_binding_without_subjects_gives_nothing():
+    index = RoleIndex()
+    index.take("ADDED", binding("a", "view"))
+    assert index.of(JANE) == Roles()

@@ -1,0 +1,169 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.api.meta import ObjectRef
+from reconciler.api.updaterequest import (
+    Counts,
+    Outcome,
+    RequestStatus,
+    State,
+    SweepProgress,
+    TargetStatus,
+    render_status,
+)
+from reconciler.requests.lifecycle import (
+    MAX_MESSAGE,
+    MAX_TARGETS,
+    Done,
+    Fail,
+    Retention,
+    Retry,
+    Skip,
+    advance,
+    count,
+    merge_targets,
+    minute,
+    shorten,
+)
+
+NOW = datetime(2026, 3, 1, 10, 0, 30, tzinfo=UTC)
+KEEP = Retention(seconds={State.COMPLETED: 600.0, State.SKIP: 0.0, State.FAILED: 86400.0})
+
+
+def target(name="a", outcome=Outcome.PATCHED, **facts):
+    ref = ObjectRef(api_version="v1", kind="Secret", namespace="ns", name=name)
+    return TargetStatus(ref=ref, outcome=outcome, **facts)
+
+
+def step(status, disposition, **facts):
+    return advance(status, disposition, now=NOW, retention=KEEP, **facts)
+
+
+@pytest.mark.parametrize(
+    ("disposition", "state", "reason", "removal"),
+    [
+        (Done(), State.COMPLETED, "Applied", "2026-03-01T10:11Z"),
+        (Skip(reason="PolicyGone", message="m"), State.SKIP, "PolicyGone", "now"),
+        (Fail(reason="TargetInvalid", message="m"), State.FAILED, "TargetInvalid", "2026-03-02"),
+    ],
+)
+def test_an_end_says_when_why_and_until_when_it_is_kept(disposition, state, reason, removal):
+    ended = step(RequestStatus(attempts=2), disposition)
+    assert (ended.state, ended.reason, ended.attempts) == (state, reason, 3)
+    assert ended.finished == NOW
+    assert ended.next_attempt is None
+    assert ended.remove_after.startswith(removal)
+
+
+def test_a_retry_stays_pending_with_its_time_and_the_missing_permission():
+    retry = Retry(reason="Forbidden", message="m", after=90, missing_permission="patch secrets")
+    parked = step(RequestStatus(), retry)
+    assert parked.state is State.PENDING
+    assert parked.next_attempt == NOW + timedelta(seconds=90)
+    assert parked.missing_permission == "patch secrets"
+    assert parked.finished is None
+    assert not parked.remove_after
+
+
+def test_the_next_attempt_forgets_what_stopped_the_one_before():
+    parked = step(RequestStatus(), Retry(reason="x", message="m", after=1, missing_permission="p"))
+    ended = step(parked, Done())
+    assert (ended.next_attempt, ended.missing_permission, ended.message) == (None, "", "")
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.SKIP])
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        Done(),
+        Skip(reason="r", message="m"),
+        Fail(reason="r", message="m"),
+        Retry(reason="r", message="m", after=0),
+    ],
+)
+def test_final_is_final(state, disposition):
+    ended = RequestStatus(state=state, message="the end", attempts=4)
+    assert step(ended, disposition, targets=(target(),)) is ended
+
+
+def test_an_attempt_that_learns_nothing_about_targets_keeps_what_is_known():
+    known = RequestStatus(targets=(target(),), counts=Counts(patched=150, failed=1))
+    parked = step(known, Retry(reason="Unavailable", message="m", after=1))
+    assert parked.targets == known.targets
+    assert parked.counts == known.counts
+
+
+def test_progress_of_a_sweep_stands_in_the_status():
+    progress = SweepProgress(cursor="0:a/b", done=3, total=9)
+    status = step(RequestStatus(), Done(), sweep=progress, counts=Counts(patched=3))
+    assert (status.sweep, status.counts) == (progress, Counts(patched=3))
+
+
+def test_retention_of_a_minute_is_never_shorter_than_asked_and_little_longer():
+    for second in range(0, 120, 7):
+        moment = NOW + timedelta(seconds=second)
+        named = KEEP.remove_after(State.COMPLETED, moment)
+        # A minute is removed once it has passed.
+        first_removal = datetime.fromisoformat(named) + timedelta(minutes=1)
+        kept = first_removal - moment
+        assert timedelta(seconds=600) <= kept <= timedelta(seconds=720)
+
+
+def test_minutes_sort_as_time_does_and_before_now():
+    moments = [NOW + timedelta(minutes=17 * step) for step in range(200)]
+    names = [minute(moment) for moment in moments]
+    assert names == sorted(names)
+    assert all(name < "now" for name in names)
+
+
+def test_counts_hold_each_outcome_once():
+    every = [target(str(outcome), outcome) for outcome in Outcome]
+    assert count(every) == Counts(patched=1, unchanged=1, skipped=1, failed=6)
+    assert count(every).matched == len(Outcome)
+
+
+def test_a_status_lists_failures_first_and_is_bounded():
+    many = [target(f"ok-{number}") for number in range(MAX_TARGETS)]
+    bad = target("bad", Outcome.INVALID, message="x" * 5 * MAX_MESSAGE)
+    kept = shorten([*many, bad])
+    assert len(kept) == MAX_TARGETS
+    assert kept[0].ref.name == "bad"
+    assert len(kept[0].message) == MAX_MESSAGE
+    assert [item.ref.name for item in kept[1:3]] == ["ok-0", "ok-1"]
+
+
+def test_the_largest_status_stays_far_below_what_etcd_takes():
+    worst = [
+        target(f"{number:0253}", Outcome.INVALID, message="m" * 5000) for number in range(500)
+    ]
+    status = step(RequestStatus(), Fail(reason="r", message="x" * 50_000), targets=tuple(worst))
+    assert len(str(render_status(status))) < 300_000
+    assert status.counts.failed == 500
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "merged"),
+    [
+        (Outcome.PATCHED, Outcome.UNCHANGED, Outcome.PATCHED),
+        (Outcome.FORBIDDEN, Outcome.PATCHED, Outcome.PATCHED),
+        (Outcome.PATCHED, Outcome.INVALID, Outcome.INVALID),
+        (Outcome.UNCHANGED, Outcome.PATCHED, Outcome.PATCHED),
+        (Outcome.DENIED, Outcome.DENIED, Outcome.DENIED),
+    ],
+)
+def test_the_newer_result_counts_but_a_patch_is_not_forgotten(before, after, merged):
+    older = target(outcome=before, attempts=2, before="1", after="2")
+    (result,) = merge_targets([older], [target(outcome=after, before="8", after="9")])
+    assert (result.outcome, result.attempts) == (merged, 3)
+    if (before, after) == (Outcome.PATCHED, Outcome.UNCHANGED):
+        assert (result.before, result.after) == ("1", "2")
+
+
+def test_results_of_other_targets_and_subresources_stay_apart():
+    whole, part = target(), target(subresource="status")
+    other = target("b", Outcome.FAILED)
+    assert merge_targets([whole, part], [other]) == (whole, part, other)
+    renewed = replace(other, outcome=Outcome.PATCHED)
+    assert [item.attempts for item in merge_targets([whole, other], [renewed])] == [1, 2]

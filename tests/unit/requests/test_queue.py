@@ -1,0 +1,105 @@
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.requests.queue import RequestQueue
+
+NAMES = st.sampled_from("abcd")
+TIMES = st.integers(0, 9)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("push"), NAMES, TIMES),
+        st.tuples(st.just("drop"), NAMES, st.none()),
+        st.tuples(st.just("finish"), NAMES, st.none()),
+        st.tuples(st.just("take"), st.none(), TIMES),
+    ),
+    max_size=60,
+)
+
+
+@dataclass
+class Model:
+    """Two plain tables, looked through from end to end."""
+
+    planned: dict = field(default_factory=dict)
+    working: dict = field(default_factory=dict)
+
+    def push(self, name, due):
+        table = self.working if name in self.working else self.planned
+        known = table.get(name)
+        table[name] = due if known is None else min(known, due)
+
+    def drop(self, name):
+        self.planned.pop(name, None)
+        if name in self.working:
+            self.working[name] = None
+
+    def finish(self, name):
+        again = self.working.pop(name, None)
+        if again is not None:
+            self.push(name, again)
+
+    def take(self, now):
+        ready = sorted((due, name) for name, due in self.planned.items() if due <= now)
+        if not ready:
+            return None
+        del self.planned[ready[0][1]]
+        self.working[ready[0][1]] = None
+        return ready[0][1]
+
+
+@given(STEPS)
+def test_it_behaves_as_two_plain_tables(steps):
+    queue, model = RequestQueue(), Model()
+    for action, name, number in steps:
+        arguments = [item for item in (name, number) if item is not None]
+        assert getattr(queue, action)(*arguments) == getattr(model, action)(*arguments)
+        assert queue.next_due() == min(model.planned.values(), default=None)
+        assert set(queue.working) == set(model.working)
+        assert queue.depth == len(model.planned) + len(model.working)
+
+
+def test_names_come_in_the_order_of_their_times():
+    queue = RequestQueue()
+    for name, due in (("late", 3), ("early", 1), ("middle", 2)):
+        queue.push(name, due)
+    assert [queue.take(9) for _ in range(4)] == ["early", "middle", "late", None]
+
+
+def test_nothing_comes_before_its_time():
+    queue = RequestQueue()
+    queue.push("a", 5)
+    assert queue.take(4.9) is None
+    assert queue.take(5) == "a"
+
+
+def test_a_name_is_brought_forward_and_never_put_off():
+    queue = RequestQueue()
+    for due in (5, 2, 8):
+        queue.push("a", due)
+    assert queue.next_due() == 2
+    assert (queue.take(9), queue.take(9)) == ("a", None)
+
+
+def test_a_name_that_is_pushed_while_it_is_in_work_comes_again_afterwards():
+    queue = RequestQueue()
+    queue.push("a", 0)
+    assert queue.take(0) == "a"
+    queue.push("a", 0)
+    assert queue.take(0) is None
+    queue.finish("a")
+    assert queue.take(0) == "a"
+
+
+def test_a_dropped_name_does_not_come_again():
+    queue = RequestQueue()
+    queue.push("planned", 0)
+    queue.push("working", 0)
+    queue.take(0)
+    queue.push("planned", 0)
+    queue.drop("planned")
+    queue.drop("working")
+    queue.finish("planned")
+    queue.finish("working")
+    assert (queue.take(9), queue.depth) == (None, 0)

@@ -1,0 +1,292 @@
+"""The use cases on an in-memory cluster, with a clock that stands still."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Kind, Object, ref_of
+from reconciler.api.updaterequest import (
+    RequestSpec,
+    RequestStatus,
+    Source,
+    State,
+    TriggerRecord,
+    UpdateRequest,
+)
+from reconciler.errors import ClusterError
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.requests import MemoryPolicies, MemoryRequests
+from reconciler.requests.lifecycle import Retention
+from reconciler.requests.naming import labels
+from reconciler.requests.schedule import Backoff
+from reconciler.services.dispatch import Dispatcher
+from reconciler.services.lanes import Lanes
+from reconciler.services.policies import PolicyIndex
+from reconciler.services.ports import Page
+from reconciler.services.process import Attempt, Processor
+from reconciler.services.selection import TargetFinder
+from reconciler.services.sweep import Sweeper
+from reconciler.services.trigger import TriggerReader
+
+NAMESPACE = "kyverno"
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+@dataclass
+class StandingClock:
+    """Time passes when a test says so."""
+
+    moment: datetime = START
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return (self.moment - START).total_seconds() + 1000.0
+
+    def tick(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+@dataclass
+class Wire:
+    """Reader and writer of the cluster that counts calls and lets a test step in between.
+
+    `before_change` and `before_read` may raise, or change the cluster meanwhile.
+    """
+
+    cluster: MemoryCluster
+    calls: Counter[str] = field(default_factory=Counter)
+    before_change: Callable[[Object, Object], Awaitable[Any] | None] = lambda *_: None
+    before_read: Callable[[str, str], Awaitable[Any] | None] = lambda *_: None
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        self.calls["get"] += 1
+        self.calls[f"get {kind.kind} {name}"] += 1
+        await _step(self.before_read("get", kind.kind))
+        return await self.cluster.get(kind, namespace, name)
+
+    async def list_page(self, kind: Kind, **options: Any) -> Page:
+        self.calls["list"] += 1
+        await _step(self.before_read("list", kind.kind))
+        return await self.cluster.list_page(kind, **options)
+
+    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+        self.calls["change"] += 1
+        await _step(self.before_change(before, after))
+        return await self.cluster.change(kind, before, after)
+
+
+async def _step(interference: Awaitable[Any] | None) -> None:
+    await asyncio.sleep(0)
+    if interference is not None:
+        await interference
+
+
+class World:
+    """All services joined to one in-memory cluster, and what a test arranges."""
+
+    def __init__(self) -> None:
+        self.clock = StandingClock()
+        self.cluster = MemoryCluster(self.clock)
+        self.wire = Wire(self.cluster)
+        self.observed: list[tuple[UpdateRequest, RequestStatus, Attempt]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything that is not in the cluster."""
+        clock, cluster, wire = self.clock, self.cluster, self.wire
+        backoff = Backoff(spread=0.0)
+        self.index = PolicyIndex()
+        self.policies = MemoryPolicies(cluster)
+        self.requests = MemoryRequests(cluster, NAMESPACE)
+        self.triggers = TriggerReader(kinds=cluster, reader=wire, requests=self.requests)
+        self.lanes = Lanes(reader=wire, writer=wire, missing_pauses=(0.0, 0.0))
+        self.processor = Processor(
+            index=self.index,
+            policies=self.policies,
+            finder=TargetFinder(kinds=cluster, reader=wire),
+            triggers=self.triggers,
+            lanes=self.lanes,
+            backoff=backoff,
+        )
+        self.sweeper = Sweeper(
+            processor=self.processor,
+            triggers=self.triggers,
+            kinds=cluster,
+            reader=wire,
+            requests=self.requests,
+            clock=clock,
+            backoff=backoff,
+        )
+        self.dispatcher = Dispatcher(
+            requests=self.requests,
+            processor=self.processor,
+            sweep=self.sweeper.run,
+            clock=clock,
+            chance=lambda: 0.0,
+            retention=Retention(seconds=dict.fromkeys(State, 600.0)),
+            observe=lambda *facts: self.observed.append(facts),
+        )
+        self.lanes.unfinished = self.dispatcher.unfinished
+
+    def install(self, policy: Object) -> Object:
+        """Store a policy and let the index know it."""
+        stored = self.cluster.add(policy)
+        compiled = self.index.apply(stored)
+        assert not isinstance(compiled, Exception), compiled
+        return stored
+
+    async def read(self, obj: Object) -> Object:
+        """Return an object as it is stored now."""
+        kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
+        meta = obj["metadata"]
+        return await self.cluster.get(kind, meta.get("namespace", ""), meta["name"])
+
+    async def edit(self, obj: Object, **parts: Any) -> Object:
+        """Change an object as a person does; `labels` and `annotations` go to the metadata."""
+        stored = await self.read(obj)
+        meta = dict(stored["metadata"])
+        for name in ("labels", "annotations"):
+            if name in parts:
+                meta[name] = {**meta.get(name, {}), **parts.pop(name)}
+        kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
+        return await self.cluster.change(kind, stored, {**stored, "metadata": meta, **parts})
+
+    def remove(self, obj: Object) -> None:
+        """Delete an object."""
+        kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
+        meta = obj["metadata"]
+        self.cluster.delete(kind, meta.get("namespace", ""), meta["name"])
+
+    async def ask(
+        self,
+        policy: Object,
+        trigger: Object,
+        *,
+        name: str = "ur-1",
+        rule: str = "r",
+        operation: str = "CREATE",
+        record: TriggerRecord | None = None,
+        **spec: Any,
+    ) -> UpdateRequest:
+        """Store a request of a rule for a trigger, as admission does."""
+        meta = policy["metadata"]
+        namespace = meta.get("namespace", "")
+        key = f"{namespace}/{meta['name']}" if namespace else meta["name"]
+        order = RequestSpec(
+            **{
+                "policy": key,
+                "rule": rule,
+                "resource": ref_of(trigger),
+                "operation": operation,
+                "policy_uid": meta["uid"],
+                "policy_generation": meta["generation"],
+                "trigger": record or TriggerRecord(),
+                **spec,
+            }
+        )
+        marks = labels(key, order.resource.uid, Source.ADMISSION)
+        await self.requests.create(name, marks, order)
+        return await self.requests.get(name)
+
+    async def settle(self, *, seconds: float = 5.0) -> None:
+        """Let the dispatcher work until nothing is due at the standing time."""
+        queue = self.dispatcher.queue
+        work = asyncio.create_task(self.dispatcher.run())
+        try:
+            async with asyncio.timeout(seconds):
+                while queue.working or (queue.next_due() or 1e12) <= self.clock.monotonic():
+                    await asyncio.sleep(0)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def status(self, name: str = "ur-1") -> RequestStatus:
+        """Return the stored status of a request."""
+        return (await self.requests.get(name)).status
+
+
+def make_policy(
+    name: str = "p",
+    *,
+    targets: list[Object] | None = None,
+    patch: Object | None = None,
+    json: str | None = None,
+    kinds: tuple[str, ...] = ("ConfigMap",),
+    namespace: str = "",
+    spec: Object | None = None,
+    resources: Object | None = None,
+    **rule: Any,
+) -> Object:
+    """Return a policy with the rule ``r``: by default it labels the Secret ``s`` of ``a``."""
+    changes: Object = {"targets": targets or [secret_target()]}
+    if json is None:
+        changes["patchStrategicMerge"] = patch or {"metadata": {"labels": {"done": "yes"}}}
+    else:
+        changes["patchesJson6902"] = json
+    if (flag := rule.pop("on_change", None)) is not None:
+        changes["mutateExistingOnPolicyUpdate"] = flag
+    match = {"any": [{"resources": {"kinds": list(kinds), **(resources or {})}}]}
+    meta = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy" if namespace else "ClusterPolicy",
+        "metadata": meta,
+        "spec": {
+            **(spec or {}),
+            "rules": [{"name": "r", "match": match, "mutate": changes, **rule}],
+        },
+    }
+
+
+def secret_target(name: str = "s", **fields: Any) -> Object:
+    """Return the entry of ``mutate.targets`` for one Secret of namespace ``a``."""
+    return {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": name, **fields}
+
+
+def make_object(
+    kind: str = "ConfigMap", name: str = "c", namespace: str = "a", **content: Any
+) -> Object:
+    """Return an object; `labels` goes to the metadata."""
+    meta: Object = {"name": name} | ({"namespace": namespace} if namespace else {})
+    if "labels" in content:
+        meta["labels"] = content.pop("labels")
+    api_version = content.pop("apiVersion", "v1")
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, **content}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def make() -> Any:
+    """Builders: ``make.policy``, ``make.target``, ``make.object``."""
+
+    class Make:
+        policy = staticmethod(make_policy)
+        target = staticmethod(secret_target)
+        object = staticmethod(make_object)
+
+    return Make
+
+
+@pytest.fixture
+def refuse() -> Any:
+    """Return a hook for `Wire.before_change` that raises an error for some contents."""
+
+    def hook(error: ClusterError, wrong: Callable[[Object], bool]) -> Any:
+        def check(_before: Object, after: Object) -> None:
+            if wrong(after):
+                raise error
+
+        return check
+
+    return hook
