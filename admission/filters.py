@@ -5,7 +5,7 @@ groups, and comma lists of names where a leading ``!`` takes a name in again.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.engine.match import Subject, parse_kind
@@ -92,6 +92,26 @@ def default_filters(own_namespace: str) -> Filters:
     places = "".join(f"[*/*,{namespace},*]" for namespace in namespaces)
     return parse_filters(
         resources=f"[Event,*,*][UpdateRequest,*,*]{places}", exclude_groups="system:nodes"
+    )
+
+
+def read_settings(data: Mapping[str, str], own_namespace: str) -> Filters:
+    """Return the filters of the settings ConfigMap; a key that is absent keeps its default.
+
+    Raises:
+        InvalidSetting: A resource filter is not ``[kind,namespace,name]``.
+    """
+    defaults = default_filters(own_namespace)
+    read = parse_filters(
+        # Requests about requests would never end, whatever the settings say.
+        resources=f"[UpdateRequest,*,*]{data.get('resourceFilters', '')}",
+        exclude_groups=data.get("excludeGroups", ""),
+        exclude_usernames=data.get("excludeUsernames", ""),
+    )
+    return Filters(
+        resources=read.resources if "resourceFilters" in data else defaults.resources,
+        usernames=read.usernames,
+        groups=read.groups if "excludeGroups" in data else defaults.groups,
     )
 
 

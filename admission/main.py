@@ -15,7 +15,16 @@ import uvloop
 from admission.certificates import Certificates, server_names
 from admission.decide import Limits
 from admission.filters import default_filters
-from admission.following import NAMESPACES, Follower, NamespaceLabels, PolicyFeed, Take
+from admission.following import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    SETTINGS_NAME,
+    FilterFeed,
+    Follower,
+    NamespaceLabels,
+    PolicyFeed,
+    Take,
+)
 from admission.pki import Pair
 from admission.policies import review_policy
 from admission.resources import ResourceWebhook
@@ -109,12 +118,15 @@ class Admission:
         """Start, serve, and when it is cancelled drain."""
         index, namespaces, roles = PolicyIndex(), NamespaceLabels(), RoleIndex()
         policies = PolicyFeed(index=index, metrics=self.metrics)
+        own = self.settings.namespace
+        filters = FilterFeed(own, default_filters(own))
         followers = (
             self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take),
             self._follower("policies", POLICIES, policies.take),
             self._follower("namespaces", NAMESPACES, namespaces.take, metadata_only=True),
             self._follower("rolebindings", ROLE_BINDINGS, roles.take),
             self._follower("clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.take),
+            self._settings_follower(filters),
         )
         for item in followers:
             self.readiness.add(item.name, item.unready)
@@ -127,7 +139,7 @@ class Admission:
                 clock=self.clock,
                 metrics=self.metrics,
             ),
-            self._resources(index, namespaces, roles),
+            self._resources(index, namespaces, roles, filters),
             review_policy,
         )
         try:
@@ -168,8 +180,22 @@ class Admission:
         watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only)
         return Follower(name=name, watch=watch, take=take, clock=self.clock)
 
+    def _settings_follower(self, filters: FilterFeed) -> Follower:
+        watch = Watch(
+            self.client,
+            CONFIG_MAPS,
+            self.clock,
+            namespace=self.settings.namespace,
+            fields=f"metadata.name={SETTINGS_NAME}",
+        )
+        return Follower(name="settings", watch=watch, take=filters.take, clock=self.clock)
+
     def _resources(
-        self, index: PolicyIndex, namespaces: NamespaceLabels, roles: RoleIndex
+        self,
+        index: PolicyIndex,
+        namespaces: NamespaceLabels,
+        roles: RoleIndex,
+        filters: FilterFeed,
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
@@ -182,8 +208,9 @@ class Admission:
             limits=Limits(
                 background_user=f"system:serviceaccount:{account}",
                 max_recorded=settings.max_recorded,
-                filters=default_filters(settings.namespace),
+                filters=filters.current,
             ),
+            filters=filters,
             # The other half is for the way there and back, and for other webhooks' answers.
             budget_seconds=settings.webhook_timeout / 2,
             clock=self.clock,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from admission.decide import IGNORE, Answer, Limits, answer, decide, unknown
+from admission.following import FilterFeed
 from admission.roles import RoleIndex
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
@@ -27,6 +28,7 @@ class ResourceWebhook:
     Attributes:
         namespaces: Labels by namespace, kept up to date by somebody else.
         roles: Of users, kept up to date by somebody else.
+        filters: Of the settings, which hold instead of those in ``limits``.
         budget_seconds: Time for recording; what is not stored then counts as failed.
     """
 
@@ -36,6 +38,7 @@ class ResourceWebhook:
     kinds: Kinds
     requests: Requests
     limits: Limits
+    filters: FilterFeed
     budget_seconds: float
     clock: Clock
     metrics: Metrics
@@ -65,7 +68,7 @@ class ResourceWebhook:
             failure_policy=failure_policy,
             parent=parent,
             namespace_labels=self.namespaces.get(request.namespace),
-            limits=self.limits,
+            limits=replace(self.limits, filters=self.filters.current),
         )
         unrecorded = await self._record(intent.drafts)
         if failure_policy == IGNORE:

@@ -127,6 +127,10 @@ class ControllerSettings(ProcessSettings):
     retain_skip: float = _setting(600.0, "Keep Skip requests.", duration=True)
     retain_failed: float = _setting(86400.0, "Keep Failed requests.", duration=True)
     retain_per_policy: int = _setting(1000, "Finished requests kept per policy at most.")
+    service_hosts: str = _setting(
+        "*.svc,*.svc.cluster.local",
+        "Hosts that context entries may call, patterns separated by commas; empty: none.",
+    )
     list_page: int = _setting(500, "Objects per page of a list.")
     lanes: int = _setting(64, "Targets worked on at the same time.")
     conflict_retries: int = _setting(10, "Evaluations of one target per attempt after a 409.")

@@ -10,6 +10,7 @@ from reconciler.config import ControllerSettings
 from reconciler.kube.authority import KubeAuthority
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.loader import KubeLoader
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -73,6 +74,7 @@ def controller_services(
         finder=TargetFinder(kinds=kinds, reader=reader, page=settings.list_page),
         triggers=triggers,
         lanes=lanes,
+        loader=KubeLoader(client, filter(None, settings.service_hosts.split(","))),
         backoff=backoff,
     )
     sweeper = Sweeper(

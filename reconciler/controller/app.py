@@ -197,8 +197,14 @@ def _assemble(
     services = controller_services(
         client, settings, clock, observe=reporter.observe, say=log.warning
     )
-    leadership = Leadership(services, settings.resync, log.warning)
     lost = asyncio.Event()
+
+    def on_failed(error: BaseException) -> None:
+        log.error("the work ended by a fault of our own: the process ends", exc_info=error)
+        lost.set()
+        stop.set()
+
+    leadership = Leadership(services, settings.resync, log.warning, on_failed)
 
     def on_lost() -> None:
         log.error("the Lease is lost: the process ends, so that only one works")

@@ -16,16 +16,20 @@ class Leadership:
     Attributes:
         resync: Seconds between lists of all waiting requests.
         say: Gets a sentence for the log.
+        on_failed: Told of a fault of our own; whoever leads and does nothing must not go on.
     """
 
     services: Services
     resync: float
     say: Callable[[str], None]
+    on_failed: Callable[[BaseException], None]
     _task: asyncio.Task[None] | None = field(default=None)
+    _listed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> None:
         """The Lease was won."""
         self._task = asyncio.create_task(self._lead(), name="leader")
+        self._task.add_done_callback(self._ended)
 
     async def stop(self, drain: float) -> None:
         """Finish what is in work within ``drain`` seconds, then stop."""
@@ -41,9 +45,19 @@ class Leadership:
     async def _lead(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refill())
-            group.create_task(self.services.dispatcher.run())
+            group.create_task(self._dispatch())
             group.create_task(self.services.collector.run())
             group.create_task(self.services.rollout.run())
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.on_failed(error)
+
+    async def _dispatch(self) -> None:
+        # A target's marker of work that an earlier leader did is kept as long as the request is
+        # known to wait; before the list, those that wait are not known.
+        await self._listed.wait()
+        await self.services.dispatcher.run()
 
     async def _refill(self) -> None:
         pause = 0.5
@@ -51,6 +65,7 @@ class Leadership:
         while True:
             try:
                 await self.services.dispatcher.refill()
+                self._listed.set()
                 if not collected:
                     await self.services.collector.refill()
                     collected = True

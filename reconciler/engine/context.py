@@ -4,8 +4,8 @@ A context never changes: binding a name gives another context that shares the re
 to an earlier state means to go on with the earlier context.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reconciler.engine.jmes.expression import Expression
@@ -26,6 +26,10 @@ class Rooted(Protocol):
         ...
 
 
+Deferred = Callable[[], Any]
+"""Gives the value of a context entry; it is called when a reader names the entry."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Named values, one per root field.
@@ -33,16 +37,35 @@ class Context:
     When the operation in ``request`` is DELETE, ``request.object`` is the old object: nothing
     else is left of what was deleted. ``images`` is made of ``request.object`` when it is asked for
     and not bound.
+
+    Attributes:
+        deferred: Entries that are evaluated only when somebody reads them.
+        loads: What was read from outside for entries, by what was asked for. It belongs to the
+            caller, who adds to it and evaluates again; all contexts made of this one share it.
     """
 
     data: Mapping[str, Any]
+    deferred: Mapping[str, Deferred] = field(default_factory=dict)
+    loads: Mapping[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", _with_deleted_object(dict(self.data)))
 
     def bind(self, **values: Any) -> "Context":
         """Give a context in which `values` replace what had these names."""
-        return Context({**self.data, **values})
+        left = self.deferred
+        if not left.keys().isdisjoint(values):
+            left = {name: entry for name, entry in left.items() if name not in values}
+        return Context({**self.data, **values}, left, self.loads)
+
+    def defer(self, name: str, value: Deferred) -> "Context":
+        """Give a context in which an entry has this name, evaluated at most once."""
+        data = {key: held for key, held in self.data.items() if key != name}
+        return Context(data, {**self.deferred, name: _once(value)}, self.loads)
+
+    def with_loads(self, loads: Mapping[Hashable, Any]) -> "Context":
+        """Give a context that takes from `loads` what was read from outside."""
+        return Context(self.data, self.deferred, loads)
 
     def search(self, expression: Expression) -> Any:
         """Evaluate an expression; the result may share parts with this context.
@@ -53,20 +76,25 @@ class Context:
         return expression.search(self.view(expression.roots))
 
     def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
-        """Give the data, with ``images`` if it is among `roots` and the object has any.
+        """Give the data, with the entries among `roots`, and ``images`` if the object has any.
 
         Raises:
-            EvaluationError: An image of the object cannot be read.
+            EvaluationError: An image of the object cannot be read, or an entry not evaluated.
         """
-        if _IMAGES not in roots or _IMAGES in self.data:
-            return self.data
-        request = self.data.get("request")
+        data = self.data
+        if self.deferred:
+            wanted = self.deferred.keys() if EVERYTHING in roots else roots & self.deferred.keys()
+            if wanted:
+                data = {**data, **{name: self.deferred[name]() for name in wanted}}
+        if _IMAGES not in roots or _IMAGES in data:
+            return data
+        request = data.get("request")
         images = find_images(request.get("object")) if isinstance(request, dict) else None
-        return self.data if images is None else {**self.data, _IMAGES: images}
+        return data if images is None else {**data, _IMAGES: images}
 
     def missing_entries(self, reader: Rooted) -> frozenset[str]:
         """Give the root fields that `reader` may read and that are not bound yet."""
-        return reader.roots - self.data.keys() - _LAZY
+        return reader.roots - self.data.keys() - self.deferred.keys() - _LAZY
 
 
 def request_context(
@@ -127,6 +155,17 @@ def service_account(user_info: Mapping[str, Any] | None) -> tuple[str, str]:
     if len(parts) != 4 or tuple(parts[:2]) != _SERVICE_ACCOUNT:  # noqa: PLR2004 - its four parts
         return "", ""
     return parts[2], parts[3]
+
+
+def _once(value: Deferred) -> Deferred:
+    found: list[Any] = []
+
+    def evaluate() -> Any:
+        if not found:
+            found.append(value())
+        return found[0]
+
+    return evaluate
 
 
 def _with_deleted_object(data: dict[str, Any]) -> dict[str, Any]:

@@ -4,21 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.engine.context import Context
+from reconciler.engine.edits import apply_edits
+from reconciler.engine.entries import with_entries
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import RuleStatus, TargetChange, TriggerDecision
-from reconciler.engine.patch import (
-    LENIENT,
-    Unmet,
-    apply_operations,
-    compile_operations,
-    equal,
-    merge,
-    parse_operations,
-    schema_for,
-)
-from reconciler.engine.program import Convergence, Edit, Program, StrategicEdit
+from reconciler.engine.patch import Unmet, equal
+from reconciler.engine.program import Convergence, Program
 from reconciler.engine.targets import TargetQuery, resolve
-from reconciler.engine.variables import Template
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 NOTHING = "no patches applied"
@@ -76,20 +68,12 @@ def change(program: Program, index: int, context: Context, obj: Mapping[str, Any
     Args:
         program: The rule.
         index: Which of its targets selected the object.
-        context: The trigger's context; the object is bound here, for this object only.
+        context: The trigger's context with the rule's entries; the object and its target's own
+            entries are bound here, for this object only.
         obj: The target as it stands, not changed by this call.
     """
-    bound = context.bind(target=obj)
-    target = program.targets[index]
     try:
-        if target.preconditions is not None:
-            held = target.preconditions.evaluate(bound)
-            if not held.passed:
-                return _skip(obj, _unmet(held.message))
-    except EvaluationError as error:
-        return _error(obj, f"failed to evaluate preconditions: {error}")
-    try:
-        after = _apply(program, bound, obj)
+        after = _plan(program, index, context, obj)
     except (EvaluationError, InvalidPolicy) as error:
         return _error(obj, str(error))
     if isinstance(after, Unmet):
@@ -102,8 +86,24 @@ def change(program: Program, index: int, context: Context, obj: Mapping[str, Any
         status=RuleStatus.PASS,
         message=_mutated(after),
         after=after,
-        repeats=_repeats(program, context, after),
+        repeats=_repeats(program, index, context, after),
     )
+
+
+def _plan(
+    program: Program, index: int, context: Context, obj: Mapping[str, Any]
+) -> dict[str, Any] | Unmet:
+    target = program.targets[index]
+    bound = with_entries(context.bind(target=obj), target.entries)
+    if target.preconditions is not None:
+        try:
+            held = target.preconditions.evaluate(bound)
+        except EvaluationError as error:
+            msg = f"failed to evaluate preconditions: {error}"
+            raise EvaluationError(msg) from error
+        if not held.passed:
+            return Unmet(reason=_unmet(held.message))
+    return apply_edits(program.edits, bound, obj)
 
 
 def _skip(obj: Mapping[str, Any], message: str) -> TargetChange:
@@ -114,7 +114,7 @@ def _error(obj: Mapping[str, Any], message: str) -> TargetChange:
     return TargetChange(status=RuleStatus.ERROR, message=message, after=obj)
 
 
-def _repeats(program: Program, context: Context, after: Mapping[str, Any]) -> bool:
+def _repeats(program: Program, index: int, context: Context, after: Mapping[str, Any]) -> bool:
     match program.convergence:
         case Convergence.YES:
             return False
@@ -122,61 +122,10 @@ def _repeats(program: Program, context: Context, after: Mapping[str, Any]) -> bo
             return True
         case Convergence.PROBED:
             try:
-                again = _apply(program, context.bind(target=after), after)
+                again = _plan(program, index, context, after)
             except (EvaluationError, InvalidPolicy):
                 return True
             return not isinstance(again, Unmet) and not equal(after, again)
-
-
-def _apply(program: Program, context: Context, obj: Mapping[str, Any]) -> dict[str, Any] | Unmet:
-    after: dict[str, Any] | Unmet = dict(obj)
-    for edit in program.edits:
-        if isinstance(after, Unmet):
-            return after
-        after = _edit(edit, context, after)
-    return after
-
-
-def _edit(edit: Edit, context: Context, obj: dict[str, Any]) -> dict[str, Any] | Unmet:
-    if isinstance(edit, StrategicEdit):
-        return _merge_strategic(edit, _substitute(edit.template, context), obj)
-    operations = edit.operations
-    if operations is None:
-        text = _substitute(edit.text, context)
-        if not isinstance(text, str):
-            msg = f"{edit.location}: the variable gives {type(text).__name__}, use to_string()"
-            raise EvaluationError(msg)
-        operations = compile_operations(
-            parse_operations(text, location=edit.location), location=edit.location
-        )
-    try:
-        changed: dict[str, Any] = apply_operations(obj, operations, profile=LENIENT)
-    except EvaluationError as error:
-        msg = f"failed to patch resource: {error}"
-        raise EvaluationError(msg) from error
-    return changed
-
-
-def _substitute(template: Template, context: Context) -> Any:
-    try:
-        return template.render(context)
-    except EvaluationError as error:
-        msg = f"variable substitution failed: {error}"
-        raise EvaluationError(msg) from error
-
-
-def _merge_strategic(
-    edit: StrategicEdit, patch: Any, obj: dict[str, Any]
-) -> dict[str, Any] | Unmet:
-    schema = schema_for(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
-    try:
-        plain = edit.patch.resolve(patch, obj, schema=schema)
-        if isinstance(plain, Unmet):
-            return plain
-        return merge(obj, plain, schema)
-    except EvaluationError as error:
-        msg = f"failed to patch resource: {error}"
-        raise EvaluationError(msg) from error
 
 
 def _broken_identity(before: Mapping[str, Any], after: Any) -> str | None:

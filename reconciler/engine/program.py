@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from reconciler.engine.edits import Edit
+from reconciler.engine.entries import Entry
 from reconciler.engine.match import Matcher
-from reconciler.engine.patch import Operation, StrategicPatch
 from reconciler.engine.preconditions import Conditions
 from reconciler.engine.targets import Target
-from reconciler.engine.variables import Template
 
 Paths = frozenset[tuple[str, ...]]
 
@@ -55,34 +55,6 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrategicEdit:
-    """A strategic merge patch with anchors; of custom resources a merge patch.
-
-    Attributes:
-        patch: The anchors, found in the text as written.
-    """
-
-    template: Template
-    patch: StrategicPatch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonPatchEdit:
-    """RFC 6902 operations as a text.
-
-    Attributes:
-        operations: The decoded operations where the text holds no variable, else None.
-    """
-
-    text: Template
-    operations: tuple[Operation, ...] | None
-    location: str
-
-
-Edit = StrategicEdit | JsonPatchEdit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
     """What a rule reads of the trigger; the empty path stands for the whole object."""
 
@@ -95,6 +67,7 @@ class Program:
     """One rule with targets, ready to be evaluated.
 
     Attributes:
+        entries: Context entries of the rule; they know the trigger and no target.
         on_policy_change: Existing triggers are worked through when the policy changes.
         skip_background: Requests of the controller itself do not trigger the rule.
         user_roots: What the rule reads of ``request`` beside the objects, for recording.
@@ -102,6 +75,7 @@ class Program:
 
     origin: Origin
     matcher: Matcher
+    entries: tuple[Entry, ...] = ()
     preconditions: Conditions | None
     targets: tuple[Target, ...]
     edits: tuple[Edit, ...]

@@ -29,7 +29,10 @@ _QUANTITY = re.compile(
 _DECIMAL = {
     "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
 }  # fmt: skip
+_DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BINARY_SUFFIXES = ("", *_BINARY)
+_KIBI = 1024
 _NANO_DIGITS = 9
 _MAX_EXPONENT = 60
 
@@ -49,10 +52,17 @@ SemverKey = tuple[int, int, int, int, tuple[tuple[int, int, str], ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """An amount in billionths, the finest that Kubernetes keeps, and how it was written."""
+    """An amount in billionths, the finest that Kubernetes keeps, and how it was written.
+
+    Attributes:
+        nano: The amount.
+        format: The family of its suffix.
+        places: Decimal places that it was written with; below 0 where it ends in that many zeros.
+    """
 
     nano: int
     format: QuantityFormat
+    places: int = 0
 
 
 def parse_duration(value: str) -> int | None:
@@ -73,6 +83,47 @@ def parse_duration(value: str) -> int | None:
     if found[1] == "-":
         total = -total
     return total if -_INT64 <= total < _INT64 else None
+
+
+def format_duration(nanoseconds: int) -> str:
+    """Write a duration as Go does: ``1h0m1.5s``, ``250ms``, ``0s``."""
+    sign, rest = ("-" if nanoseconds < 0 else ""), abs(nanoseconds)
+    if 0 < rest < SECOND:
+        unit = next(unit for unit in ("ms", "\u00b5s", "ns") if rest >= _UNITS[unit])
+        return f"{sign}{_decimal(rest, _UNITS[unit])}{unit}"
+    minutes, rest = divmod(rest, _UNITS["m"])
+    hours, minutes = divmod(minutes, 60)
+    larger = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{larger}{_decimal(rest, SECOND)}s"
+
+
+def _decimal(amount: int, unit: int) -> str:
+    whole, rest = divmod(amount, unit)
+    fraction = str(rest).zfill(len(str(unit)) - 1).rstrip("0") if rest else ""
+    return f"{whole}.{fraction}" if fraction else str(whole)
+
+
+def format_quantity(quantity: Quantity) -> str:
+    """Write a quantity as Kubernetes does, with the largest suffix that loses nothing.
+
+    Powers of two are kept only for whole amounts of 1024 and more.
+    """
+    one = 10**_NANO_DIGITS
+    whole, rest = divmod(quantity.nano, one)
+    if quantity.format == "BinarySI" and not rest and abs(whole) >= _KIBI:
+        step = 0
+        while whole % _KIBI == 0 and step < len(_BINARY):
+            whole, step = whole // _KIBI, step + 1
+        return f"{whole}{_BINARY_SUFFIXES[step]}"
+    amount, exponent = quantity.nano, -_NANO_DIGITS
+    if not amount:
+        return "0"
+    scientific = quantity.format == "DecimalExponent"
+    while amount % 1000 == 0 and (scientific or exponent + 3 in _DECIMAL_SUFFIXES):
+        amount, exponent = amount // 1000, exponent + 3
+    if scientific:
+        return f"{amount}e{exponent}" if exponent else str(amount)
+    return f"{amount}{_DECIMAL_SUFFIXES[exponent]}"
 
 
 def parse_quantity(value: str) -> Quantity | None:
@@ -98,7 +149,8 @@ def parse_quantity(value: str) -> Quantity | None:
         scale += _DECIMAL[decimal]
     amount = int(digits) * factor
     nano = amount * 10**scale if scale >= 0 else -(-amount // 10**-scale)
-    return Quantity(nano=-nano if sign == "-" else nano, format=format_)
+    places = min(_NANO_DIGITS - scale, _NANO_DIGITS)
+    return Quantity(nano=-nano if sign == "-" else nano, format=format_, places=places)
 
 
 def parse_semver(value: str) -> SemverKey | None:

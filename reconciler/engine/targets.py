@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engine.context import Context
+from reconciler.engine.entries import Entry
 from reconciler.engine.match.selectors import LabelSelector, compile_selector
 from reconciler.engine.preconditions import Conditions
 from reconciler.engine.variables import Template
@@ -32,6 +33,7 @@ class Target:
     name: Template | None = None
     uid: Template | None = None
     selector: Template | None = None
+    entries: tuple[Entry, ...] = ()
     preconditions: Conditions | None = None
 
     @property
@@ -98,13 +100,21 @@ def resolve(index: int, target: Target, context: Context, *, policy_namespace: s
         namespace = NamePattern(text=policy_namespace, exact=True, accepts=policy_namespace.__eq__)
     return TargetQuery(
         index=index,
-        api_version=_text(target.api_version, context, target.location, "apiVersion"),
-        kind=_text(target.kind, context, target.location, "kind"),
+        api_version=_kind(target.api_version, context, target.location, "apiVersion"),
+        kind=_kind(target.kind, context, target.location, "kind"),
         namespace=namespace,
         name=_pattern(target.name, context, target.location, "name"),
         uid="" if target.uid is None else _text(target.uid, context, target.location, "uid"),
         selector=_selector(target, context),
     )
+
+
+def _kind(template: Template, context: Context, location: str, field: str) -> str:
+    text = _text(template, context, location, field)
+    if has_wildcard(text) and not template.constant:
+        msg = f"{location}.{field}: {text} is a wildcard, which only the policy itself may write"
+        raise EvaluationError(msg)
+    return text
 
 
 def _text(template: Template, context: Context, location: str, field: str) -> str:

@@ -53,13 +53,14 @@ class KubeKinds:
         self._by_resource: dict[tuple[str, str, str, str], Kind] = {}
         self._answers: dict[tuple[str, str], tuple[Kind, ...]] = {}
         self._read_at = clock.monotonic()
-        self._stale = True
+        # How often everything was asked for anew, and which of these requests is answered.
+        self._wanted, self._have = 1, 0
         self._missed: dict[tuple[str, str], tuple[float, float]] = {}
         self._lock = asyncio.Lock()
 
     def invalidate(self) -> None:
         """Read everything again before the next answer."""
-        self._stale = True
+        self._wanted += 1
         self._missed.clear()
 
     async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
@@ -99,6 +100,8 @@ class KubeKinds:
         return self._answers[key]
 
     def _may_look_again(self, key: tuple[str, str]) -> bool:
+        if self._lock.locked():
+            return True  # Somebody is looking already; that answer is waited for.
         now = self._clock.monotonic()
         not_before, pause = self._missed.get(key, (now, _FIRST_PAUSE / 2))
         if now < not_before:
@@ -113,15 +116,14 @@ class KubeKinds:
         async with self._lock:
             if self._fresh(older_than):
                 return
-            was_stale, self._stale = self._stale, False
-            started = self._clock.monotonic()
+            asked, started = self._wanted, self._clock.monotonic()
             try:
                 served = await self._read()
             except ClusterError:
-                self._stale = self._stale or was_stale
-                if self._stale:
+                if self._have != self._wanted:
                     raise
                 return  # What is known still answers; what is not is asked for again.
+            self._have = asked
             self._served, self._answers, self._read_at = served, {}, started
             self._by_resource = {
                 (kind.group, kind.version, kind.plural, kind.subresource): kind
@@ -129,7 +131,9 @@ class KubeKinds:
             }
 
     def _fresh(self, older_than: float) -> bool:
-        return not self._stale and self._clock.monotonic() - self._read_at < older_than
+        # Not before the answer is here: who asks meanwhile has to wait for it.
+        current = self._have == self._wanted
+        return current and self._clock.monotonic() - self._read_at < older_than
 
     async def _read(self) -> tuple[Served, ...]:
         roots = await asyncio.gather(

@@ -47,6 +47,7 @@ class Watch:
         *,
         namespace: str = "",
         labels: str = "",
+        fields: str = "",
         metadata_only: bool = False,
     ) -> None:
         self.synced = asyncio.Event()
@@ -56,7 +57,11 @@ class Watch:
         self._kind = kind
         self._clock = clock
         self._path = collection_path(kind, namespace)
-        self._labels = {"labelSelector": labels} if labels else {}
+        self._selectors = {
+            name: text
+            for name, text in (("labelSelector", labels), ("fieldSelector", fields))
+            if text
+        }
         self._metadata_only = metadata_only
         self._known: dict[tuple[str, str], Object] = {}
         self._version = ""
@@ -97,7 +102,9 @@ class Watch:
         seen: set[tuple[str, str]] = set()
         token, version = "", ""
         while True:
-            query = self._labels | {"limit": str(_PAGE)} | ({"continue": token} if token else {})
+            query = (
+                self._selectors | {"limit": str(_PAGE)} | ({"continue": token} if token else {})
+            )
             accept = _METADATA_LIST if self._metadata_only else JSON
             answer = await self._client.json(
                 "GET", self._path, query=query, accept=accept, timeout=_LIST_TIMEOUT
@@ -118,7 +125,7 @@ class Watch:
         self._version = version
 
     async def _follow(self) -> AsyncIterator[tuple[Change, Object]]:
-        query = self._labels | {
+        query = self._selectors | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,

@@ -10,6 +10,9 @@ from structlog.typing import EventDict, Processor
 
 Logger = structlog.stdlib.BoundLogger
 
+# Of what libraries attach to their lines; kopf attaches all of its settings.
+_EXTRAS = ("k8s_ref",)
+
 
 def configure(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
     """Send the logs of this process and of its libraries to one stream, standard error.
@@ -29,7 +32,7 @@ def configure(log_format: str, level: str, *, stream: TextIO | None = None) -> N
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(allow=_EXTRAS)],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *_renderers(log_format),

@@ -33,6 +33,7 @@ class Collector:
     pause: float = 1.0
     _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
     _secrets: dict[str, str] = field(default_factory=dict)
+    _orphans: set[str] = field(default_factory=set)
 
     def notice(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; only final ones count."""
@@ -45,6 +46,9 @@ class Collector:
     def forget(self, request: UpdateRequest) -> None:
         """A request was deleted."""
         self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
+        self._secrets.pop(request.name, None)
+        if request.spec.recorded_secret:
+            self._orphans.add(request.spec.recorded_secret)
 
     async def refill(self) -> None:
         """Take in what is stored already."""
@@ -67,15 +71,21 @@ class Collector:
             await self._remove(name)
         for policy, bucket in list(self._over_limit()):
             await self._remove(bucket, policy)
+        for secret in list(self._orphans):
+            await self.requests.delete_recorded(secret)
+            self._orphans.discard(secret)
 
     async def _remove(self, bucket: str, policy: str = "") -> None:
-        await self.requests.remove(remove_after=bucket, policy=policy)
         members = self._buckets.get(bucket, {})
         gone = [name for name, owner in members.items() if policy in ("", owner)]
+        # Secrets first: a request that is left leads to its Secret, a Secret to no request.
         for name in gone:
-            del members[name]
-            if secret := self._secrets.pop(name, ""):
+            if secret := self._secrets.get(name, ""):
                 await self.requests.delete_recorded(secret)
+                self._secrets.pop(name, None)
+        await self.requests.remove(remove_after=bucket, policy=policy)
+        for name in gone:
+            members.pop(name, None)
         if not members:
             self._buckets.pop(bucket, None)
 

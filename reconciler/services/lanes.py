@@ -22,16 +22,19 @@ from reconciler.errors import (
     ClusterError,
     Conflict,
     Denied,
+    EvaluationError,
     Forbidden,
     Gone,
     Invalid,
     Throttled,
     UnknownKind,
 )
+from reconciler.services.loading import Loads
 from reconciler.services.ports import Reader, Writer
 
 MAX_TOGETHER = 50
 """Requests that one patch carries; bounds how much is evaluated again after a conflict."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetKey:
@@ -65,6 +68,7 @@ class Job:
     """The work of one request at one target.
 
     Attributes:
+        loads: What context entries read, shared by all targets of the request.
         listed: The object as a live list gave it, or None where it has to be read.
     """
 
@@ -73,6 +77,7 @@ class Job:
     program: Program
     query: TargetQuery
     context: Context
+    loads: Loads
     listed: Object | None = None
     result: asyncio.Future[TargetResult] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -173,7 +178,7 @@ class Lanes:
         return _all(batch, TargetResult(outcome=Outcome.CONFLICT, message=message, again=True))
 
     async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
-        current, results, marked = _evaluate(key, batch, obj)
+        current, results, marked = await _evaluate(key, batch, obj)
         before = resource_version(obj)
         if equal(obj, current):
             return [_settled(result, before) for result in results]
@@ -227,7 +232,7 @@ def _settled(result: TargetResult, version: str) -> TargetResult:
     )
 
 
-def _evaluate(
+async def _evaluate(
     key: TargetKey, batch: list[Job], obj: Object
 ) -> tuple[Object, list[TargetResult], list[str]]:
     applied = set(_applied(obj))
@@ -240,21 +245,28 @@ def _evaluate(
                 TargetResult(outcome=Outcome.UNCHANGED, message="applied before a restart")
             )
             continue
-        current, result, repeats = _evaluate_one(key, job, current)
+        current, result, repeats = await _evaluate_one(key, job, current)
         results.append(result)
         if repeats:
             marked.append(job.request)
     return dict(current), results, marked
 
 
-def _evaluate_one(
+async def _evaluate_one(
     key: TargetKey, job: Job, obj: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], TargetResult, bool]:
     # A subresource carries no labels; who selected it looked at the object itself.
     if not key.kind.subresource and not job.query.accepts(obj):
         message = "the object does not fit the target's selector"
         return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
-    changed = change(job.program, job.query.index, job.context, obj)
+    try:
+        changed = await job.loads.evaluate(
+            lambda: change(job.program, job.query.index, job.context, obj)
+        )
+    except EvaluationError as error:
+        return obj, TargetResult(outcome=Outcome.FAILED, message=str(error)), False
+    except ClusterError as error:
+        return obj, failure(error), False
     return changed.after, _result(changed), changed.repeats
 
 

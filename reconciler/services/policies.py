@@ -44,19 +44,19 @@ class PolicyIndex:
     _anywhere: tuple[CompiledRule, ...] = ()
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
-        """Take in a policy as stored; one that is known in this generation costs nothing."""
+        """Take in a policy as stored; one that is known in this generation or a newer is kept."""
         key = policy_key(policy)
         meta = policy.get("metadata") or {}
         known = self._policies.get(key)
-        identity = (meta.get("uid", ""), meta.get("generation", 0))
-        if known is not None and (known.uid, known.generation) == identity:
+        uid, generation = meta.get("uid", ""), meta.get("generation", 0)
+        if known is not None and known.uid == uid and generation <= known.generation:
             return known
         try:
             compiled = compile_policy(policy)
         except InvalidPolicy as error:
             self._policies.pop(key, None)
             self._invalid[key] = InvalidEntry(
-                kind=policy.get("kind", ""), generation=identity[1], error=error
+                kind=policy.get("kind", ""), generation=generation, error=error
             )
             self._rebuild()
             return error

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from reconciler.api.meta import Kind, Object
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
+from reconciler.engine.entries import Load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,19 @@ class Reader(Protocol):
         """Return one page; an empty namespace means all. Items carry apiVersion and kind.
 
         ``labels`` and ``fields`` are selectors in the API's text form.
+        """
+        ...
+
+
+class Loader(Protocol):
+    """Reads for context entries."""
+
+    async def load(self, load: Load) -> Any:
+        """Return what an entry asks for, decoded.
+
+        Raises:
+            Gone: There is no such thing; the rule cannot be evaluated.
+            Invalid: It may not be asked for, or the answer is unusable.
         """
         ...
 

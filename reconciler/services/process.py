@@ -19,6 +19,7 @@ from reconciler.api.updaterequest import (
     TargetStatus,
     UpdateRequest,
 )
+from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, EvaluationError, Gone, InvalidPolicy
@@ -34,8 +35,9 @@ from reconciler.requests.lifecycle import (
 )
 from reconciler.requests.schedule import Backoff
 from reconciler.services.lanes import Job, Lanes, TargetKey, TargetResult, failure
+from reconciler.services.loading import Loads
 from reconciler.services.policies import PolicyIndex
-from reconciler.services.ports import Policies
+from reconciler.services.ports import Loader, Policies
 from reconciler.services.selection import Found, Selection, TargetFinder
 from reconciler.services.trigger import Trigger, TriggerReader
 
@@ -78,6 +80,7 @@ class Processor:
     finder: TargetFinder
     triggers: TriggerReader
     lanes: Lanes
+    loader: Loader
     backoff: Backoff
 
     async def attempt(
@@ -117,18 +120,23 @@ class Processor:
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
+        subject, loads = trigger.subject, Loads(self.loader)
+        context = with_entries(loads.of(trigger.context), program.entries)
         try:
-            decision = decide(program, trigger.subject, trigger.context)
+            decision = await loads.evaluate(lambda: decide(program, subject, context))
         except EvaluationError as error:
             fail = Fail(reason="EvaluationFailed", message=str(error))
             return Attempt(disposition=fail, program=program)
+        except ClusterError as error:
+            retry = self._retry(request, failure(error), chance)
+            return Attempt(disposition=retry, targets=request.status.targets, program=program)
         if not decision.fires:
             skip = Skip(
                 reason="NoMatch",
                 message=f"the trigger no longer matches the rule: {decision.message}",
             )
             return Attempt(disposition=skip, program=program)
-        selection = await self.finder.select(program, trigger.context)
+        selection = await self.finder.select(program, context, loads)
         done = _done(request.status)
         chosen = [item for item in selection.found if _identity(item.key) not in done]
         results = await asyncio.gather(
@@ -140,7 +148,8 @@ class Processor:
                         created=request.created,
                         program=program,
                         query=item.query,
-                        context=trigger.context,
+                        context=context,
+                        loads=loads,
                         listed=item.obj,
                     ),
                 )

@@ -6,7 +6,7 @@ configurations and policy statuses have one writer.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -124,21 +124,25 @@ class Rollout:
         if await self._register(tuple(policies.values()), bundle):
             # The API servers learn of a new configuration by their own watch.
             await asyncio.sleep(self.margin)
+        failed: ClusterError | None = None
+        for work in self._steps(policies):
+            try:
+                await work
+            except (Conflict, Gone):
+                # A newer version of the policy is on its way and will be worked on then.
+                continue
+            except ClusterError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _steps(self, policies: Mapping[str, CompiledPolicy]) -> Iterator[Awaitable[None]]:
         for key, compiled in policies.items():
             # Only what was registered is finished: a policy that came meanwhile is not in force.
-            if self.index.get(key) is not compiled:
-                continue
-            try:
-                await self._finish(key, compiled)
-            except (Conflict, Gone):
-                # A newer version of the policy is on its way and will be worked on then.
-                continue
+            if self.index.get(key) is compiled:
+                yield self._finish(key, compiled)
         for key, invalid in self.index.invalid().items():
-            try:
-                await self._write(key, _not_ready(invalid))
-            except (Conflict, Gone):
-                # A newer version of the policy is on its way and will be worked on then.
-                continue
+            yield self._write(key, _not_ready(invalid))
 
     async def _register(self, policies: tuple[CompiledPolicy, ...], bundle: bytes) -> bool:
         found: dict[KindSelector, Any] = {}
@@ -179,10 +183,12 @@ class Rollout:
 
     async def _write(self, key: str, wanted: Mapping[str, Any]) -> None:
         policy = self._objects.get(key)
-        if policy is None or not _differs(policy.get("status") or {}, wanted):
+        status = {} if policy is None else policy.get("status") or {}
+        if policy is None or not _differs(status, wanted):
             return
-        moment = render_time(self.clock.now())
-        condition = {**wanted["conditions"][0], "lastTransitionTime": moment}
+        condition = wanted["conditions"][0]
+        moment = _since(status, condition) or render_time(self.clock.now())
+        condition = {**condition, "lastTransitionTime": moment}
         await self.policies.write_status(policy, {**wanted, "conditions": [condition]})
 
     async def _sweep(self, policy: CompiledPolicy) -> None:
@@ -236,6 +242,14 @@ def _not_ready(invalid: InvalidEntry) -> dict[str, Any]:
         "message": str(invalid.error),
     }
     return {"conditions": [condition], "ready": False}
+
+
+def _since(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Return since when the condition has the wanted status, empty where it has not."""
+    for item in status.get("conditions") or ():
+        if (item.get("type"), item.get("status")) == (wanted["type"], wanted["status"]):
+            return str(item.get("lastTransitionTime", ""))
+    return ""
 
 
 def _differs(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, EvaluationError, Gone, UnknownKind
 from reconciler.services.lanes import TargetKey, TargetResult, failure
+from reconciler.services.loading import Loads
 from reconciler.services.ports import Kinds, Reader
 
 
@@ -44,9 +45,14 @@ class TargetFinder:
     reader: Reader
     page: int = 500
 
-    async def select(self, program: Program, context: Context) -> Selection:
+    async def select(self, program: Program, context: Context, loads: Loads) -> Selection:
         """Return the objects that a rule's targets mean; one failing target stops no other."""
-        asked, errors = queries(program, context)
+        try:
+            asked, errors = await loads.evaluate(lambda: queries(program, context))
+        except EvaluationError as error:
+            return Selection(found=(), errors=(str(error),), failures=())
+        except ClusterError as error:
+            return Selection(found=(), errors=(), failures=(failure(error),))
         found: list[Found] = []
         failures: list[TargetResult] = []
         for query in asked:
@@ -84,7 +90,7 @@ class TargetFinder:
         inside = tuple(kind for kind in kinds if kind.namespaced)
         if not inside:
             msg = (
-                f"{query.api_version} {query.kind} is cluster-scoped and none of it is in namespace"
+                f"{query.api_version} {query.kind} is cluster-scoped, so none is in namespace"
                 f" {query.namespace.text}: remove the namespace, and use a ClusterPolicy"
             )
             raise EvaluationError(msg)

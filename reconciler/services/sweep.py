@@ -31,7 +31,7 @@ from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
 from reconciler.services.trigger import TriggerReader
 
-_REPORT_EVERY = 1.0
+_REPORT_EVERY = 0.5
 """Seconds between two writes of the progress."""
 
 
@@ -126,6 +126,7 @@ class Sweeper:
                 current = await self._current(tally.request.spec)
                 if isinstance(current, Skip | Fail):
                     return current
+        tally.progress = replace(tally.progress, total=tally.progress.done)
         return _summary(tally.progress)
 
     async def _current(self, spec: RequestSpec) -> Program | Skip | Fail:
@@ -167,6 +168,9 @@ class Sweeper:
                 labels=place.listing.label_selector,
                 limit=1,
             )
+            if page.token and not page.remaining:
+                # The API server does not count what a selector leaves.
+                return -1
             total += len(page.items) + page.remaining
         return total
 
@@ -199,10 +203,11 @@ class Sweeper:
                 failed.append(obj)
             tally.counts = _add(tally.counts, attempt)
         await asyncio.gather(*(self._child(tally.request.spec, obj, tally) for obj in failed))
+        done, total = tally.progress.done + len(objects), tally.progress.total
         tally.progress = replace(
             tally.progress,
-            done=tally.progress.done + len(objects),
-            total=max(tally.progress.total, tally.progress.done + len(objects)),
+            done=done,
+            total=total if total < 0 else max(total, done),
             failed=tally.progress.failed + len(failed),
         )
 

@@ -28,7 +28,7 @@ class End(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ConformanceReport:
     """A pytest plugin.
 

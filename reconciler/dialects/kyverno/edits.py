@@ -4,64 +4,108 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.dialects.kyverno.variables import Scope, checked_template
+from reconciler.dialects.kyverno.conditions import checked_conditions
+from reconciler.dialects.kyverno.context import compile_entries
+from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
+from reconciler.engine.jmes import compile_expression
+from reconciler.engine.match import reading
 from reconciler.engine.patch import (
     Operation,
     compile_operations,
     compile_strategic,
     parse_operations,
 )
-from reconciler.engine.program import Convergence, Edit, JsonPatchEdit, StrategicEdit
+from reconciler.engine.patch.paths import APPEND
+from reconciler.engine.program import Convergence, Origin
 from reconciler.engine.variables import Template
 from reconciler.errors import InvalidPolicy
 
 _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
 _STANDIN = "variable"
-_STABLE = frozenset({"add", "replace", "remove", "test"})
+_FORMS = ("foreach", "patchStrategicMerge", "patchesJson6902")
+_FOREACH_FIELDS = ("list", "order", "context", "preconditions", *_FORMS)
+_IMPURE = frozenset({"random", "time_now", "time_now_utc", "time_since"})
+_STABLE = frozenset({"add", "replace", "remove"})
 
 
 def compile_edits(
-    mutate: Mapping[str, Any], location: str
+    mutate: Mapping[str, Any], location: str, scope: Scope, origin: Origin
 ) -> tuple[tuple[Edit, ...], Convergence]:
     """Return the edits of a mutate block.
 
     Raises:
-        InvalidPolicy: None or both kinds of patch are given, or the patch is malformed.
+        InvalidPolicy: Not exactly one kind of patch is given, or the patch is malformed.
     """
-    strategic, operations = mutate.get("patchStrategicMerge"), mutate.get("patchesJson6902")
-    if strategic is not None and operations is not None:
-        raise InvalidPolicy(
-            location, "only one of `patchStrategicMerge` or `patchesJson6902` is allowed"
+    found = [name for name in _FORMS if mutate.get(name) is not None]
+    if len(found) > 1:
+        names = "`foreach`, `patchStrategicMerge`, or `patchesJson6902`"
+        if "foreach" not in found:
+            names = "`patchStrategicMerge` or `patchesJson6902`"
+        raise InvalidPolicy(location, f"only one of {names} is allowed")
+    form = found[0] if found else ""
+    if form == "patchStrategicMerge":
+        return _strategic(mutate[form], f"{location}.{form}", scope)
+    if form == "patchesJson6902":
+        return _operations(mutate[form], f"{location}.{form}", scope)
+    if form == "foreach" and mutate[form]:
+        edits = tuple(
+            _foreach(block, f"{location}.foreach[{index}]", scope, origin)
+            for index, block in enumerate(reading.sequence(mutate[form], f"{location}.foreach"))
         )
-    if strategic is not None:
-        return _strategic(strategic, f"{location}.patchStrategicMerge")
-    if operations is not None:
-        return _operations(operations, f"{location}.patchesJson6902")
+        return edits, Convergence.PROBED
     raise InvalidPolicy(
-        location, "the rule changes nothing: give patchStrategicMerge or patchesJson6902"
+        location, "the rule changes nothing: give patchStrategicMerge, patchesJson6902 or foreach"
     )
 
 
-def _strategic(raw: Any, location: str) -> tuple[tuple[Edit, ...], Convergence]:
-    template = checked_template(raw, location, Scope.TARGET, mirrors=True)
+def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEdit:
+    fields = reading.mapping(raw, location, allowed=_FOREACH_FIELDS)
+    listed = reading.string(fields.get("list"), f"{location}.list")
+    elements = compile_expression(listed, location=f"{location}.list")
+    check_expression(elements, f"{location}.list", scope)
+    order = fields.get("order")
+    if order not in (None, "Ascending", "Descending"):
+        raise InvalidPolicy(f"{location}.order", "the order is Ascending or Descending")
+    nested = fields.get("foreach") is not None
+    if nested and (fields.get("patchStrategicMerge") or fields.get("patchesJson6902")):
+        raise InvalidPolicy(location, "a nested foreach cannot contain other declarations")
+    # A keyed merge moves what it patches to the front; backwards, the order is kept.
+    default = "Ascending" if fields.get("patchStrategicMerge") is None else "Descending"
+    inner = scope.with_element()
+    entries, inner = compile_entries(fields.get("context"), f"{location}.context", inner, origin)
+    edits, _ = compile_edits(fields, location, inner, origin)
+    return ForeachEdit(
+        elements=elements,
+        reverse=(order or default) == "Descending",
+        depth=scope.elements,
+        entries=entries,
+        preconditions=checked_conditions(
+            fields.get("preconditions"), f"{location}.preconditions", inner
+        ),
+        edits=edits,
+        location=location,
+    )
+
+
+def _strategic(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
+    template = checked_template(raw, location, scope, mirrors=not scope.elements)
     edit = StrategicEdit(template=template, patch=compile_strategic(raw, location=location))
-    return (edit,), Convergence.PROBED if _reads_target(template) else Convergence.YES
+    return (edit,), Convergence.PROBED if _unstable(template, scope) else Convergence.YES
 
 
-def _operations(raw: Any, location: str) -> tuple[tuple[Edit, ...], Convergence]:
+def _operations(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
     if not isinstance(raw, str):
         raise InvalidPolicy(location, "expected a text that holds a YAML or JSON list")
-    template = checked_template(raw, location, Scope.TARGET)
-    whole = _VARIABLE.fullmatch(raw.strip()) is not None
+    template = checked_template(raw, location, scope)
     if template.constant:
         operations = compile_operations(
             parse_operations(raw, location=location), location=location
         )
         edit = JsonPatchEdit(text=template, operations=operations, location=location)
         return (edit,), _convergence(operations)
-    if whole:
-        stable = False
-    else:
+    stable = False
+    if _VARIABLE.fullmatch(raw.strip()) is None:
         # Where variables stand is not known to be valid YAML before they are replaced; with a
         # plain word in their place, what is wrong without them is found now.
         text = _VARIABLE.sub(_STANDIN, raw)
@@ -69,7 +113,7 @@ def _operations(raw: Any, location: str) -> tuple[tuple[Edit, ...], Convergence]
         stable = _convergence(drawn) is Convergence.YES and not any(
             _STANDIN in "/".join(map(str, item.path)) for item in drawn
         )
-    stable = stable and not _reads_target(template)
+    stable = stable and not _unstable(template, scope)
     edit = JsonPatchEdit(text=template, operations=None, location=location)
     return (edit,), Convergence.YES if stable else Convergence.PROBED
 
@@ -80,9 +124,16 @@ def _convergence(operations: tuple[Operation, ...]) -> Convergence:
 
 
 def _names_element(operation: Operation) -> bool:
+    # An index inside a path is a place; at its end it inserts or removes, and - always appends.
     last = str(operation.path[-1]) if operation.path else ""
-    return operation.name != "test" and (last == "-" or last.lstrip("-").isdigit())
+    return APPEND in operation.path or last.lstrip("-").isdigit()
 
 
-def _reads_target(template: Template) -> bool:
-    return template.dynamic or any(path[:1] in {(), ("target",)} for path in template.reads)
+def _unstable(template: Template, scope: Scope) -> bool:
+    # A context entry may read the target, or be another value each time.
+    return (
+        template.dynamic
+        or any(path[:1] in {(), ("target",)} for path in template.reads)
+        or not template.roots.isdisjoint(scope.entries)
+        or any(not _IMPURE.isdisjoint(item.functions) for item in template.expressions)
+    )

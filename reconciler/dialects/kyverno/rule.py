@@ -1,14 +1,16 @@
 """One rule with ``mutate.targets`` as a program; every error names its place."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.dialects.kyverno.conditions import checked_conditions
+from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits
-from reconciler.dialects.kyverno.variables import Scope, check_scope, checked_template
+from reconciler.dialects.kyverno.projection import find_projection
+from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_template
 from reconciler.engine.match import compile_match, reading
-from reconciler.engine.preconditions import Conditions, compile_conditions
-from reconciler.engine.program import Edit, JsonPatchEdit, Origin, Program, Projection
+from reconciler.engine.program import Origin, Program
 from reconciler.engine.targets import Target
 from reconciler.engine.variables import Template
 from reconciler.errors import InvalidPolicy
@@ -30,7 +32,6 @@ _TARGET_FIELDS = (
     "context",
     "preconditions",
 )
-_LATER = "is not supported by this version of kube-retrofit; remove it, or do not apply the policy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,61 +61,64 @@ def compile_rule(
                 "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
             )
         return None
-    _refuse_later(rule, location)
-    _refuse_later(mutate, place)
+    _refuse(rule, location)
     matcher = compile_match(
         rule.get("match"), rule.get("exclude"), location=location, namespace=origin.namespace
     )
-    preconditions = _conditions(
-        rule.get("preconditions"), f"{location}.preconditions", Scope.TRIGGER
+    entries, scope = compile_entries(rule.get("context"), f"{location}.context", TRIGGER, origin)
+    preconditions = checked_conditions(
+        rule.get("preconditions"), f"{location}.preconditions", scope
     )
-    targets = _targets(mutate["targets"], origin, f"{place}.targets")
-    edits, convergence = compile_edits(mutate, place)
+    targets, scopes = _targets(mutate["targets"], f"{place}.targets", scope, origin)
+    edits, convergence = compile_edits(mutate, place, _common(scopes), origin)
     if defaults.on_policy_change and on_change is None:
         on_change = True
     return Program(
         origin=origin,
         matcher=matcher,
+        entries=entries,
         preconditions=preconditions,
         targets=targets,
         edits=edits,
         convergence=convergence,
-        projection=_projection(preconditions, targets, edits),
+        projection=find_projection(entries, preconditions, targets, edits),
         on_policy_change=bool(on_change),
         skip_background=rule.get("skipBackgroundRequests") is not False,
     )
 
 
-def _refuse_later(raw: Mapping[str, Any], location: str) -> None:
-    if raw.get("celPreconditions"):
+def _refuse(rule: Mapping[str, Any], location: str) -> None:
+    if rule.get("celPreconditions"):
         raise InvalidPolicy(
             f"{location}.celPreconditions", "celPrecondition can only be used with validate.cel"
         )
-    for field in ("context", "foreach", "imageExtractors"):
-        if raw.get(field):
-            raise InvalidPolicy(f"{location}.{field}", _LATER)
+    if rule.get("imageExtractors"):
+        raise InvalidPolicy(
+            f"{location}.imageExtractors",
+            "images are found in the usual places of Pods and their controllers only; remove it",
+        )
 
 
-def _conditions(raw: Any, location: str, scope: Scope) -> Conditions | None:
-    if raw is None:
-        return None
-    conditions = compile_conditions(raw, location=location)
-    if conditions is not None:
-        for template in conditions.templates:
-            check_scope(template, location, scope)
-    return conditions
+def _common(scopes: Sequence[Scope]) -> Scope:
+    # The patch is the same for all targets, so it may use only what every target has.
+    names = frozenset.intersection(*(scope.entries for scope in scopes))
+    return replace(scopes[0], entries=names)
 
 
-def _targets(raw: Any, origin: Origin, location: str) -> tuple[Target, ...]:
+def _targets(
+    raw: Any, location: str, scope: Scope, origin: Origin
+) -> tuple[tuple[Target, ...], list[Scope]]:
     items = reading.sequence(raw, location)
     if not items:
         raise InvalidPolicy(location, "name at least one target, or leave targets out")
-    return tuple(_target(item, origin, f"{location}[{index}]") for index, item in enumerate(items))
+    built = [
+        _target(item, f"{location}[{index}]", scope, origin) for index, item in enumerate(items)
+    ]
+    return tuple(target for target, _ in built), [inner for _, inner in built]
 
 
-def _target(raw: Any, origin: Origin, location: str) -> Target:
+def _target(raw: Any, location: str, scope: Scope, origin: Origin) -> tuple[Target, Scope]:
     fields = reading.mapping(raw, location, allowed=_TARGET_FIELDS)
-    _refuse_later(fields, location)
     for required, example in (("apiVersion", "v1"), ("kind", "Secret")):
         if not fields.get(required):
             raise InvalidPolicy(
@@ -127,61 +131,36 @@ def _target(raw: Any, origin: Origin, location: str) -> Target:
             "This field can be ignored or should have value of the namespace where the policy is"
             " being created",
         )
-    return Target(
+    entries, inner = compile_entries(
+        fields.get("context"), f"{location}.context", scope.with_target(), origin
+    )
+    target = Target(
         location=location,
-        api_version=_text(fields, "apiVersion", location),
-        kind=_text(fields, "kind", location),
-        namespace=_optional(fields, "namespace", location),
-        name=_optional(fields, "name", location),
-        uid=_optional(fields, "uid", location),
+        api_version=_text(fields, "apiVersion", location, scope),
+        kind=_text(fields, "kind", location, scope),
+        namespace=_optional(fields, "namespace", location, scope),
+        name=_optional(fields, "name", location, scope),
+        uid=_optional(fields, "uid", location, scope),
         selector=None
         if fields.get("selector") is None
-        else checked_template(fields["selector"], f"{location}.selector", Scope.TRIGGER),
-        preconditions=_conditions(
-            fields.get("preconditions"), f"{location}.preconditions", Scope.TARGET
+        else checked_template(fields["selector"], f"{location}.selector", scope),
+        entries=entries,
+        preconditions=checked_conditions(
+            fields.get("preconditions"), f"{location}.preconditions", inner
         ),
     )
+    return target, inner
 
 
-def _text(fields: Mapping[str, Any], field: str, location: str) -> Template:
+def _text(fields: Mapping[str, Any], field: str, location: str, scope: Scope) -> Template:
     value = fields[field]
     if not isinstance(value, str):
         raise InvalidPolicy(f"{location}.{field}", "expected a text, put the value in quotes")
-    return checked_template(value, f"{location}.{field}", Scope.TRIGGER)
+    return checked_template(value, f"{location}.{field}", scope)
 
 
-def _optional(fields: Mapping[str, Any], field: str, location: str) -> Template | None:
+def _optional(
+    fields: Mapping[str, Any], field: str, location: str, scope: Scope
+) -> Template | None:
     # The reference's users write an empty field for an absent one.
-    return None if fields.get(field) in (None, "") else _text(fields, field, location)
-
-
-def _projection(
-    preconditions: Conditions | None, targets: Sequence[Target], edits: Sequence[Edit]
-) -> Projection:
-    templates: list[Template] = []
-    if preconditions is not None:
-        templates.extend(preconditions.templates)
-    for target in targets:
-        templates.extend(target.templates)
-        if target.preconditions is not None:
-            templates.extend(target.preconditions.templates)
-    templates.extend(
-        edit.text if isinstance(edit, JsonPatchEdit) else edit.template for edit in edits
-    )
-    return Projection(
-        object=_paths(templates, "object"), old_object=_paths(templates, "oldObject")
-    )
-
-
-def _paths(templates: Sequence[Template], name: str) -> frozenset[tuple[str, ...]]:
-    found: set[tuple[str, ...]] = set()
-    for template in templates:
-        if template.dynamic or "images" in template.roots:
-            # What is read is decided by the data, or is the whole pod specification.
-            found.add(())
-        for path in template.reads:
-            if path[:2] == ("request", name):
-                found.add(path[2:])
-            elif path in {(), ("request",)}:
-                found.add(())
-    return frozenset({()}) if () in found else frozenset(found)
+    return None if fields.get(field) in (None, "") else _text(fields, field, location, scope)

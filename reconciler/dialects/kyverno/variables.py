@@ -1,19 +1,56 @@
 """Which variables a part of a rule may use."""
 
-from enum import Enum
+from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.engine.jmes import Expression
 from reconciler.engine.variables import Template, compile_template
 from reconciler.errors import InvalidPolicy
 
 _REQUEST = frozenset({"request", "serviceAccountName", "serviceAccountNamespace", "images"})
+_TARGET = frozenset({"target", "@"})
 
 
-class Scope(Enum):
-    """What is known where an expression stands: the trigger, or a target as well."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What is known where an expression stands.
 
-    TRIGGER = "trigger"
-    TARGET = "target"
+    Attributes:
+        target: A target is bound.
+        elements: How many foreach are around.
+        entries: Context entries that were declared before.
+    """
+
+    target: bool = False
+    elements: int = 0
+    entries: frozenset[str] = frozenset()
+
+    def with_target(self) -> "Scope":
+        """Return the scope inside of a target."""
+        return replace(self, target=True)
+
+    def with_element(self) -> "Scope":
+        """Return the scope inside of one more foreach."""
+        return replace(self, elements=self.elements + 1)
+
+    def with_entry(self, name: str) -> "Scope":
+        """Return the scope after a context entry."""
+        return replace(self, entries=self.entries | {name})
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return all root names that have a value here."""
+        found = _REQUEST | self.entries
+        if self.target:
+            found |= _TARGET
+        if self.elements:
+            found |= {"element", "elementIndex"}
+            found |= {f"element{depth}" for depth in range(self.elements)}
+            found |= {f"elementIndex{depth}" for depth in range(self.elements)}
+        return found
+
+
+TRIGGER = Scope()
 
 
 def checked_template(
@@ -41,21 +78,26 @@ def check_scope(template: Template, location: str, scope: Scope) -> None:
     Raises:
         InvalidPolicy: With the expression and what may be used instead.
     """
-    allowed = _REQUEST | {"target", "@"} if scope is Scope.TARGET else _REQUEST
     for expression in template.expressions:
-        for name in sorted(expression.roots - allowed):
-            raise InvalidPolicy(location, _reason(name, expression.source, scope))
+        check_expression(expression, location, scope)
+
+
+def check_expression(expression: Expression, location: str, scope: Scope) -> None:
+    """Refuse names in one expression, as `check_scope` does."""
+    for name in sorted(expression.roots - scope.names):
+        raise InvalidPolicy(location, _reason(name, expression.source, scope))
 
 
 def _reason(name: str, source: str, scope: Scope) -> str:
-    if name in {"target", "@"} and scope is Scope.TRIGGER:
+    if name in _TARGET:
         return (
             f"variable {{{{ {source} }}}} uses {name}, but no target is known yet here; target.*"
             " can be used in the patch and in a target's preconditions"
         )
     if name.startswith("element"):
         return f"variable {{{{ {source} }}}}: {name} is only present inside of foreach"
+    known = ", ".join(sorted(scope.entries)) or "none here"
     return (
         f"variable {{{{ {source} }}}}: nothing is called {name}; use request.*, target.*, "
-        "serviceAccountName, serviceAccountNamespace or images"
+        f"serviceAccountName, serviceAccountNamespace, images or a context entry ({known})"
     )

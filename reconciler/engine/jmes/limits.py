@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.engine.jmes.surroundings import NOTHING_KNOWN, SURROUNDINGS, Surroundings
 from reconciler.errors import EvaluationError
 
 
@@ -16,6 +17,8 @@ class Limits:
         passes: Variables inside variables.
         elements: Elements that one evaluation may visit or copy.
         output: Characters of text, and values plus text of a result.
+        text: Characters that the functions of one evaluation may read and write together; what
+            takes more time than a plain copy counts several times.
         spliced: Expressions with text put into them that are kept compiled, per place.
     """
 
@@ -24,6 +27,7 @@ class Limits:
     passes: int = 64
     elements: int = 1_000_000
     output: int = 2 * 1024 * 1024
+    text: int = 32 * 1024 * 1024
     spliced: int = 64
 
 
@@ -31,14 +35,22 @@ DEFAULT_LIMITS = Limits()
 
 
 class Run:
-    """One evaluation: the data at its root and what is left of its allowance."""
+    """One evaluation: the data at its root, what surrounds it, what is left of its allowance.
 
-    __slots__ = ("left", "limits", "root")
+    A root may hold `Surroundings` under the key `SURROUNDINGS`, where no expression sees them.
+    """
+
+    __slots__ = ("left", "limits", "root", "surroundings", "text")
 
     def __init__(self, root: Any, limits: Limits) -> None:
         self.root = root
         self.limits = limits
         self.left = limits.elements
+        self.text = limits.text
+        self.surroundings = NOTHING_KNOWN
+        if isinstance(root, dict) and isinstance(root.get(SURROUNDINGS), Surroundings):
+            self.root = {key: value for key, value in root.items() if key != SURROUNDINGS}
+            self.surroundings = root[SURROUNDINGS]
 
     def spend(self, elements: int) -> None:
         """Count elements that are about to be visited.
@@ -52,6 +64,26 @@ class Run:
                 f"the expression visits more than {self.limits.elements} elements; narrow it down"
             )
             raise EvaluationError(msg)
+
+    def read(self, characters: int) -> None:
+        """Count characters that a function is about to work through.
+
+        Raises:
+            EvaluationError: The allowance of this evaluation is used up.
+        """
+        self.text -= characters
+        if self.text < 0:
+            msg = f"the functions work through more than {self.limits.text} characters"
+            raise EvaluationError(msg)
+
+    def write(self, length: int) -> None:
+        """Refuse a text that would be too long, before it is built, and count it.
+
+        Raises:
+            EvaluationError: It is too long, or the allowance of this evaluation is used up.
+        """
+        self.check_text(length)
+        self.read(length)
 
     def check_text(self, length: int) -> None:
         """Refuse a text that would be too long, before it is built."""

@@ -335,7 +335,7 @@ def _build_function(tree: Tree, to: Build) -> Node:
     name, children = tree["value"], tree["children"]
     function = to.functions.get(name)
     if function is None:
-        raise WrongCall(name, f"function {name} is not supported yet")
+        raise WrongCall(name, f"unknown function: {name}")
     if not function.fits(len(children)):
         wanted = f"{len(function.takes)}{' or more' if function.variadic else ''}"
         raise WrongCall(
@@ -371,7 +371,9 @@ def _build_argument(
 
     def checked(value: Any, run: Run) -> Any:
         found = argument(value, run)
-        check(found, types, position=position, function=name)
+        check(found, function, position=position, name=name)
+        if found.__class__ is str:
+            run.read(len(found))
         return found
 
     return checked

@@ -32,7 +32,7 @@ async def poll(attempt: Callable[[], Awaitable[str | None]], within: float) -> N
     deadline = loop.time() + within
     while (complaint := await attempt()) is not None:
         if loop.time() >= deadline:
-            raise Failure(f"not within {within:g} s: {complaint}")
+            raise Failure(f"not within {within:g} s: {complaint}" if within else complaint)
         await asyncio.sleep(INTERVAL)
 
 

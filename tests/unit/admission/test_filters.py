@@ -2,7 +2,8 @@
 
 import pytest
 
-from admission.filters import default_filters, parse_filters
+from admission.filters import default_filters, parse_filters, read_settings
+from admission.following import FilterFeed
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.errors import InvalidSetting
 
@@ -70,3 +71,29 @@ def test_the_machinery_of_the_cluster_triggers_nothing_by_default():
     assert filters.exclude(subject(groups=("system:nodes",)))
     assert not filters.exclude(subject("Node", namespace=""))
     assert not filters.exclude(subject("ConfigMap", namespace="default"))
+
+
+class TestSettings:
+    def test_a_key_that_is_absent_keeps_its_default(self):
+        filters = read_settings({"excludeUsernames": "robot-*"}, "kyverno")
+        assert filters.exclude(subject(namespace="kube-system"))
+        assert filters.groups.excludes(["system:nodes"])
+        assert filters.usernames.excludes(["robot-1"])
+
+    def test_a_key_that_is_there_replaces_it(self):
+        filters = read_settings(
+            {"resourceFilters": "[Secret,*,*]", "excludeGroups": ""}, "kyverno"
+        )
+        assert not filters.exclude(subject(namespace="kube-system"))
+        assert filters.exclude(subject("Secret"))
+        assert filters.exclude(subject("UpdateRequest", namespace="kyverno"))
+        assert not filters.groups.excludes(["system:nodes"])
+
+    def test_what_cannot_be_read_leaves_the_old_ones(self):
+        feed = FilterFeed("kyverno", default_filters("kyverno"))
+        feed.take("MODIFIED", {"data": {"resourceFilters": "[Secret,*,*]"}})
+        held = feed.current
+        feed.take("MODIFIED", {"data": {"resourceFilters": "Secret"}})
+        assert feed.current is held
+        feed.take("DELETED", {})
+        assert not feed.current.exclude(subject("Secret"))

@@ -9,6 +9,7 @@ import pytest
 
 from admission.decide import Limits
 from admission.filters import parse_filters
+from admission.following import FilterFeed
 from admission.policies import review_policy
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
@@ -67,6 +68,7 @@ class World:
             kinds=self.cluster,
             requests=self.requests,
             limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
+            filters=FilterFeed("kyverno", parse_filters()),
             budget_seconds=0.5,
             clock=clock,
             metrics=self.metrics,

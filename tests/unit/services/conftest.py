@@ -1,8 +1,9 @@
 """The use cases on an in-memory cluster, with a clock that stands still."""
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.errors import ClusterError
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.loader import MemoryLoader
 from reconciler.memory.requests import MemoryPolicies, MemoryRequests
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import labels
@@ -88,6 +90,15 @@ async def _step(interference: Awaitable[Any] | None) -> None:
         await interference
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Give way to the other tasks until a condition holds; nothing here waits for a clock."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    pytest.fail("the condition never held")
+
+
 class World:
     """All services joined to one in-memory cluster, and what a test arranges."""
 
@@ -106,6 +117,7 @@ class World:
         self.policies = MemoryPolicies(cluster)
         self.requests = MemoryRequests(cluster, NAMESPACE)
         self.triggers = TriggerReader(kinds=cluster, reader=wire, requests=self.requests)
+        self.loader = MemoryLoader(cluster)
         self.lanes = Lanes(reader=wire, writer=wire, missing_pauses=(0.0, 0.0))
         self.processor = Processor(
             index=self.index,
@@ -113,6 +125,7 @@ class World:
             finder=TargetFinder(kinds=cluster, reader=wire),
             triggers=self.triggers,
             lanes=self.lanes,
+            loader=self.loader,
             backoff=backoff,
         )
         self.sweeper = Sweeper(
@@ -195,14 +208,20 @@ class World:
         await self.requests.create(name, marks, order)
         return await self.requests.get(name)
 
-    async def settle(self, *, seconds: float = 5.0) -> None:
+    async def settle(self) -> None:
         """Let the dispatcher work until nothing is due at the standing time."""
         queue = self.dispatcher.queue
+        async with self.working():
+            await until(
+                lambda: not queue.working and (queue.next_due() or 1e12) > self.clock.monotonic()
+            )
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Run the dispatcher meanwhile."""
         work = asyncio.create_task(self.dispatcher.run())
         try:
-            async with asyncio.timeout(seconds):
-                while queue.working or (queue.next_due() or 1e12) <= self.clock.monotonic():
-                    await asyncio.sleep(0)
+            yield
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.meta import ref_of
 from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord
 from reconciler.errors import Forbidden, Unavailable
-from tests.unit.services.conftest import START
+from tests.unit.services.conftest import START, until
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
 
@@ -116,9 +116,7 @@ class TestWatch:
 
 
 class TestList:
-    async def test_what_the_watch_missed_comes_from_the_list(
-        self, world, policy, trigger, target
-    ):
+    async def test_what_the_watch_missed_comes_from_the_list(self, world, policy, trigger, target):
         await world.ask(policy, trigger)
         await world.dispatcher.refill()
         await world.settle()
@@ -345,9 +343,7 @@ class TestFault:
 
         return mend
 
-    async def test_the_request_comes_back(
-        self, world, policy, trigger, target, reported, broken
-    ):
+    async def test_the_request_comes_back(self, world, policy, trigger, target, reported, broken):
         world.dispatcher.notice(await world.ask(policy, trigger))
         await world.settle()
         assert [type(error) for error in reported] == [ZeroDivisionError]
@@ -406,17 +402,13 @@ class TestEnd:
 
         world.wire.before_change = hold
         world.dispatcher.notice(await world.ask(policy, trigger))
-        work = asyncio.create_task(world.dispatcher.run())
-        async with asyncio.timeout(5):
-            while not world.wire.calls["change"]:
-                await asyncio.sleep(0)
-        world.dispatcher.close()
-        world.dispatcher.notice(await world.ask(policy, trigger, name="ur-2"))
-        going_on.set()
-        async with asyncio.timeout(5):
-            await world.dispatcher.drain()
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        async with world.working():
+            await until(lambda: world.wire.calls["change"])
+            world.dispatcher.close()
+            world.dispatcher.notice(await world.ask(policy, trigger, name="ur-2"))
+            going_on.set()
+            async with asyncio.timeout(5):
+                await world.dispatcher.drain()
         assert (await world.status("ur-1")).state is State.COMPLETED
         assert (await world.status("ur-2")).attempts == 0
 
@@ -435,11 +427,9 @@ class TestEnd:
         world.dispatcher.clock = Counting()
         world.dispatcher.close()
         world.dispatcher.notice(await world.ask(policy, trigger))
-        work = asyncio.create_task(world.dispatcher.run())
-        for _ in range(200):
-            await asyncio.sleep(0)
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        async with world.working():
+            for _ in range(200):
+                await asyncio.sleep(0)
         assert looks < 10
 
     async def test_what_is_in_work_when_the_process_is_told_to_stop_is_left(
@@ -450,12 +440,8 @@ class TestEnd:
 
         world.wire.before_change = hold
         world.dispatcher.notice(await world.ask(policy, trigger))
-        work = asyncio.create_task(world.dispatcher.run())
-        async with asyncio.timeout(5):
-            while not world.wire.calls["change"]:
-                await asyncio.sleep(0)
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+        async with world.working():
+            await until(lambda: world.wire.calls["change"])
         assert (await world.status()).state is State.PENDING
 
     async def test_no_more_than_so_many_at_the_same_time(self, world, make, policy):

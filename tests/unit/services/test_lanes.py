@@ -18,6 +18,7 @@ from reconciler.errors import (
     UnknownKind,
 )
 from reconciler.services.lanes import MAX_TOGETHER, Job, TargetKey, failure
+from reconciler.services.loading import Loads
 
 APPEND = '- {op: add, path: /spec/list/-, value: "{{ request.object.data.v }}"}'
 LABEL = {"metadata": {"labels": {"{{ request.object.data.k }}": "{{ request.object.data.v }}"}}}
@@ -48,6 +49,7 @@ def job(world, make):
             program=program,
             query=resolve(0, program.targets[0], context, policy_namespace=""),
             context=context,
+            loads=Loads(world.loader),
             listed=listed,
         )
 
@@ -77,9 +79,7 @@ def target(world, make):
     return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
 
 
-async def test_many_requests_for_one_target_arrive_in_few_writes(
-    world, rule, job, submit, target
-):
+async def test_many_requests_for_one_target_arrive_in_few_writes(world, rule, job, submit, target):
     program = rule(patch=LABEL)
     jobs = [job(program, {"k": f"k{n}", "v": "x"}, name=f"ur-{n}") for n in range(200)]
     results = await submit(*jobs)
@@ -145,8 +145,9 @@ async def test_what_is_so_already_costs_no_write(world, rule, job, submit, make)
 async def test_changes_that_cancel_out_are_not_written(world, rule, job, submit, make):
     world.cluster.add(make.object("Secret", "s", labels={"a": "1"}))
     program = rule(patch=LABEL)
-    there, back = job(program, {"k": "a", "v": "2"}, name="1"), job(
-        program, {"k": "a", "v": "1"}, name="2"
+    there, back = (
+        job(program, {"k": "a", "v": "2"}, name="1"),
+        job(program, {"k": "a", "v": "1"}, name="2"),
     )
     results = await submit(there, back)
     assert [result.outcome for result in results] == [Outcome.UNCHANGED] * 2
@@ -283,9 +284,7 @@ class TestMarker:
         world.cluster.add(make.object("Pod", "s", status={"list": []}))
         status = replace(world.cluster.exact("v1", "Pod"), subresource="status")
         target = {"apiVersion": "v1", "kind": "Pod/status", "namespace": "a", "name": "s"}
-        program = rule(
-            targets=[target], json="- {op: add, path: /status/list/-, value: x}"
-        )
+        program = rule(targets=[target], json="- {op: add, path: /status/list/-, value: x}")
         key = TargetKey(kind=status, namespace="a", name="s")
         result = await world.lanes.submit(key, job(program))
         assert result.outcome is Outcome.PATCHED

@@ -105,9 +105,7 @@ class TestPolicy:
         assert ended.disposition.reason == "RuleGone"
         assert isinstance(ended.disposition, Skip)
 
-    async def test_a_newer_generation_is_what_counts(
-        self, world, make, trigger, target, attempt
-    ):
+    async def test_a_newer_generation_is_what_counts(self, world, make, trigger, target, attempt):
         policy = world.install(make.policy())
         request = await world.ask(policy, trigger)
         newer = make.policy(patch={"metadata": {"labels": {"newer": "yes"}}})
@@ -253,9 +251,7 @@ class TestTrigger:
         assert ended.disposition == Done()
         assert (await world.read(target))["metadata"]["labels"] == {"node": "n1"}
 
-    async def test_what_a_secret_recorded_is_read_from_there(
-        self, world, make, target, attempt
-    ):
+    async def test_what_a_secret_recorded_is_read_from_there(self, world, make, target, attempt):
         policy = world.install(
             make.policy(
                 "hidden",
@@ -312,9 +308,7 @@ class TestTargets:
         ended, _ = await attempt(await world.ask(policy, trigger))
         assert ended.disposition == Done(message="no object fits the targets of the rule")
 
-    async def test_an_absent_one_by_name_is_a_final_failure(
-        self, world, make, trigger, attempt
-    ):
+    async def test_an_absent_one_by_name_is_a_final_failure(self, world, make, trigger, attempt):
         policy = world.install(make.policy())
         ended, _ = await attempt(await world.ask(policy, trigger))
         assert ended.disposition == Fail(reason="TargetNotFound", message="Secret a/s: not found")
@@ -379,9 +373,7 @@ class TestTargets:
         assert ended.disposition.reason == "Forbidden"
         assert ended.disposition.missing_permission == "patch secrets in namespace a"
 
-    async def test_siblings_that_succeeded_are_not_repeated(
-        self, world, make, trigger, attempt
-    ):
+    async def test_siblings_that_succeeded_are_not_repeated(self, world, make, trigger, attempt):
         for name in ("s", "t"):
             world.cluster.add(make.object("Secret", name, spec={"list": []}))
         policy = world.install(
@@ -451,9 +443,7 @@ class TestTargets:
         world.wire.before_change = refuse
         policy = world.install(make.policy())
         ended, _ = await attempt(await world.ask(policy, trigger))
-        assert ended.disposition == Fail(
-            reason="TargetInvalid", message="Secret a/s: spec.x: no"
-        )
+        assert ended.disposition == Fail(reason="TargetInvalid", message="Secret a/s: spec.x: no")
 
     async def test_denials_of_another_webhook_are_limited(
         self, world, make, target, trigger, attempt

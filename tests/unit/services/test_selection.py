@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
+from reconciler.services.loading import Loads
 from reconciler.services.selection import TargetFinder
 
 
@@ -26,7 +27,8 @@ def select(world, make):
         )
         world.remove(stored)
         finder = TargetFinder(kinds=world.cluster, reader=world.wire, page=page)
-        return await finder.select(world.index.get(key).programs[0], context)
+        program = world.index.get(key).programs[0]
+        return await finder.select(program, context, Loads(world.loader))
 
     return run
 
@@ -191,7 +193,9 @@ class TestSubresources:
         self, world, make, select, deployments
     ):
         target = self.scale(selector={"matchLabels": {"app": "one"}})
-        policy = world.install(make.policy("scale", targets=[target], patch={"spec": {"replicas": 3}}))
+        policy = world.install(
+            make.policy("scale", targets=[target], patch={"spec": {"replicas": 3}})
+        )
         trigger = world.cluster.add(make.object())
         await world.processor.attempt(await world.ask(policy, trigger), 0.0)
         kind = world.cluster.exact("apps/v1", "Deployment")

@@ -5,9 +5,48 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.engine.jmes.functions.signature import Function
+from reconciler.engine.jmes.functions.signature import (
+    NUMBER,
+    OUT_OF_BOUNDS,
+    Function,
+    extension,
+    refusal,
+)
 from reconciler.engine.jmes.limits import Run
+from reconciler.engine.jmes.values import bounded
 from reconciler.errors import EvaluationError
+
+NOT_WHOLE_DIGITS = "Non-integer argument(s) passed for round off"
+
+_EXACT = 1 << 53  # beyond, a float has no digits after the point
+_INT64 = 1 << 63
+_MOST_PLACES = 300
+
+
+def whole_number(number: float) -> int:
+    """Give a number that has to be an integer of 64 bits.
+
+    Raises:
+        EvaluationError: It is none.
+    """
+    if not math.isfinite(number) or number != math.trunc(number):
+        shown = f"{number:+}".title() if math.isinf(number) else number
+        raise EvaluationError(f"expected an integer number but got: {shown}")
+    if not -_INT64 <= number < _INT64:
+        raise EvaluationError(f"number is outside the range of integer numbers: {number}")
+    return int(number)
+
+
+def tidy(number: float) -> float:
+    """Give the result of a calculation: an integer where it is one, so that it is written as one.
+
+    Raises:
+        ValueError: It is out of range.
+    """
+    number = bounded(number)
+    if isinstance(number, float) and number.is_integer() and abs(number) < _EXACT:
+        return int(number)
+    return number
 
 
 def _abs(_run: Run, number: float) -> float:
@@ -32,6 +71,25 @@ def _avg(run: Run, numbers: list[float]) -> Any:
         raise EvaluationError("avg: the numbers are too large") from None
 
 
+def _round(_run: Run, number: float, digits: float) -> float:
+    """Round half away from zero, as the reference calculates it."""
+    try:
+        places = whole_number(digits)
+    except EvaluationError:
+        raise refusal("round", NOT_WHOLE_DIGITS) from None
+    if places < 0:
+        raise refusal("round", OUT_OF_BOUNDS.format(places, 0))
+    if isinstance(number, int) or abs(number) >= _EXACT:
+        return number
+    shift = 10.0 ** min(places, _MOST_PLACES)
+    scaled = abs(number) * shift
+    if scaled >= _EXACT:
+        return tidy(number)
+    whole = math.floor(scaled)
+    whole += scaled - whole >= 0.5  # noqa: PLR2004 - the half
+    return tidy(math.copysign(whole / shift, number))
+
+
 def _finite(number: float) -> float:
     if not math.isfinite(number):
         raise EvaluationError("the number is not finite")
@@ -40,9 +98,10 @@ def _finite(number: float) -> float:
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
-        "abs": Function(call=_abs, takes=(("number",),)),
+        "abs": Function(call=_abs, takes=(NUMBER,)),
         "avg": Function(call=_avg, takes=(("array[number]",),)),
-        "ceil": Function(call=_ceil, takes=(("number",),)),
-        "floor": Function(call=_floor, takes=(("number",),)),
+        "ceil": Function(call=_ceil, takes=(NUMBER,)),
+        "floor": Function(call=_floor, takes=(NUMBER,)),
+        "round": extension(_round, NUMBER, NUMBER),
     }
 )

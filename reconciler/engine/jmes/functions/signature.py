@@ -11,6 +11,19 @@ from reconciler.errors import EvaluationError
 Apply = Callable[[Any, Run], Any]
 """An argument like ``&name``: evaluates the expression on one element."""
 
+Types = tuple[str, ...]
+"""The names of the types that a parameter accepts; see `CHECKS`."""
+
+ANY: Types = ("any",)
+TEXT: Types = ("string",)
+NUMBER: Types = ("number",)
+TEXT_OR_NUMBER: Types = ("string", "number")
+LIST: Types = ("array",)
+MAP: Types = ("object",)
+
+OUT_OF_BOUNDS = "{} argument is out of bounds ({})"
+_AMONG_OTHERS = {"string": "String", "number": "Real", "array": "Array", "object": "Object"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
@@ -18,21 +31,30 @@ class Function:
 
     Attributes:
         call: Takes the run and the arguments, which were checked before.
-        takes: For each parameter the names of the types it accepts; see `CHECKS`.
+        takes: For each parameter the types it accepts.
         variadic: Whether the last parameter may be repeated.
+        standard: Whether JMESPath itself defines it; the others word their errors differently.
+        pure: Whether equal arguments always give an equal result.
     """
 
     call: Callable[..., Any]
-    takes: tuple[tuple[str, ...], ...]
+    takes: tuple[Types, ...]
     variadic: bool = False
+    standard: bool = True
+    pure: bool = True
 
     def fits(self, count: int) -> bool:
         """Tell whether the function can be called with `count` arguments."""
         return count == len(self.takes) or (self.variadic and count > len(self.takes))
 
-    def accepted(self, position: int) -> tuple[str, ...]:
+    def accepted(self, position: int) -> Types:
         """Give the types that the argument at `position` may have."""
         return self.takes[min(position, len(self.takes) - 1)]
+
+
+def extension(call: Callable[..., Any], *takes: Types, pure: bool = True) -> Function:
+    """Give a function that JMESPath itself does not define."""
+    return Function(call=call, takes=takes, standard=False, pure=pure)
 
 
 def _all_numbers(value: Any) -> bool:
@@ -56,20 +78,34 @@ EXPRESSION = "expression"
 """The type of an argument that is written ``&...``; checked when the call is compiled."""
 
 
-def check(value: Any, types: tuple[str, ...], *, position: int, function: str) -> None:
+def check(value: Any, function: Function, *, position: int, name: str) -> None:
     """Refuse an argument of a wrong type.
 
     The text names the type only, never the value: it may come out of a Secret.
 
     Raises:
-        EvaluationError: None of `types` fits.
+        EvaluationError: None of the types that the parameter accepts fits.
     """
-    for name in types:
-        if CHECKS[name](value):
+    types = function.accepted(position)
+    for one in types:
+        if CHECKS[one](value):
             return
+    if not function.standard:
+        raise wrong_type(name, position, *types)
     shown = "<nil>" if value is None else kind_of(value)
     msg = (
         f"Invalid type for: {shown}, expected: {' or '.join(types)}"
-        f" (argument {position + 1} of {function})"
+        f" (argument {position + 1} of {name})"
     )
     raise EvaluationError(msg)
+
+
+def refusal(name: str, reason: str) -> EvaluationError:
+    """Give the error of a call of a function that JMESPath itself does not define."""
+    return EvaluationError(f"JMESPath function '{name}': {reason}")
+
+
+def wrong_type(name: str, position: int, *types: str) -> EvaluationError:
+    """Give the error of an argument whose type is none of `types`; `position` counts from 0."""
+    words = types if len(types) == 1 else [_AMONG_OTHERS[one] for one in types]
+    return refusal(name, f"argument #{position + 1} is not of type {' or '.join(words)}")

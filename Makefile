@@ -1,0 +1,114 @@
+# Every task of the project by name; `make` alone lists them. Written for GNU make 3.81 and later.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.project
+
+# Which Python makes .venv; empty: the newest that is found.
+PYTHON ?=
+# Added to every run of pytest, as PYTEST_ARGS="-x -k sweep" or PYTEST_ARGS="-n 2".
+PYTEST_ARGS ?=
+# Added to `make bench`, as BENCH_ARGS="--only pipeline".
+BENCH_ARGS ?=
+# Where the conformance data lies; tests/conformance reads the same variable.
+CONFORMANCE_DATA ?= ../shared/conformance
+
+define OPENAPI
+from reconciler.cli.dev.cluster import ControlPlane, Options
+with ControlPlane.start(Options()) as plane:
+    print(plane.kubectl("get", "--raw", "/openapi/v2"))
+endef
+export OPENAPI
+
+# Of the virtual environment that may be active in this shell, the Python below it.
+define BASE_PYTHON
+import ensurepip, sys, venv
+print(sys._base_executable if sys.version_info >= (3, 11) else "")
+endef
+export BASE_PYTHON
+
+# Another active virtual environment must not leak into this one.
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check bench lint types conformance conformance-units conformance-cli \
+	e2e e2e-kind control-plane schemas clean
+
+help: ## List the targets
+	@echo "Usage: make TARGET"
+	@echo
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo 'Options: PYTHON=python3.12, PYTEST_ARGS="-x -k sweep", BENCH_ARGS="--only steady"'
+
+demo: $(READY) ## Start a real local control plane and watch a policy change an existing object
+	$(BIN)/retrofit dev demo
+
+test: $(READY) control-plane ## Run all tests but end to end, on a real local control plane
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint types test ## Run lint, types and test, as CI does
+
+bench: $(READY) control-plane ## Measure triggers per second, latency and API calls
+	$(BIN)/python -m tests.bench.run $(BENCH_ARGS)
+
+lint: $(READY) ## Check style, formatting and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+types: $(READY) ## Check the types
+	$(BIN)/mypy
+
+conformance: $(READY) control-plane ## Run the live conformance tests, with a table per folder
+	$(BIN)/pytest tests/conformance/chainsaw --conformance-report $(PYTEST_ARGS)
+
+conformance-units: $(READY) ## Run the conformance cases of the engine, with a score per file
+	$(BIN)/pytest tests/conformance/units --conformance-report $(PYTEST_ARGS)
+
+conformance-cli: $(READY) ## Run the offline conformance tests through `retrofit test`
+	@$(BIN)/retrofit test --help >/dev/null 2>&1 || { \
+		echo "conformance-cli needs the command 'retrofit test', which comes with the desk (apply, test, preview, explain)" >&2; \
+		exit 1; }
+	$(BIN)/retrofit test "$(CONFORMANCE_DATA)/cli"
+
+e2e: $(READY) control-plane ## Install, apply a policy, read the requests: on the local control plane
+	$(BIN)/pytest e2e --ignore=e2e/test_kind.py $(PYTEST_ARGS)
+
+e2e-kind: $(READY) ## Build the image, and use it in a kind cluster; needs Docker
+	@docker info >/dev/null 2>&1 || { \
+		echo "e2e-kind needs a container engine: 'docker info' does not answer here; 'make e2e' needs none" >&2; \
+		exit 1; }
+	$(BIN)/pytest e2e/test_kind.py $(PYTEST_ARGS)
+
+control-plane: $(READY) ## Find, download or build etcd, kube-apiserver and kubectl (once, minutes)
+	$(BIN)/retrofit dev control-plane
+
+schemas: $(READY) control-plane ## Write the list merge keys of the control plane's Kubernetes version
+	$(BIN)/python -c "$$OPENAPI" | $(BIN)/python -m reconciler.cli.dev.schemas --output reconciler/engine/patch/keytable.py
+
+clean: ## End the local cluster; remove .venv and every cache of this folder
+	@if [ -d .retrofit ] && [ -x $(BIN)/retrofit ]; then $(BIN)/retrofit dev down; fi
+	rm -rf $(VENV) .retrofit build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment comes in two steps, so that a change of pyproject.toml does not install everything again.
+$(READY): $(VENV)/.requirements pyproject.toml
+	@echo "Installing kube-retrofit itself into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.requirements: requirements/dev.txt
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		for name in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
+			python=$$("$$name" -c "$$BASE_PYTHON" 2>/dev/null) && [ -n "$$python" ] || continue; \
+			echo "Making $(VENV) with $$python"; \
+			rm -rf $(VENV) && exec "$$python" -m venv $(VENV); \
+		done; \
+		echo "make: no Python 3.11 or newer with its modules venv and ensurepip among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3)" >&2; \
+		echo "make: install one (on Debian python3-venv as well), or name it: make PYTHON=/path/to/python3" >&2; \
+		exit 1; }
+	@echo "Installing the pinned requirements into $(VENV) (about a minute the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	@touch $@

@@ -1,0 +1,65 @@
+"""What a person has before the first step: a cluster, kubectl, and kube-retrofit at work in it."""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.person import Person
+from reconciler.cli.dev.binaries import Binaries, locate, read_source
+from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.install import install
+from reconciler.cli.dev.programs import start_programs
+from reconciler.errors import InvalidSetting
+
+_WEBHOOKS = (
+    "validatingwebhookconfigurations",
+    "--selector=app.kubernetes.io/managed-by=kube-retrofit",
+)
+
+
+@pytest.fixture(scope="session")
+def machine() -> Binaries | Path:
+    """The control plane's programs, or the kubeconfig that RETROFIT_CONTROL_PLANE names."""
+    try:
+        found = locate(os.environ, read_source())
+    except InvalidSetting as error:
+        pytest.fail(str(error), pytrace=False)
+    if found is None:
+        pytest.fail("no control plane on this machine: run `make control-plane`", pytrace=False)
+    return found
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    machine: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """A cluster with both programs at work; an existing one is used as it is found."""
+    with contextlib.ExitStack() as stack:
+        if isinstance(machine, Path):
+            there = Cluster.connect(machine, tmp_path_factory.mktemp("cluster"))
+            if there.kubectl("get", *_WEBHOOKS, "-o", "name"):
+                yield there
+                return
+            # Without the programs they would refuse every policy.
+            stack.callback(there.kubectl, "delete", *_WEBHOOKS)
+        else:
+            there = stack.enter_context(ControlPlane.start(Options(binaries=machine)))
+        settings = install(there, "demo")
+        stack.enter_context(start_programs(there, settings=settings))
+        yield there
+
+
+@pytest.fixture
+def person(cluster: Cluster) -> Iterator[Person]:
+    """Somebody with kubectl and a namespace of their own; what they made goes at the end."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", name)
+    someone = Person(cluster, name)
+    try:
+        yield someone
+    finally:
+        someone.leave()

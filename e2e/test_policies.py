@@ -1,0 +1,200 @@
+"""A person applies a policy, changes something, and reads what became of it."""
+
+import pytest
+
+from e2e.person import WITHIN, Person
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import ClusterError
+
+RESTART = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: $ns-restart}
+spec:
+  rules:
+    - name: restart
+      match:
+        any:
+          - resources: {kinds: [ConfigMap], namespaces: [$ns], operations: [UPDATE]}
+      mutate:
+        targets:
+          - apiVersion: apps/v1
+            kind: Deployment
+            namespace: "{{ request.namespace }}"
+            preconditions:
+              all:
+                - key: "{{ request.object.metadata.name }}"
+                  operator: AnyIn
+                  value: "{{ target.spec.template.spec.volumes[].configMap.name || `[]` }}"
+        patchesJson6902: |-
+          - op: add
+            path: /spec/template/metadata/annotations
+            value: {seen: "{{ request.object.data.mood }}"}
+"""
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME, namespace: $ns, labels: {app: NAME}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}}
+    spec:
+      containers: [{name: main, image: example.org/none}]
+      volumes: VOLUMES
+"""
+
+LABEL = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: $ns-label}
+spec:
+  rules:
+    - name: label
+      match:
+        any:
+          - resources:
+              kinds: [ConfigMap]
+              namespaces: [$ns]
+              selector: {matchLabels: {of: fleet}}
+      mutate:
+        mutateExistingOnPolicyUpdate: true
+        targets:
+          - apiVersion: v1
+            kind: ConfigMap
+            namespace: "{{ request.object.metadata.namespace }}"
+            name: "{{ request.object.metadata.name }}"
+        patchStrategicMerge: {metadata: {labels: {+(cost-center): "4711"}}}
+"""
+
+SUSPEND = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: $ns-suspend}
+spec:
+  rules:
+    - name: suspend
+      match:
+        any:
+          - resources: {kinds: [Namespace], names: [$ns], operations: [UPDATE]}
+      mutate:
+        targets:
+          - apiVersion: autoscaling/v2
+            kind: HorizontalPodAutoscaler
+            namespace: "{{ request.object.metadata.name }}"
+            name: web
+        patchStrategicMerge: {spec: {maxReplicas: 7}}
+"""
+
+AUTOSCALER = """
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: $ns}
+spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+"""
+
+GRANT = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: $ns-autoscalers
+  labels: {rbac.kyverno.io/aggregate-to-background-controller: "true"}
+rules:
+  - {apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [update, patch]}
+"""
+
+
+def test_a_changed_config_map_restarts_exactly_what_mounts_it(person: Person) -> None:
+    person.kubectl(
+        "create", "configmap", "mood", "-n", person.namespace, "--from-literal=mood=bad"
+    )
+    for name, volumes in {
+        "mounts": "[{name: config, configMap: {name: mood}}]",
+        "mounts-another": "[{name: config, configMap: {name: weather}}]",
+        "mounts-none": "[]",
+    }.items():
+        person.apply(DEPLOYMENT.replace("NAME", name).replace("VOLUMES", volumes))
+    policy = person.apply_policy(RESTART)
+    change = '{"data":{"mood":"good"}}'
+    person.kubectl("patch", "configmap", "mood", "-n", person.namespace, "-p", change)
+    request = person.request(policy)
+    row = person.row(request)
+    assert (row["STATE"], row["PATCHED"], row["TRIGGER NAME"]) == ("Completed", "1/3", "mood")
+    seen = {
+        item["metadata"]["name"]: item["spec"]["template"]["metadata"].get("annotations")
+        for item in person.get("deployments")["items"]
+    }
+    assert seen == {"mounts": {"seen": "good"}, "mounts-another": None, "mounts-none": None}
+
+
+def test_a_policy_rolls_out_over_what_is_there_and_then_over_what_comes(person: Person) -> None:
+    names = [f"settings-{number:02}" for number in range(40)]
+    labelled = _settings("has-one").replace("of: fleet", "of: fleet, cost-center: mine")
+    person.apply("---\n".join([*map(_settings, names), labelled]))
+    policy = person.apply_policy(LABEL)
+    request = person.request(policy)
+    assert person.row(request)["PATCHED"] == "41/41"
+    assert request["status"]["counts"]["patched"] == 40
+    assert _cost_centers(person) == dict.fromkeys(names, "4711") | {"has-one": "mine"}
+    person.apply(_settings("late"))
+    wait_until(
+        lambda: _cost_centers(person).get("late") == "4711",
+        within=WITHIN,
+        what="a ConfigMap that came later has the label",
+    )
+
+
+def test_a_missing_right_is_named_and_once_granted_the_request_goes_on(person: Person) -> None:
+    person.apply(AUTOSCALER)
+    policy = person.apply_policy(SUSPEND)
+    person.kubectl("label", "namespace", person.namespace, "season=sale")
+    request = person.request(policy, lambda status: status.get("reason") == "Forbidden")
+    row = person.row(request, "-o", "wide")
+    grant = f"patch horizontalpodautoscalers.autoscaling in namespace {person.namespace}"
+    assert row["STATE"] == "Pending"
+    assert row["MESSAGE"].endswith(f"grant: {grant}")
+    assert row["NEXT"]
+    person.apply(GRANT)
+    assert person.row(person.request(policy))["PATCHED"] == "1/1"
+    assert person.get("hpa", "web")["spec"]["maxReplicas"] == 7
+
+
+def test_a_dry_run_records_nothing(person: Person) -> None:
+    person.apply(AUTOSCALER)
+    policy = person.apply_policy(SUSPEND)
+    person.kubectl("label", "namespace", person.namespace, "season=sale", "--dry-run=server")
+    person.kubectl("annotate", "namespace", person.namespace, "real=true")
+    request = person.request(policy, lambda status: "state" in status)
+    assert request["spec"]["context"]["admissionRequestInfo"]["operation"] == "UPDATE"
+
+
+def test_a_policy_that_cannot_work_is_refused_with_the_place(person: Person) -> None:
+    broken = RESTART.replace("operator: AnyIn", "operator: AnyOf")
+    place = r"spec\.rules\[0\]\.mutate\.targets\[0\]\.preconditions\.all\[0\]\.operator"
+    with pytest.raises(ClusterError, match=place):
+        person.apply(broken)
+
+
+def test_without_its_policy_nothing_happens_any_more(person: Person) -> None:
+    first = person.apply_policy(LABEL)
+    person.request(first)
+    person.kubectl("delete", "clusterpolicy", first)
+    person.apply(_settings("late"))
+    # The second one only adds what is not there: it would leave the label of the first.
+    second = LABEL.replace("$ns-label", "$ns-second").replace("4711", "4712")
+    person.request(person.apply_policy(second))
+    assert _cost_centers(person) == {"late": "4712"}
+
+
+def _settings(name: str) -> str:
+    meta = f"{{name: {name}, namespace: $ns, labels: {{of: fleet}}}}"
+    return f"{{apiVersion: v1, kind: ConfigMap, metadata: {meta}}}\n"
+
+
+def _cost_centers(person: Person) -> dict[str, str | None]:
+    return {
+        item["metadata"]["name"]: item["metadata"]["labels"].get("cost-center")
+        for item in person.get("configmaps", "-l", "of=fleet")["items"]
+    }

@@ -1,0 +1,150 @@
+"""Context entries of a rule, a target or a foreach."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.engine.entries import (
+    RESERVED,
+    ApiCallEntry,
+    ConfigMapEntry,
+    Entry,
+    GlobalEntry,
+    VariableEntry,
+)
+from reconciler.engine.jmes import compile_expression
+from reconciler.engine.match import reading
+from reconciler.engine.program import Origin
+from reconciler.engine.variables import Template
+from reconciler.errors import InvalidPolicy
+
+_SOURCES = ("variable", "configMap", "apiCall", "imageRegistry", "globalReference")
+_CALL_FIELDS = ("urlPath", "service", "method", "data", "jmesPath", "default")
+_SERVICE_FIELDS = ("url", "headers", "caBundle")
+
+
+def compile_entries(
+    raw: Any, location: str, scope: Scope, origin: Origin
+) -> tuple[tuple[Entry, ...], Scope]:
+    """Return the entries and the scope after them; each may use those before it.
+
+    Raises:
+        InvalidPolicy: An entry is malformed, or has no or several sources.
+    """
+    entries: list[Entry] = []
+    for index, item in enumerate(reading.sequence(raw, location)):
+        place = f"{location}[{index}]"
+        fields = reading.mapping(item, place, allowed=("name", *_SOURCES))
+        name = reading.string(fields.get("name"), f"{place}.name")
+        if name in RESERVED:
+            raise InvalidPolicy(f"{place}.name", f"{name} is a reserved name")
+        found = [source for source in _SOURCES if fields.get(source) is not None]
+        if len(found) != 1:
+            known = ", ".join(_SOURCES)
+            raise InvalidPolicy(place, f"exactly one of {known} is needed, found {len(found)}")
+        source = found[0]
+        entries.append(
+            _entry(name, source, fields[source], f"{place}.{source}", scope=scope, origin=origin)
+        )
+        scope = scope.with_entry(name)
+    return tuple(entries), scope
+
+
+def _entry(name: str, source: str, raw: Any, place: str, *, scope: Scope, origin: Origin) -> Entry:
+    match source:
+        case "variable":
+            return _variable(name, raw, place, scope)
+        case "configMap":
+            return _config_map(name, raw, place, scope, origin)
+        case "apiCall":
+            return _api_call(name, raw, place, scope, origin)
+        case "globalReference":
+            return _global(name, raw, place, scope)
+        case _:
+            raise InvalidPolicy(
+                place, "images are not read from a registry here; give the value as a variable"
+            )
+
+
+def _variable(name: str, raw: Any, place: str, scope: Scope) -> VariableEntry:
+    fields = reading.mapping(raw, place, allowed=("value", "jmesPath", "default"))
+    if fields.get("value") is None and not fields.get("jmesPath"):
+        raise InvalidPolicy(place, "a variable must define a value or a jmesPath expression")
+    if fields.get("default") is not None and not fields.get("jmesPath"):
+        raise InvalidPolicy(
+            place,
+            "a variable must define a default value only when a jmesPath expression is defined",
+        )
+    value = _optional(fields, "value", place, scope)
+    path = _path(fields, place, scope, of_context=value is None)
+    return VariableEntry(
+        name=name, value=value, path=path, default=_optional(fields, "default", place, scope)
+    )
+
+
+def _config_map(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> ConfigMapEntry:
+    fields = reading.mapping(raw, place, allowed=("name", "namespace"))
+    config_map = _optional(fields, "name", place, scope)
+    if config_map is None:
+        raise InvalidPolicy(f"{place}.name", "a name is required for configMap context entry")
+    return ConfigMapEntry(
+        name=name,
+        config_map=config_map,
+        namespace=_optional(fields, "namespace", place, scope),
+        home=origin.namespace or "default",
+        bound=origin.namespace,
+    )
+
+
+def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> ApiCallEntry:
+    fields = reading.mapping(raw, place, allowed=_CALL_FIELDS)
+    service = fields.get("service")
+    if service is not None:
+        reading.mapping(service, f"{place}.service", allowed=_SERVICE_FIELDS)
+        if fields.get("urlPath"):
+            raise InvalidPolicy(place, "a URLPath cannot be used for service API calls")
+    elif not fields.get("urlPath"):
+        raise InvalidPolicy(place, "a urlPath or a service is needed")
+    method = fields.get("method") or "GET"
+    if method not in ("GET", "POST"):
+        raise InvalidPolicy(f"{place}.method", "the method is GET or POST")
+    call = {key: fields[key] for key in ("urlPath", "service", "method", "data") if key in fields}
+    return ApiCallEntry(
+        name=name,
+        call=checked_template(call, place, scope),
+        path=_path(fields, place, scope, of_context=False),
+        default=fields.get("default"),
+        bound=origin.namespace,
+    )
+
+
+def _global(name: str, raw: Any, place: str, scope: Scope) -> GlobalEntry:
+    fields = reading.mapping(raw, place, allowed=("name", "jmesPath"))
+    reference = _optional(fields, "name", place, scope)
+    if reference is None:
+        raise InvalidPolicy(
+            f"{place}.name", "a name is required for globalReference context entry"
+        )
+    path = _path(fields, place, scope, of_context=False)
+    return GlobalEntry(name=name, reference=reference, path=path)
+
+
+def _optional(fields: Mapping[str, Any], field: str, place: str, scope: Scope) -> Template | None:
+    value = fields.get(field)
+    return None if value is None else checked_template(value, f"{place}.{field}", scope)
+
+
+def _path(
+    fields: Mapping[str, Any], place: str, scope: Scope, *, of_context: bool
+) -> Template | None:
+    text = fields.get("jmesPath")
+    if not text:
+        return None
+    if not isinstance(text, str):
+        raise InvalidPolicy(f"{place}.jmesPath", "expected a text")
+    template = checked_template(text, f"{place}.jmesPath", scope)
+    if template.constant:
+        expression = compile_expression(text, location=f"{place}.jmesPath")
+        if of_context:
+            check_expression(expression, f"{place}.jmesPath", scope)
+    return template

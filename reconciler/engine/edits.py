@@ -1,0 +1,206 @@
+"""The edits of a rule, and what they make of an object."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.engine.context import Context
+from reconciler.engine.entries import Entry, with_entries
+from reconciler.engine.jmes import Expression
+from reconciler.engine.patch import (
+    LENIENT,
+    Operation,
+    StrategicPatch,
+    Unmet,
+    apply_operations,
+    compile_operations,
+    equal,
+    merge,
+    parse_operations,
+    schema_for,
+)
+from reconciler.engine.preconditions import Conditions
+from reconciler.engine.variables import Template
+from reconciler.errors import EvaluationError
+
+UNTOUCHED = Unmet(reason="0 elements processed")
+"""The result of a foreach that changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategicEdit:
+    """A strategic merge patch with anchors; of custom resources a merge patch.
+
+    Attributes:
+        patch: The anchors, found in the text as written.
+    """
+
+    template: Template
+    patch: StrategicPatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonPatchEdit:
+    """RFC 6902 operations as a text.
+
+    Attributes:
+        operations: The decoded operations where the text holds no variable, else None.
+    """
+
+    text: Template
+    operations: tuple[Operation, ...] | None
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeachEdit:
+    """Edits for each element of a list.
+
+    The list is evaluated once, before the first element; every element sees the target as it was
+    then, while its patch applies to what the elements before it made of it.
+
+    Attributes:
+        reverse: Go from the last element to the first; ``elementIndex`` stays the position.
+        depth: How many foreach are around this one.
+    """
+
+    elements: Expression
+    reverse: bool
+    depth: int
+    entries: tuple[Entry, ...]
+    preconditions: Conditions | None
+    edits: "tuple[Edit, ...]"
+    location: str
+
+
+Edit = StrategicEdit | JsonPatchEdit | ForeachEdit
+
+
+def apply_edits(
+    edits: tuple[Edit, ...], context: Context, obj: Mapping[str, Any]
+) -> dict[str, Any] | Unmet:
+    """Return the object after all edits in order, or why there is nothing to change.
+
+    Args:
+        edits: Of a rule or of one element of a foreach.
+        context: With the target bound.
+        obj: What they apply to; not changed by this call.
+
+    Raises:
+        EvaluationError: An edit cannot be applied; then none is.
+        InvalidPolicy: A patch with variables became something that is no patch.
+    """
+    after: dict[str, Any] = dict(obj)
+    unmet: Unmet | None = None
+    for edit in edits:
+        result = _apply(edit, context, after)
+        if isinstance(result, Unmet):
+            unmet = result
+            continue
+        if isinstance(edit, ForeachEdit) and edit.depth == 0:
+            # The next block shall see what this one made of the target.
+            context = context.bind(target=result)
+        after = result
+    if unmet is not None and equal(obj, after):
+        return unmet
+    return after
+
+
+def _apply(edit: Edit, context: Context, obj: dict[str, Any]) -> dict[str, Any] | Unmet:
+    match edit:
+        case StrategicEdit():
+            return _merge_strategic(edit, _substitute(edit.template, context), obj)
+        case JsonPatchEdit():
+            return _apply_operations(edit, context, obj)
+        case ForeachEdit():
+            return _apply_each(edit, context, obj)
+
+
+def _apply_operations(
+    edit: JsonPatchEdit, context: Context, obj: dict[str, Any]
+) -> dict[str, Any]:
+    operations = edit.operations
+    if operations is None:
+        text = _substitute(edit.text, context)
+        if not isinstance(text, str):
+            msg = f"{edit.location}: the variable gives {type(text).__name__}, use to_string()"
+            raise EvaluationError(msg)
+        operations = compile_operations(
+            parse_operations(text, location=edit.location), location=edit.location
+        )
+    try:
+        changed: dict[str, Any] = apply_operations(obj, operations, profile=LENIENT)
+    except EvaluationError as error:
+        msg = f"failed to patch resource: {error}"
+        raise EvaluationError(msg) from error
+    return changed
+
+
+def _merge_strategic(
+    edit: StrategicEdit, patch: Any, obj: dict[str, Any]
+) -> dict[str, Any] | Unmet:
+    schema = schema_for(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
+    try:
+        plain = edit.patch.resolve(patch, obj, schema=schema)
+        if isinstance(plain, Unmet):
+            return plain
+        return merge(obj, plain, schema)
+    except EvaluationError as error:
+        msg = f"failed to patch resource: {error}"
+        raise EvaluationError(msg) from error
+
+
+def _apply_each(
+    edit: ForeachEdit, context: Context, obj: dict[str, Any]
+) -> dict[str, Any] | Unmet:
+    after = obj
+    for index, element in _elements(edit, context):
+        bound = context.bind(
+            **{
+                "element": element,
+                "elementIndex": index,
+                f"element{edit.depth}": element,
+                f"elementIndex{edit.depth}": index,
+            }
+        )
+        bound = with_entries(bound, edit.entries)
+        if not _holds(edit, bound, index):
+            continue
+        try:
+            result = apply_edits(edit.edits, bound, after)
+        except EvaluationError as error:
+            msg = f"failed to mutate elements: {error}"
+            raise EvaluationError(msg) from error
+        if not isinstance(result, Unmet):
+            after = result
+    return UNTOUCHED if equal(obj, after) else after
+
+
+def _elements(edit: ForeachEdit, context: Context) -> Iterator[tuple[int, Any]]:
+    try:
+        found = context.search(edit.elements)
+    except EvaluationError as error:
+        msg = f"failed to evaluate list {edit.elements.source}: {error}"
+        raise EvaluationError(msg) from error
+    listed = list(enumerate(found if isinstance(found, list) else [found]))
+    for index, element in reversed(listed) if edit.reverse else listed:
+        if element is not None:
+            yield index, element
+
+
+def _holds(edit: ForeachEdit, context: Context, index: int) -> bool:
+    if edit.preconditions is None:
+        return True
+    try:
+        return edit.preconditions.evaluate(context).passed
+    except EvaluationError as error:
+        msg = f"failed to evaluate mutate.foreach[{index}].preconditions: {error}"
+        raise EvaluationError(msg) from error
+
+
+def _substitute(template: Template, context: Context) -> Any:
+    try:
+        return template.render(context)
+    except EvaluationError as error:
+        msg = f"variable substitution failed: {error}"
+        raise EvaluationError(msg) from error

@@ -1,0 +1,299 @@
+"""Context entries of a rule, a target or a foreach: named data, evaluated only when it is read.
+
+An entry that needs something from outside raises `NeedsLoad`. Whoever called the engine reads it
+through a port, adds it to the context's loads and evaluates again, so the engine does no I/O and
+an entry that nobody names is never fetched.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.engine.context import Context
+from reconciler.engine.jmes import Expression, compile_expression
+from reconciler.engine.variables import Template
+from reconciler.errors import EvaluationError, InvalidPolicy, RetrofitError
+
+RESERVED = frozenset(
+    {
+        "images",
+        "request",
+        "serviceAccountName",
+        "serviceAccountNamespace",
+        "element",
+        "elementIndex",
+        "target",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMapLoad:
+    """Asks for a ConfigMap; the answer is ``{data, metadata}``."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiLoad:
+    """Asks the API server; the answer is the decoded body.
+
+    Attributes:
+        body: JSON text of a POST, else empty.
+    """
+
+    method: str
+    path: str
+    body: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLoad:
+    """Asks an HTTP service; the answer is the decoded body.
+
+    Attributes:
+        headers: Pairs in the order of the policy; values are never to be logged.
+        ca_bundle: Certificates in PEM that the service is checked against; empty: the usual ones.
+    """
+
+    method: str
+    url: str
+    body: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    ca_bundle: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalLoad:
+    """Asks for the data of a GlobalContextEntry, or of one of its projections."""
+
+    name: str
+
+
+Load = ConfigMapLoad | ApiLoad | ServiceLoad | GlobalLoad
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailure:
+    """Stands in the loads where something could not be read; the text is for people."""
+
+    message: str
+
+
+class NeedsLoad(RetrofitError):
+    """Evaluation cannot go on before something was read from outside."""
+
+    def __init__(self, load: Load) -> None:
+        super().__init__(f"not read yet: {load!r}")
+        self.load = load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableEntry:
+    """A value, a path into it or into the context, and what stands in for what is missing."""
+
+    name: str
+    value: Template | None
+    path: Template | None
+    default: Template | None
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the value; null where everything gives null is an error."""
+        default = None if self.default is None else self.default.render(context)
+        if self.value is None:
+            found = self._search(context, default)
+            found = default if found is None else found
+        else:
+            found = self.value.render(context)
+            if self.path is not None:
+                found = self._search_in(context, found, default)
+        if found is None:
+            msg = f"failed to add context entry for variable {self.name} since it evaluated to nil"
+            raise EvaluationError(msg)
+        return found
+
+    def _search(self, context: Context, default: Any) -> Any:
+        expression = _expression(self.path, context, self.name)
+        try:
+            return context.search(expression)
+        except EvaluationError as error:
+            if default is not None:
+                return default
+            raise self._failed(expression, error) from error
+
+    def _search_in(self, context: Context, value: Any, default: Any) -> Any:
+        expression = _expression(self.path, context, self.name)
+        try:
+            return expression.search(value)
+        except EvaluationError as error:
+            if default is not None:
+                return default
+            raise self._failed(expression, error) from error
+
+    def _failed(self, expression: Expression, error: EvaluationError) -> EvaluationError:
+        return EvaluationError(
+            f"failed to apply jmespath {expression.source} to variable {self.name}: {error}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMapEntry:
+    """The data of a ConfigMap.
+
+    Attributes:
+        home: The namespace where none is given: of a namespaced policy, else ``default``.
+        bound: The namespace that must not be left; empty for a cluster-wide policy.
+    """
+
+    name: str
+    config_map: Template
+    namespace: Template | None
+    home: str
+    bound: str
+
+    def evaluate(self, context: Context) -> Any:
+        """Return ``{data, metadata}``."""
+        name = _text(self.config_map, context)
+        namespace = "" if self.namespace is None else _text(self.namespace, context)
+        if self.bound and namespace not in ("", self.bound):
+            msg = (
+                f'context entry {self.name}: configMap namespace "{namespace}" is different from'
+                f' policy namespace "{self.bound}"'
+            )
+            raise EvaluationError(msg)
+        load = ConfigMapLoad(namespace=namespace or self.home, name=name)
+        return _loaded(
+            load, context, f"failed to retrieve config map for context entry {self.name}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiCallEntry:
+    """An answer of the API server or of an HTTP service.
+
+    Attributes:
+        call: ``{urlPath | service, method, data, ...}`` as written.
+        path: Into the answer.
+        default: Stands in for a call that failed, as it is.
+        bound: The namespace that the path must name; empty for a cluster-wide policy.
+    """
+
+    name: str
+    call: Template
+    path: Template | None
+    default: Any
+    bound: str
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the answer, or the part of it that the path names."""
+        load = self._load(self.call.render(context))
+        try:
+            found = _loaded(load, context, f"failed to execute APICall {self.name}")
+        except EvaluationError:
+            if self.default is not None:
+                return self.default
+            raise
+        if self.path is None:
+            return found
+        expression = _expression(self.path, context, self.name)
+        return expression.search(found)
+
+    def _load(self, call: Mapping[str, Any]) -> ApiLoad | ServiceLoad:
+        method = call.get("method") or "GET"
+        pairs = {item["key"]: item.get("value") for item in call.get("data") or ()}
+        body = json.dumps(pairs, sort_keys=True) if method == "POST" else ""
+        service = call.get("service")
+        if service is None:
+            path = str(call.get("urlPath") or "")
+            _check_path(path, self.bound)
+            return ApiLoad(method=method, path=path, body=body)
+        headers = tuple((str(h["key"]), str(h["value"])) for h in service.get("headers") or ())
+        return ServiceLoad(
+            method=method,
+            url=str(service.get("url") or ""),
+            body=body,
+            headers=headers,
+            ca_bundle=str(service.get("caBundle") or ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalEntry:
+    """The data of a GlobalContextEntry, kept up to date elsewhere."""
+
+    name: str
+    reference: Template
+    path: Template | None
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the data, or the part of it that the path names."""
+        load = GlobalLoad(name=_text(self.reference, context))
+        found = _loaded(load, context, f"failed to fetch entry key={load.name}")
+        if self.path is None:
+            return found
+        return _expression(self.path, context, self.name).search(found)
+
+
+Entry = VariableEntry | ConfigMapEntry | ApiCallEntry | GlobalEntry
+
+
+def with_entries(context: Context, entries: Iterable[Entry]) -> Context:
+    """Return a context with the entries; each sees those declared before it, and no later one."""
+    for entry in entries:
+        context = context.defer(entry.name, _bound(entry, context))
+    return context
+
+
+def _bound(entry: Entry, context: Context) -> Any:
+    return lambda: entry.evaluate(context)
+
+
+def _loaded(load: Load, context: Context, failing: str) -> Any:
+    try:
+        found = context.loads[load]
+    except KeyError:
+        raise NeedsLoad(load) from None
+    if isinstance(found, LoadFailure):
+        msg = f"{failing}: {found.message}"
+        raise EvaluationError(msg)
+    return found
+
+
+def _expression(path: Template | None, context: Context, name: str) -> Expression:
+    source = "" if path is None else _text(path, context)
+    try:
+        return compile_expression(source, location=name)
+    except InvalidPolicy as error:
+        raise EvaluationError(str(error)) from error
+
+
+def _text(template: Template, context: Context) -> str:
+    value = template.render(context)
+    if not isinstance(value, str):
+        msg = f"expected a text in a context entry, got {type(value).__name__}"
+        raise EvaluationError(msg)
+    return value
+
+
+def _check_path(path: str, bound: str) -> None:
+    if not bound:
+        return
+    parts = [part for part in path.partition("?")[0].split("/") if part]
+    if ".." in parts or "." in parts:
+        msg = f"path {path} must not contain dots as a part"
+        raise EvaluationError(msg)
+    named = [parts[i + 1] for i, part in enumerate(parts[:-1]) if part == "namespaces"]
+    if not named:
+        msg = (
+            f"path {path} does not contain a namespace segment, which is required for namespaced"
+            " policies"
+        )
+        raise EvaluationError(msg)
+    if named != [bound]:
+        msg = (
+            f"path {path} refers to namespace {named[0]}, which is different from the policy"
+            f" namespace {bound}"
+        )
+        raise EvaluationError(msg)

@@ -1,0 +1,66 @@
+"""The `Loader` port on the objects of the in-memory cluster."""
+
+from typing import Any
+
+from reconciler.api.meta import Kind, Object, split_api_version
+from reconciler.engine.entries import ApiLoad, ConfigMapLoad, Load
+from reconciler.errors import Gone, Invalid, UnknownKind
+from reconciler.memory.cluster import MemoryCluster
+
+_LONGEST = 6
+
+
+class MemoryLoader:
+    """Answers ConfigMaps and GET paths of the API server; there are no services."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    async def load(self, load: Load) -> Any:
+        """Return what an entry asks for."""
+        match load:
+            case ConfigMapLoad():
+                (kind,) = await self._cluster.find("v1", "ConfigMap")
+                found = await self._cluster.get(kind, load.namespace, load.name)
+                return {"data": found.get("data") or {}, "metadata": found["metadata"]}
+            case ApiLoad(method="GET"):
+                return await self._get(load.path)
+            case _:
+                msg = f"{load!r}: only reads of objects work without a cluster"
+                raise Invalid(msg, status=400)
+
+    async def _get(self, path: str) -> Object:
+        parts = [part for part in path.partition("?")[0].split("/") if part]
+        api_version, rest = _split(parts)
+        namespace = ""
+        if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004 - name and resource
+            namespace, rest = rest[1], rest[2:]
+        if not rest:
+            msg = f"{path} names no resource"
+            raise UnknownKind(msg, status=404)
+        kind = await self._kind(api_version, rest[0], path)
+        if len(rest) > 1:
+            return await self._cluster.get(kind, namespace, rest[1])
+        page = await self._cluster.list_page(kind, namespace=namespace, limit=0)
+        return {
+            "apiVersion": kind.api_version,
+            "kind": f"{kind.kind}List",
+            "items": list(page.items),
+        }
+
+    async def _kind(self, api_version: str, plural: str, path: str) -> Kind:
+        group, version = split_api_version(api_version)
+        found = await self._cluster.of_resource(group, version, plural)
+        if found is None:
+            msg = f"{path}: {plural} of {api_version} is not known"
+            raise UnknownKind(msg, status=404)
+        return found
+
+
+def _split(parts: list[str]) -> tuple[str, list[str]]:
+    if parts[:1] == ["api"] and len(parts) > 1:
+        return parts[1], parts[2:]
+    if parts[:1] == ["apis"] and 2 < len(parts) <= _LONGEST + 1:
+        return "/".join(parts[1:3]), parts[3:]
+    msg = f"/{'/'.join(parts)} is no path of the API"
+    raise Gone(msg, status=404)

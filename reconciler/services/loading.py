@@ -1,0 +1,65 @@
+"""What context entries need from outside: read once per attempt, when it is first named."""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from reconciler.engine.context import Context
+from reconciler.engine.entries import Load, LoadFailure, NeedsLoad
+from reconciler.errors import EvaluationError, Gone, Invalid, UnknownKind
+from reconciler.services.ports import Loader
+
+MAX_LOADS = 100
+"""Reads for one attempt; a rule that asks for more asks in a loop."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Loads:
+    """The reads of one attempt, shared by its targets.
+
+    Attributes:
+        found: By what was asked for; a `LoadFailure` where there is nothing to be read.
+    """
+
+    loader: Loader
+    found: dict[Hashable, Any] = field(default_factory=dict)
+    _running: dict[Load, asyncio.Task[None]] = field(default_factory=dict)
+
+    def of(self, context: Context) -> Context:
+        """Return the context with these reads in sight."""
+        return context.with_loads(self.found)
+
+    async def evaluate(self, work: Callable[[], T]) -> T:
+        """Return what an evaluation gives, reading what it asks for and evaluating again.
+
+        Raises:
+            ClusterError: A read failed in a way that may pass.
+            EvaluationError: The evaluation failed, or asks for too much.
+        """
+        while True:
+            try:
+                return work()
+            except NeedsLoad as need:
+                await self._read(need.load)
+
+    async def _read(self, load: Load) -> None:
+        if len(self.found) >= MAX_LOADS:
+            msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
+            raise EvaluationError(msg)
+        running = self._running.get(load)
+        if running is None:
+            running = asyncio.create_task(self._fetch(load))
+            self._running[load] = running
+        try:
+            await asyncio.shield(running)
+        finally:
+            self._running.pop(load, None)
+
+    async def _fetch(self, load: Load) -> None:
+        try:
+            self.found[load] = await self.loader.load(load)
+        except (Gone, UnknownKind, Invalid) as error:
+            self.found[load] = LoadFailure(str(error))

@@ -1,0 +1,79 @@
+"""The import contracts bite: one forbidden import is planted for each of them."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.conftest import PACKAGES, ROOT
+
+# Contract, module, line that breaks it.
+PLANTED = (
+    ("Layers: every arrow points down", "reconciler/api/meta.py", "import reconciler.services"),
+    ("Layers: every arrow points down", "reconciler/unplaced.py", ""),
+    ("Engine layers", "reconciler/engine/outcome.py", "import reconciler.engine.evaluate"),
+    ("The core does no I/O", "reconciler/requests/schedule.py", "import asyncio"),
+    ("The core does no I/O", "reconciler/engine/wildcard.py", "def read():\n    import os"),
+    ("Use cases reach the world through ports", "reconciler/services/record.py", "import socket"),
+    ("Only the controller knows kopf", "admission/review.py", "import kopf"),
+    (
+        "Only reconciler.kube knows the Kubernetes client",
+        "reconciler/controller/report.py",
+        "import kubernetes",
+    ),
+    (
+        "The reconciler is unaware of the admission server",
+        "reconciler/clock.py",
+        "import admission.review",
+    ),
+    (
+        "Only the CLI runs on the in-memory cluster",
+        "reconciler/wiring.py",
+        "import reconciler.memory.cluster",
+    ),
+    ("No cycles between siblings", "admission/filters.py", "import admission.decide"),
+)
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    """Return KEPT or BROKEN by contract, as lint-imports prints them."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    lines = (line.rpartition(" ") for line in done.stdout.splitlines())
+    found = {name: verdict for name, _, verdict in lines if verdict in {"KEPT", "BROKEN"}}
+    assert found, done.stdout + done.stderr
+    return found
+
+
+@pytest.mark.parametrize(("contract", "module", "line"), PLANTED)
+def test_a_planted_import_breaks_its_contract(
+    contract: str, module: str, line: str, tmp_path: Path
+) -> None:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=only_python)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / module).open("a") as source:
+        source.write(f"\n{line}\n")
+    assert verdicts(tmp_path)[contract] == "BROKEN"
+
+
+def test_every_contract_is_tried() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    assert {item["name"] for item in settings["contracts"]} == {name for name, *_ in PLANTED}
+
+
+def only_python(folder: str, entries: list[str]) -> set[str]:
+    place = Path(folder)
+    return {
+        name
+        for name in entries
+        if name == "__pycache__" or not ((place / name).is_dir() or name.endswith(".py"))
+    }

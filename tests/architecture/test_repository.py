@@ -1,0 +1,104 @@
+"""What no file of the repository may hold, and what the Makefile owes to people."""
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.conftest import ROOT, relative, tracked_files
+
+MAKEFILE = ROOT / "Makefile"
+# Written so that this file does not find itself.
+LEFT_OVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")
+HOME = re.compile(r"(?<![\w.-])/(?:root|home/[\w.-]+|Users/[\w.-]+)/")
+INDEX = re.compile(
+    r"--(?:extra-)?index-url|GOPROXY=|GOSUMDB=|find-links"
+    r"|\b(?:pypi|pythonhosted)\.org\b|\b(?:proxy|sum)\.golang\.org\b"
+)
+TARGET = re.compile(r"^([a-z][a-z0-9-]*):(?!=)(.*)$", re.MULTILINE)
+
+
+def lines(pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield each line of the repository that fits, with its place."""
+    for path in tracked_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        if path == Path(__file__) or not pattern.search(text):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if pattern.search(line):
+                yield f"{relative(path)}:{number}: {line.strip()[:100]}"
+
+
+def here() -> re.Pattern[str]:
+    """Return what names this machine: the checkout, the folder around it, a home."""
+    places = {str(ROOT), str(ROOT.parent), str(Path.home())}
+    # Too general to mean this machine where a checkout lies directly below them.
+    places -= {"/", "/tmp", tempfile.gettempdir(), "/src", "/app"}
+    named = "|".join(re.escape(place) for place in sorted(places))
+    return re.compile(rf"(?<![\w.-])(?:{named})/|{HOME.pattern}")
+
+
+def test_no_path_of_a_machine() -> None:
+    assert list(lines(here())) == []
+
+
+def test_no_address_of_a_package_index() -> None:
+    assert list(lines(INDEX)) == []
+
+
+def test_nothing_is_left_to_do() -> None:
+    assert list(lines(LEFT_OVER)) == []
+
+
+def test_what_must_be_there_is_there() -> None:
+    names = {relative(path) for path in tracked_files()}
+    wanted = {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci/run", "pyproject.toml"}
+    assert wanted - names == set()
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def targets() -> dict[str, str]:
+    return dict(TARGET.findall(MAKEFILE.read_text()))
+
+
+def test_every_target_has_a_word_of_help() -> None:
+    assert {name for name, rest in targets().items() if " ## " not in rest} == set()
+
+
+def test_every_target_is_phony() -> None:
+    text = MAKEFILE.read_text().replace("\\\n", " ")
+    phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].split()) == set(targets())
+
+
+def test_make_alone_lists_every_target() -> None:
+    done = subprocess.run(
+        ["make", "--no-print-directory"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        env={key: value for key, value in os.environ.items() if not key.startswith("MAKE")},
+    )
+    listed = re.findall(r"^  ([a-z0-9-]+)  ", done.stdout, re.MULTILINE)
+    assert listed == list(targets())
+
+
+@pytest.mark.parametrize("feature", ["!=", "::=", "&:", ".ONESHELL", "$(file "])
+def test_the_makefile_keeps_to_make_3_81(feature: str) -> None:
+    code = [line for line in MAKEFILE.read_text().splitlines() if not line.startswith("\t")]
+    assert [line for line in code if feature in line] == []
+
+
+def test_ci_asks_for_the_conformance_data() -> None:
+    script = (ROOT / ".ci/run").read_text()
+    assert "export CONFORMANCE_REQUIRED=1" in script
+    assert "make check" in script

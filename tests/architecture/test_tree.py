@@ -1,0 +1,108 @@
+"""Rules of the tree that neither ruff nor mypy nor import-linter can see."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.conftest import PACKAGES, ROOT, relative, sources
+
+SOURCES = sources(*PACKAGES)
+PURE = sources(*(f"reconciler/{name}" for name in ("engine", "requests", "dialects", "api")))
+PURE.append(ROOT / "reconciler/errors.py")
+
+MOST_LINES = 500
+MOST_WIRING = 120
+MOST_HANDLER = 15
+# By these the core would reach what the contracts keep from it, or ask for time and chance.
+REACHING_OUT = {"__import__", "import_module", "open", "eval", "exec", "input", "breakpoint"}
+CONTAINERS = {"list", "dict", "set", "bytearray", "defaultdict", "deque", "Counter"}
+NOT_GIVEN = {"importlib", "time", "random", "secrets", "uuid", "io", "sys", "tempfile", "logging"}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def imported(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+
+
+def called(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+        elif isinstance(node, ast.Attribute) and node.attr in {"import_module", "__import__"}:
+            yield node.attr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_module_is_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+
+
+def test_the_composition_root_only_composes() -> None:
+    lines = len((ROOT / "reconciler/wiring.py").read_text().splitlines())
+    assert lines <= MOST_WIRING
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in SOURCES}), ids=relative)
+def test_a_folder_is_a_package(folder: Path) -> None:
+    assert (folder / "__init__.py").exists(), "the import contracts do not see it otherwise"
+
+
+@pytest.mark.parametrize("path", PURE, ids=relative)
+def test_the_core_reaches_for_nothing(path: Path) -> None:
+    module = tree(path)
+    assert not REACHING_OUT & set(called(module))
+    assert not NOT_GIVEN & set(imported(module))
+
+
+@pytest.mark.parametrize("path", PURE, ids=relative)
+def test_the_core_keeps_no_state(path: Path) -> None:
+    module = tree(path)
+    assert list(filled_later(module)) == []
+    assert not {"cache", "lru_cache"} & set(decorators(module)), "what is kept needs an owner"
+    assert not any(isinstance(node, ast.Global) for node in ast.walk(module))
+
+
+def filled_later(module: ast.Module) -> Iterator[str]:
+    """Yield empty containers of a module; one with content is a table."""
+    for node in module.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        value = node.value
+        empty = isinstance(value, ast.Dict) and not value.keys
+        empty = empty or (isinstance(value, ast.List) and not value.elts)
+        if isinstance(value, ast.Call) and not value.args:
+            empty = ast.unparse(value.func).split(".")[-1] in CONTAINERS
+        if empty:
+            yield ast.unparse(node)
+
+
+def decorators(module: ast.Module) -> Iterator[str]:
+    """Yield the decorators of functions and methods that live as long as the module."""
+    nodes = list(module.body)
+    nodes += [item for node in nodes if isinstance(node, ast.ClassDef) for item in node.body]
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                yield ast.unparse(called).split(".")[-1]
+
+
+def test_a_handler_hands_over_and_returns() -> None:
+    functions = [
+        node
+        for outer in tree(ROOT / "reconciler/controller/handlers.py").body
+        for node in ast.walk(outer)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not outer
+    ]
+    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+    assert lengths, "the handlers moved: this test looks for functions inside build_registry"
+    assert {name: n for name, n in lengths.items() if n > MOST_HANDLER} == {}

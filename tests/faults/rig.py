@@ -1,0 +1,437 @@
+"""A cluster with both programs at work, and a client of its administrator that hides nothing."""
+
+import asyncio
+import contextlib
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from reconciler.api.meta import Kind, Object
+from reconciler.api.updaterequest import State, UpdateRequest, parse_request
+from reconciler.cli.dev.cluster import Cluster, ControlPlane
+from reconciler.cli.dev.install import NAMESPACE, ProgramSettings
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
+from reconciler.clock import SystemClock
+from reconciler.errors import ClusterError, Gone
+from reconciler.kube.client import MERGE_PATCH, Client, connect, encode
+from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.requests import REQUESTS
+
+BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
+FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
+# A killed leader is followed after seconds instead of a quarter of a minute.
+SHORT_LEASE = ("--lease-duration=5s", "--lease-renew=4s", "--lease-retry=1s")
+
+
+def _kind(api_version: str, kind: str, plural: str, *, namespaced: bool = True) -> Kind:
+    group, _, version = api_version.rpartition("/")
+    return Kind(group=group, version=version, kind=kind, plural=plural, namespaced=namespaced)
+
+
+_KNOWN = {
+    kind.kind: kind
+    for kind in (
+        _kind("v1", "ConfigMap", "configmaps"),
+        _kind("v1", "Event", "events"),
+        _kind("v1", "Namespace", "namespaces", namespaced=False),
+        _kind("v1", "Pod", "pods"),
+        _kind("v1", "Secret", "secrets"),
+        _kind("apps/v1", "Deployment", "deployments"),
+        _kind("coordination.k8s.io/v1", "Lease", "leases"),
+        _kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
+        _kind(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            namespaced=False,
+        ),
+        _kind("kyverno.io/v1", "ClusterPolicy", "clusterpolicies", namespaced=False),
+        _kind("kyverno.io/v1", "Policy", "policies"),
+        REQUESTS,
+    )
+}
+
+
+def config_map(namespace: str, name: str, **data: str) -> Object:
+    """Return a ConfigMap."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": data,
+    }
+
+
+def target(namespace: str, name: str, kind: str = "ConfigMap", api: str = "v1") -> Object:
+    """Return one entry of ``mutate.targets``."""
+    return {"apiVersion": api, "kind": kind, "namespace": namespace, "name": name}
+
+
+def rule(
+    namespace: str,
+    targets: Iterable[Object],
+    patch: Any,
+    *,
+    names: str = "trigger-*",
+    kinds: Iterable[str] = ("ConfigMap",),
+    operations: Iterable[str] = (),
+    name: str = "rule",
+    **more: Any,
+) -> Object:
+    """Return a rule; a text as patch is a JSON patch."""
+    resources: Object = {"kinds": list(kinds), "names": [names], "namespaces": [namespace]}
+    if operations:
+        resources["operations"] = list(operations)
+    edit = "patchesJson6902" if isinstance(patch, str) else "patchStrategicMerge"
+    return {
+        "name": name,
+        "match": {"any": [{"resources": resources}]},
+        "mutate": {"targets": list(targets), edit: patch},
+        **more,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """What became of triggers that were sent at a steady rate."""
+
+    accepted: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Rig:
+    """Everything that a test does to the cluster, and sees of it.
+
+    Attributes:
+        cluster: Where the programs work.
+        programs: The two programs.
+        namespace: Of this test alone; its policies bear the same name.
+    """
+
+    def __init__(
+        self, cluster: Cluster, programs: Programs, client: Client, namespace: str
+    ) -> None:
+        self.cluster = cluster
+        self.programs = programs
+        self.namespace = namespace
+        self._client = client
+        self._kinds: dict[str, Kind] = dict(_KNOWN)
+
+    async def learn(self, api_version: str, kind: str) -> None:
+        """Make a kind known that the cluster serves, now or soon."""
+
+        async def missing() -> str:
+            found = await KubeKinds(self._client, SystemClock()).find(api_version, kind)
+            if found:
+                self._kinds[kind] = found[0]
+            return "" if found else f"{kind} is not served"
+
+        await self.settle(missing, within=15.0)
+
+    async def create(self, obj: Object) -> Object:
+        """Create an object; nothing is tried twice."""
+        meta = obj["metadata"]
+        kind = self._kinds[obj["kind"]]
+        path = collection_path(kind, meta.get("namespace", ""))
+        return await self._send("POST", path, obj)
+
+    async def refused(self, obj: Object) -> bool:
+        """Tell whether the API server refuses to create an object."""
+        try:
+            await self.create(obj)
+        except ClusterError:
+            return True
+        return False
+
+    async def create_all(self, objects: Iterable[Object]) -> None:
+        """Create objects side by side."""
+        gate = asyncio.Semaphore(16)
+
+        async def one(obj: Object) -> None:
+            async with gate:
+                await self.create(obj)
+
+        await asyncio.gather(*(one(obj) for obj in objects))
+
+    async def burst(self, triggers: Iterable[Object], per_second: float) -> Burst:
+        """Create triggers at a steady rate, whatever the answers are."""
+        burst = Burst()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+
+        async def one(obj: Object) -> None:
+            name = obj["metadata"]["name"]
+            try:
+                await self.create(obj)
+            except ClusterError as error:
+                burst.refused[name] = str(error)
+            else:
+                burst.accepted.append(name)
+
+        async with asyncio.TaskGroup() as group:
+            for index, obj in enumerate(triggers):
+                await asyncio.sleep(max(0.0, begun + index / per_second - loop.time()))
+                group.create_task(one(obj))
+        return burst
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
+        """Return an object of the test's namespace, or of another."""
+        path = object_path(self._kinds[kind], self._place(namespace), name)
+        return await self._client.json("GET", path)
+
+    async def find(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """Return an object, None where there is none."""
+        try:
+            return await self.get(kind, name, namespace)
+        except Gone:
+            return None
+
+    async def data(self, name: str) -> dict[str, str]:
+        """Return the data of a ConfigMap of the test's namespace."""
+        return dict((await self.get("ConfigMap", name)).get("data") or {})
+
+    async def items(self, kind: str, namespace: str | None = None, **query: str) -> list[Object]:
+        """Return the objects of a namespace; an empty one means all."""
+        path = collection_path(self._kinds[kind], self._place(namespace))
+        answer = await self._client.json("GET", path, query=query)
+        return list(answer["items"])
+
+    async def merge(
+        self,
+        kind: str,
+        name: str,
+        patch: Any,
+        *,
+        namespace: str | None = None,
+        subresource: str = "",
+    ) -> Object:
+        """Change an object by a merge patch."""
+        path = object_path(self._kinds[kind], self._place(namespace), name)
+        path += f"/{subresource}" if subresource else ""
+        return await self._send("PATCH", path, patch, content_type=MERGE_PATCH)
+
+    async def replace(self, obj: Object) -> Object:
+        """Write back an object that was read, as a PUT."""
+        meta = obj["metadata"]
+        path = object_path(self._kinds[obj["kind"]], meta.get("namespace", ""), meta["name"])
+        return await self._send("PUT", path, obj)
+
+    async def delete(self, kind: str, name: str, namespace: str | None = None) -> None:
+        """Delete an object that exists."""
+        path = object_path(self._kinds[kind], self._place(namespace), name)
+        await self._client.request("DELETE", path, repeat=False)
+
+    async def apply(self, *rules: Object, kind: str = "ClusterPolicy", **spec: Any) -> str:
+        """Create or replace the test's policy, wait until it is Ready, return its key."""
+        namespace = self.namespace if kind == "Policy" else ""
+        wanted = {"rules": list(rules), **spec}
+        old = await self.find(kind, self.namespace, namespace)
+        if old is None:
+            meta = {"name": self.namespace} | ({"namespace": namespace} if namespace else {})
+            body = {"apiVersion": "kyverno.io/v1", "kind": kind, "metadata": meta, "spec": wanted}
+            await self.create(body)
+        else:
+            await self.replace({**old, "spec": wanted})
+        await self.ready(kind)
+        return f"{namespace}/{self.namespace}" if namespace else self.namespace
+
+    async def ready(self, kind: str = "ClusterPolicy") -> None:
+        """Wait until the test's policy is in force in its newest generation."""
+        namespace = self.namespace if kind == "Policy" else ""
+
+        async def missing() -> Any:
+            policy = await self.get(kind, self.namespace, namespace)
+            status = policy.get("status") or {}
+            seen = (status.get("mutateExisting") or {}).get("observedGeneration")
+            if status.get("ready") and seen == policy["metadata"]["generation"]:
+                return None
+            return status or "no status"
+
+        await self.settle(missing, within=30.0)
+
+    async def requests(self, policy: str = "", state: State | None = None) -> list[UpdateRequest]:
+        """Return the requests of a policy, by default of the test's own."""
+        found = [parse_request(item) for item in await self.items("UpdateRequest", NAMESPACE)]
+        return [
+            item
+            for item in found
+            if item.spec.policy == (policy or self.namespace)
+            and (state is None or item.status.state is state)
+        ]
+
+    async def waiting(self, policy: str = "") -> list[str]:
+        """Return what the unfinished requests of a policy say."""
+        found = await self.requests(policy)
+        return [
+            f"{item.name} {item.status.reason} {item.status.message}"
+            for item in found
+            if item.status.state not in FINAL
+        ]
+
+    async def states(self, policy: str = "") -> Counter[str]:
+        """Return how many requests of a policy ended how."""
+        return Counter(str(item.status.state) for item in await self.requests(policy))
+
+    async def finish(self, count: int = 1, policy: str = "", within: float = 20.0) -> None:
+        """Wait until a policy has so many requests and all of them ended."""
+
+        async def missing() -> Any:
+            found = await self.requests(policy)
+            open_ = [item for item in found if item.status.state not in FINAL]
+            if len(found) >= count and not open_:
+                return None
+            return f"{len(found)} of {count} requests, {len(open_)} waiting: {open_[:2]}"
+
+        await self.settle(missing, within=within)
+
+    async def parked(self, reason: str, within: float = 20.0) -> UpdateRequest:
+        """Wait until the one waiting request says why it waits, and return it."""
+        found: list[UpdateRequest] = []
+
+        async def missing() -> Any:
+            found[:] = await self.requests(state=State.PENDING)
+            return [] if [item.status.reason for item in found] == [reason] else found or "none"
+
+        await self.settle(missing, within=within)
+        return found[0]
+
+    async def settle(self, missing: Callable[[], Awaitable[Any]], within: float) -> None:
+        """Wait until nothing is missing any more; what was missing last is in the failure."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within
+        while left := await missing():
+            assert loop.time() < deadline, f"after {within:g} s there is still: {left}"
+            await asyncio.sleep(0.1)
+
+    async def lacking(self, expected: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+        """Return the ConfigMaps whose data does not contain what is expected."""
+        items = await self.items("ConfigMap")
+        live = {item["metadata"]["name"]: item.get("data") or {} for item in items}
+        return {
+            name: live.get(name)
+            for name, data in expected.items()
+            if not data.items() <= live.get(name, {}).items()
+        }
+
+    async def applied(self, expected: Mapping[str, Mapping[str, str]], within: float) -> None:
+        """Wait until all ConfigMaps contain what is expected."""
+
+        async def missing() -> Any:
+            return await self.lacking(expected)
+
+        await self.settle(missing, within=within)
+
+    async def kill(self, *names: str) -> None:
+        """End programs as ``kill -9`` does."""
+        for name in names:
+            await asyncio.to_thread(self.programs.kill, name)
+
+    async def restart(self, *names: str) -> None:
+        """Start programs again, side by side, and wait until they are ready."""
+        await asyncio.to_thread(self._restart, names)
+
+    async def controller(self, *flags: str, name: str) -> None:
+        """Start another controller with flags of its own and wait until it is ready."""
+        settings = ProgramSettings(flags=flags)
+        await asyncio.to_thread(self.programs.start, CONTROLLER, settings, name=name)
+
+    def ensure(self) -> None:
+        """Start what an earlier test left dead, and end what it started beside."""
+        exits = self.programs.supervision.exit_code
+        for name in list(self.programs.supervision.pids):
+            if name not in {ADMISSION, CONTROLLER} and exits(name) is None:
+                # Killed, it would leave a Lease behind that others have to wait for.
+                self.programs.kill(name, signal.SIGTERM)
+        self._restart([name for name in (ADMISSION, CONTROLLER) if exits(name) is not None])
+
+    async def clean(self) -> None:
+        """Remove the test's policies and its namespace, so that nobody waits for them."""
+        for item in await self.items("ClusterPolicy", ""):
+            if item["metadata"]["name"].startswith(self.namespace):
+                await self.delete("ClusterPolicy", item["metadata"]["name"], "")
+        with contextlib.suppress(Gone):
+            await self.delete("Namespace", self.namespace, "")
+
+    def running(self) -> bool:
+        """Tell whether both programs still run as they were started."""
+        exits = self.programs.supervision.exit_code
+        return exits(ADMISSION) is None and exits(CONTROLLER) is None
+
+    def has_log(self, name: str) -> bool:
+        """Tell whether a program of that name ever ran."""
+        return (self.programs.logs / f"{name}.log").exists()
+
+    def log(self, name: str) -> list[Object]:
+        """Return the log lines of a program; what is no line of its own is told as text."""
+        found: list[Object] = []
+        for line in (self.programs.logs / f"{name}.log").read_text().splitlines():
+            try:
+                found.append(orjson.loads(line))
+            except orjson.JSONDecodeError:
+                found.append({"text": line})
+        return found
+
+    async def calls(self, verb: str, resource: str, *, name: str = "") -> int:
+        """Return how often the controller made a call in the test's namespace (audit log)."""
+        assert isinstance(self.cluster, ControlPlane)
+        assert self.cluster.audit_log is not None
+        log = self.cluster.audit_log
+        # The log is written in batches: an own call shows when everything before it is there.
+        mark = f"mark-{asyncio.get_running_loop().time()}".replace(".", "-")
+        await self.find("ConfigMap", mark)
+
+        async def missing() -> str:
+            return "" if mark in _tail(log) else "the audit log is behind"
+
+        await self.settle(missing, within=10.0)
+        events = (orjson.loads(line) for line in log.read_bytes().splitlines() if line)
+        return sum(
+            event["verb"] == verb
+            and event["user"]["username"] == BACKGROUND
+            and (ref := event.get("objectRef") or {}).get("resource") == resource
+            and (ref.get("namespace") == self.namespace or resource == "updaterequests")
+            and (not name or ref.get("name") == name)
+            for event in events
+        )
+
+    def _restart(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.programs.restart(name, ready=False)
+        for name in names:
+            self.programs.wait_ready(name)
+
+    def _place(self, namespace: str | None) -> str:
+        return self.namespace if namespace is None else namespace
+
+    async def _send(self, method: str, path: str, body: Any, **options: Any) -> Object:
+        answer: Object = await self._client.json(
+            method, path, body=encode(body), repeat=False, **options
+        )
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def open_rig(cluster: Cluster, programs: Programs, namespace: str) -> AsyncIterator[Rig]:
+    """Give a rig with a namespace of its own; what the test made is removed afterwards."""
+    async with contextlib.AsyncExitStack() as stack:
+        client = await connect(str(cluster.kubeconfig))
+        stack.push_async_callback(client.close)
+        rig = Rig(cluster, programs, client, namespace)
+        await asyncio.to_thread(rig.ensure)
+        meta = {"name": namespace}
+        await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+        stack.push_async_callback(rig.clean)
+        yield rig
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - 200_000))
+        return file.read().decode(errors="replace")

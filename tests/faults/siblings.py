@@ -1,0 +1,126 @@
+"""A validating webhook of somebody else, beside ours."""
+
+import asyncio
+import contextlib
+import ssl
+import tempfile
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+
+from admission.pki import make_ca, make_serving
+from reconciler.api.meta import Object
+from reconciler.clock import SystemClock
+from tests.faults.rig import Rig
+
+HOST = "127.0.0.1"
+
+
+class Sibling:
+    """Answers the API server about the ConfigMaps of one namespace.
+
+    It denies what is labelled ``deny``, holds what is labelled ``hold`` back until `release`, and
+    allows the rest.
+
+    Attributes:
+        held: Names of what waits, or waited, for the release.
+    """
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self._released = asyncio.Event()
+
+    def release(self) -> None:
+        """Let everything pass that is held back."""
+        self._released.set()
+
+    async def answer(self, http: web.Request) -> web.Response:
+        """Answer one AdmissionReview."""
+        review = await http.json()
+        request = review["request"]
+        labels = request["object"]["metadata"].get("labels") or {}
+        response: dict[str, Any] = {"uid": request["uid"], "allowed": "deny" not in labels}
+        if not response["allowed"]:
+            response["status"] = {"message": "the sibling does not like it"}
+        if "hold" in labels:
+            self.held.append(request["name"])
+            await self._released.wait()
+        return web.json_response({**review, "response": response})
+
+
+@contextlib.asynccontextmanager
+async def open_sibling(rig: Rig) -> AsyncIterator[Sibling]:
+    """Give a webhook that is in force for the ConfigMaps of the rig's namespace."""
+    sibling, name = Sibling(), f"sibling-of-{rig.namespace}"
+    ca = make_ca(SystemClock().now())
+    serving = make_serving(ca, [HOST], SystemClock().now())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(serving.key + serving.certificate)
+        file.flush()
+        context.load_cert_chain(file.name)
+    app = web.Application()
+    app.router.add_post("/", sibling.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    site = web.TCPSite(runner, HOST, 0, ssl_context=context)
+    await site.start()
+    address = f"https://{HOST}:{runner.addresses[0][1]}/"
+    await rig.create(_configuration(name, address, ca.bundle, rig.namespace))
+    try:
+        await _in_force(rig)
+        yield sibling
+    finally:
+        sibling.release()
+        await rig.delete("ValidatingWebhookConfiguration", name, "")
+        await runner.cleanup()
+
+
+def labelled(obj: Object, label: str) -> Object:
+    """Return an object with a label that tells the sibling what to do."""
+    return {**obj, "metadata": {**obj["metadata"], "labels": {label: "yes"}}}
+
+
+async def _in_force(rig: Rig) -> None:
+    probe = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "probe", "namespace": rig.namespace},
+    }
+
+    async def missing() -> str:
+        if await rig.refused(labelled(probe, "deny")):
+            return ""
+        await rig.delete("ConfigMap", "probe")
+        return "the sibling is not asked yet"
+
+    await rig.settle(missing, within=15.0)
+
+
+def _configuration(name: str, address: str, bundle: bytes, namespace: str) -> Object:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": "sibling.example.com",
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "failurePolicy": "Fail",
+                "timeoutSeconds": 30,
+                "clientConfig": {"url": address, "caBundle": b64encode(bundle).decode()},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "resources": ["configmaps"],
+                        "operations": ["CREATE", "UPDATE"],
+                    }
+                ],
+            }
+        ],
+    }

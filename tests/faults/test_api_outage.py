@@ -1,0 +1,57 @@
+"""The API server goes away in the middle of work and comes back."""
+
+import asyncio
+import signal
+
+import pytest
+
+from reconciler.cli.dev.cluster import ControlPlane
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+TRIGGERS = 90
+# The outage ends before the Lease does: a leader that cannot renew has to end itself.
+PATIENT = ("--lease-duration=60s", "--lease-renew=50s", "--lease-retry=1s")
+
+
+async def test_nothing_stored_is_lost_and_nobody_exits(rig: Rig) -> None:
+    assert isinstance(rig.cluster, ControlPlane)
+    place = rig.namespace
+    await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
+    await rig.controller(*PATIENT, name="patient")
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "target-{{ request.object.data.n }}")],
+            {"data": {"got": "{{ request.object.metadata.name }}"}},
+        )
+    )
+    await rig.create_all(config_map(place, f"target-{n}") for n in range(TRIGGERS))
+    triggers = (config_map(place, f"trigger-{n}", n=str(n)) for n in range(TRIGGERS))
+    sending = asyncio.create_task(rig.burst(triggers, per_second=15))
+
+    async def some_applied() -> str:
+        done = await rig.states()
+        return "" if done["Completed"] >= TRIGGERS // 9 else f"only {done} yet"
+
+    await rig.settle(some_applied, within=20)
+    await asyncio.to_thread(rig.cluster.kill_apiserver)
+    await asyncio.sleep(3.0)
+    await asyncio.to_thread(rig.cluster.start_apiserver)
+    burst = await sending
+    assert burst.refused
+    # An answer may have been lost on its way: what is stored was accepted.
+    stored = [
+        item["metadata"]["name"]
+        for item in await rig.items("ConfigMap")
+        if item["metadata"]["name"].startswith("trigger-")
+    ]
+    assert set(burst.accepted) <= set(stored)
+    got = {f"target-{name.rpartition('-')[2]}": {"got": name} for name in stored}
+    await rig.applied(got, within=40)
+    await rig.create(config_map(place, "trigger-after", n="0"))
+    await rig.applied({"target-0": {"got": "trigger-after"}}, within=20)
+    exits = rig.programs.supervision.exit_code
+    assert (exits(ADMISSION), exits("patient")) == (None, None)

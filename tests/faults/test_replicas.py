@@ -1,0 +1,105 @@
+"""Two controllers: one leads, the other follows it at once or after the Lease."""
+
+import asyncio
+import signal
+
+import pytest
+
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.cli.dev.programs import CONTROLLER
+from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+LEASE = "kube-retrofit-controller"
+TRIGGERS = 100
+
+
+async def leader(rig: Rig) -> str:
+    """Return the name of the program that holds the Lease, empty while nobody does."""
+    lease = await rig.get("Lease", LEASE, NAMESPACE)
+    holder = lease["spec"].get("holderIdentity") or "nobody"
+    for name in (CONTROLLER, "second", "third"):
+        if rig.has_log(name) and any(
+            line.get("identity") == holder for line in rig.log(name)
+        ):
+            return name
+    return ""
+
+
+async def follow(rig: Rig, name: str, within: float) -> None:
+    """Wait until a program leads."""
+
+    async def missing() -> str:
+        leads = await leader(rig)
+        return "" if leads == name else f"{leads or 'nobody'} leads"
+
+    await rig.settle(missing, within=within)
+
+
+async def test_one_leads_and_another_takes_over(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "target-{{ request.object.data.n }}")],
+            {"data": {"got": "{{ request.object.metadata.name }}"}},
+        )
+    )
+    await rig.create_all(config_map(place, f"target-{n}") for n in range(TRIGGERS))
+    await follow(rig, CONTROLLER, within=10)
+    await rig.controller(*SHORT_LEASE, name="second")
+    triggers = (config_map(place, f"trigger-{n}", n=str(n)) for n in range(TRIGGERS))
+    sending = asyncio.create_task(rig.burst(triggers, per_second=20))
+
+    async def some_applied() -> str:
+        done = await rig.states()
+        return "" if done["Completed"] >= TRIGGERS // 4 else f"only {done} yet"
+
+    await rig.settle(some_applied, within=20)
+    assert await leader(rig) == CONTROLLER
+    await rig.kill(CONTROLLER)
+    burst = await sending
+    assert not burst.refused
+    await rig.applied({f"target-{n}": {"got": f"trigger-{n}"} for n in range(TRIGGERS)}, within=20)
+    await rig.finish(count=TRIGGERS)
+    assert await leader(rig) == "second"
+
+    await rig.controller(*SHORT_LEASE, name="third")
+    await asyncio.to_thread(rig.programs.kill, "second", signal.SIGTERM)
+    assert rig.programs.supervision.exit_code("second") == 0
+    # Given back, the Lease is free for the next try; else its five seconds would have to pass.
+    await follow(rig, "third", within=3)
+    await rig.create(config_map(place, "trigger-last", n="0"))
+    await rig.applied({"target-0": {"got": "trigger-last"}}, within=10)
+
+
+async def test_the_leader_finishes_its_work_before_it_ends(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.apply(
+        rule(place, [target(place, "one")], {"data": {"{{ request.object.metadata.name }}": "x"}})
+    )
+    await rig.create(config_map(place, "one"))
+    names = [f"trigger-{n}" for n in range(50)]
+    sending = asyncio.create_task(
+        rig.burst((config_map(place, name) for name in names), per_second=50)
+    )
+
+    async def some_applied() -> str:
+        return "" if await rig.data("one") else "nothing yet"
+
+    await rig.settle(some_applied, within=20)
+    await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
+    assert rig.programs.supervision.exit_code(CONTROLLER) == 0
+    # What it began it brought to an end: no target was changed without a word in the status.
+    done = {
+        item.spec.resource.name
+        for item in await rig.requests()
+        if item.status.state == "Completed"
+    }
+    assert set(await rig.data("one")) == done
+    await rig.restart(CONTROLLER)
+    burst = await sending
+    assert not burst.refused
+    await rig.applied({"one": dict.fromkeys(names, "x")}, within=20)
+    await rig.finish(count=len(names))

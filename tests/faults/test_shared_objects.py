@@ -1,0 +1,85 @@
+"""Many triggers, one object: all arrive, few writes, and nobody else's change is lost."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from reconciler.api.updaterequest import State
+from reconciler.errors import Conflict
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+TRIGGERS = 200
+
+
+async def test_one_target_gets_the_keys_of_all_triggers(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.apply(
+        rule(place, [target(place, "one")], {"data": {"{{ request.object.metadata.name }}": "x"}})
+    )
+    await rig.create(config_map(place, "one"))
+    names = [f"trigger-{n}" for n in range(TRIGGERS)]
+    await rig.create_all(config_map(place, name) for name in names)
+    await rig.applied({"one": dict.fromkeys(names, "x")}, within=30)
+    await rig.finish(count=TRIGGERS)
+    assert await rig.states() == {State.COMPLETED: TRIGGERS}
+    assert await rig.calls("patch", "configmaps", name="one") < TRIGGERS // 2
+
+
+async def test_concurrent_patches_of_one_trigger(rig: Rig) -> None:
+    place, writers = rig.namespace, 16
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "copy")],
+            {"data": {"last": "{{ request.object.data.last }}"}},
+            operations=["UPDATE"],
+        )
+    )
+    await rig.create_all([config_map(place, "copy"), config_map(place, "trigger-1", last="none")])
+    writes = (
+        rig.merge("ConfigMap", "trigger-1", {"data": {"last": str(n)}}) for n in range(writers)
+    )
+    await asyncio.gather(*writes)
+    last = (await rig.data("trigger-1"))["last"]
+    await rig.applied({"copy": {"last": last}}, within=20)
+    await rig.finish(count=writers)
+    await rig.applied({"copy": {"last": last}}, within=1)
+    for request in await rig.requests():
+        state, message = request.status.state, request.status.message
+        assert state is State.COMPLETED or (
+            state is State.SKIP and message.startswith("same as ur-")
+        )
+
+
+async def test_a_client_that_keeps_writing_the_target(rig: Rig) -> None:
+    place, count = rig.namespace, 40
+    await rig.apply(
+        rule(place, [target(place, "busy")], {"data": {"{{ request.object.metadata.name }}": "x"}})
+    )
+    await rig.create(config_map(place, "busy"))
+    written = 0
+
+    async def disturb() -> None:
+        nonlocal written
+        while True:
+            # What a person's tool does: read, change, write back the whole object.
+            live = await rig.get("ConfigMap", "busy")
+            live["data"] = (live.get("data") or {}) | {f"foreign-{written}": "y"}
+            with contextlib.suppress(Conflict):
+                await rig.replace(live)
+                written += 1
+
+    disturbing = asyncio.create_task(disturb())
+    names = [f"trigger-{n}" for n in range(count)]
+    burst = await rig.burst((config_map(place, name) for name in names), per_second=20)
+    assert not burst.refused
+    await rig.applied({"busy": dict.fromkeys(names, "x")}, within=30)
+    await rig.finish(count=count)
+    disturbing.cancel()
+    await asyncio.gather(disturbing, return_exceptions=True)
+    foreign = {f"foreign-{n}": "y" for n in range(written)}
+    assert written > count
+    assert not await rig.lacking({"busy": foreign | dict.fromkeys(names, "x")})

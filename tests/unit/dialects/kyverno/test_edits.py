@@ -1,0 +1,115 @@
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.errors import InvalidPolicy
+
+PLACE = "spec.rules[0].mutate"
+
+
+def refusal(policy):
+    with pytest.raises(InvalidPolicy) as caught:
+        compile_policy(policy)
+    return caught.value
+
+
+@pytest.fixture
+def json(rule):
+    """Return the policy with a JSON patch of this text."""
+    return lambda text: rule(
+        (("mutate", "patchStrategicMerge"),), (("mutate", "patchesJson6902"), text)
+    )
+
+
+def test_there_is_one_patch(rule):
+    error = refusal(rule((("mutate", "patchesJson6902"), "[]")))
+    assert error.location == PLACE
+    assert "only one of `patchStrategicMerge` or `patchesJson6902`" in error.reason
+
+
+def test_there_is_a_patch(rule):
+    error = refusal(rule((("mutate", "patchStrategicMerge"),)))
+    assert error.location == PLACE
+    assert "changes nothing" in error.reason
+
+
+class TestStrategic:
+    @pytest.mark.parametrize("patch", ["text", ["x"], 1])
+    def test_it_is_an_object(self, rule, patch):
+        error = refusal(rule((("mutate", "patchStrategicMerge"), patch)))
+        assert error.location.startswith(f"{PLACE}.patchStrategicMerge")
+
+    @pytest.mark.parametrize(
+        ("value", "reason"),
+        [
+            ("{{ request.object. }}", "request.object."),
+            ("{{ nobody }}", "nothing is called nobody"),
+            ("{{ element.name }}", "only present inside of foreach"),
+            ("{{ no_such_function(request) }}", "no_such_function"),
+        ],
+    )
+    def test_a_variable_that_can_never_have_a_value_is_refused(self, rule, value, reason):
+        patch = {"spec": {"deep": [{"x": value}]}}
+        error = refusal(rule((("mutate", "patchStrategicMerge"), patch)))
+        assert error.location.startswith(f"{PLACE}.patchStrategicMerge")
+        assert reason in error.reason
+
+    def test_the_target_may_be_read(self, rule):
+        patch = {"metadata": {"labels": {"x": "{{ target.metadata.name }}", "y": "{{ @ }}z"}}}
+        assert compile_policy(rule((("mutate", "patchStrategicMerge"), patch))).programs
+
+
+class TestJson:
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            ("- op: add\n  path: /a\n value: 1\n", "line 3, column"),
+            ("- {op: add, path: /a, value: [}\n", "line 1, column 31"),
+            ('[{"op": "add",]', "line 1, column"),
+        ],
+    )
+    def test_what_cannot_be_read_is_named_with_line_and_column(self, json, text, place):
+        error = refusal(json(text))
+        assert error.location == f"{PLACE}.patchesJson6902"
+        assert place in error.reason
+
+    @pytest.mark.parametrize(
+        ("text", "location", "reason"),
+        [
+            ("op: add", "", "must be a list"),
+            ("- text", "[0]", "must be a map"),
+            ("- {op: add, path: /a}", "[0]", "needs a value"),
+            ("- {op: test, path: /a, value: 1}\n- {op: ad, path: /a}", "[1].op", 'unknown "ad"'),
+            ("- {op: remove, path: a}", "[0].path", "/"),
+            ("- {op: remove}", "[0]", "path"),
+            ("- {op: move, path: /a}", "[0]", "from"),
+            ('- {op: ad, path: /a, value: "{{ request.name }}"}', "[0].op", 'unknown "ad"'),
+            ("- {op: add, path: /a, value: '{{ request. }}'}", "", "request."),
+            ("- {op: add, path: /a, value: '{{ nobody }}'}", "", "nothing is called nobody"),
+        ],
+    )
+    def test_what_is_wrong_is_named_with_its_place(self, json, text, location, reason):
+        error = refusal(json(text))
+        assert error.location.startswith(f"{PLACE}.patchesJson6902{location}")
+        assert reason in error.reason
+
+    @pytest.mark.parametrize("value", [[{"op": "add"}], {"op": "add"}, 3])
+    def test_it_is_a_text(self, json, value):
+        error = refusal(json(value))
+        assert error.location == f"{PLACE}.patchesJson6902"
+        assert "text" in error.reason
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "- {op: remove, path: /a}",
+            '[{"op": "remove", "path": "/a"}]',
+            "- op: add\n  path: /a\n  value: {{ request.object.spec }}",
+            '- {op: add, path: "/a/{{ request.name }}", value: "x{{ request.namespace }}"}',
+            '[{"op": "add", "path": "/a", "value": {{ request.object.spec }} }]',
+            "{{ request.object.spec.patch }}",
+            "- {{ request.object.spec.operation }}",
+            "- {op: add, path: /a, value: '\\{{ no variable }}'}",
+        ],
+    )
+    def test_all_ways_to_write_it_are_read(self, json, text):
+        assert compile_policy(json(text)).programs

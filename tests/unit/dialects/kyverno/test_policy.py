@@ -1,0 +1,259 @@
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.errors import InvalidPolicy
+
+OTHER = {"match": {"any": [{"resources": {"kinds": ["Pod"]}}]}}
+
+
+def refusal(policy):
+    with pytest.raises(InvalidPolicy) as caught:
+        compile_policy(policy)
+    return caught.value
+
+
+def test_a_sound_policy_is_taken_as_it_is(policy):
+    compiled = compile_policy(policy())
+    assert (compiled.key, compiled.kind, compiled.namespace) == ("p", "ClusterPolicy", "")
+    assert (compiled.uid, compiled.generation) == ("u", 4)
+    assert (compiled.failure_policy, compiled.timeout) == ("Fail", None)
+    assert compiled.warnings == ()
+    program = compiled.program("r")
+    assert program.origin.location == "spec.rules[0]"
+    assert (program.on_policy_change, program.skip_background) == (False, True)
+    assert compiled.program("other") is None
+
+
+def test_a_policy_of_a_namespace_is_known_by_it(policy):
+    compiled = compile_policy(
+        policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
+    )
+    assert (compiled.key, compiled.namespace) == ("a/p", "a")
+    assert compiled.programs[0].origin.namespace == "a"
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_all_served_versions_are_read(policy, version):
+    assert compile_policy(policy((("apiVersion",), f"kyverno.io/{version}"))).programs
+
+
+@pytest.mark.parametrize(
+    ("change", "location", "reason"),
+    [
+        ((("kind",), "Pod"), "kind", "is no policy"),
+        ((("apiVersion",), "v1"), "kind", "is no policy"),
+        ((("metadata",), "text"), "metadata", "expected an object"),
+        ((("metadata", "namespace"), "a"), "metadata.namespace", "should not have the namespace"),
+        ((("spec",), ["x"]), "spec", "expected an object"),
+        ((("spec",),), "spec.rules", "at least one rule"),
+        ((("spec", "rules"), []), "spec.rules", "at least one rule"),
+        ((("spec", "rules"), {"a": 1}), "spec.rules", "expected a list"),
+        ((("spec", "rules"), ["text"]), "spec.rules[0]", "expected an object"),
+        ((("spec", "ruels"), []), "spec.ruels", "unknown field 'ruels'"),
+        ((("spec", "rules", 0, "mutat"), {}), "spec.rules[0].mutat", "unknown field"),
+        ((("spec", "rules", 0, "name"),), "spec.rules[0].name", "non-empty text"),
+        ((("spec", "rules", 0, "name"), ""), "spec.rules[0].name", "non-empty text"),
+        ((("spec", "rules", 0, "name"), 7), "spec.rules[0].name", "got a number"),
+        ((("spec", "rules", 0, "name"), "x" * 64), "spec.rules[0].name", "63 characters"),
+        ((("spec", "rules", 0, "mutate"),), "spec.rules[0]", "No operation defined in the rule"),
+        ((("spec", "rules", 0, "validate"), {}), "spec.rules[0]", "Multiple operations defined"),
+        (
+            (("spec", "mutateExistingOnPolicyUpdate"), "yes"),
+            "spec.mutateExistingOnPolicyUpdate",
+            "true or false",
+        ),
+        ((("spec", "background"), "no"), "spec.background", "true or false"),
+        ((("spec", "failurePolicy"), "Maybe"), "spec.failurePolicy", "Fail or Ignore"),
+        (
+            (("spec", "webhookConfiguration"), {"failurePolicy": "Maybe"}),
+            "spec.webhookConfiguration.failurePolicy",
+            "Fail or Ignore",
+        ),
+        (
+            (("spec", "webhookConfiguration"), {"timeout": 3}),
+            "spec.webhookConfiguration.timeout",
+            "unknown field",
+        ),
+        (
+            (("spec", "webhookConfiguration"), {"matchConditions": ["text"]}),
+            "spec.webhookConfiguration.matchConditions[0]",
+            "expected an object",
+        ),
+        (
+            (("spec", "webhookConfiguration"), {"matchConditions": {"name": "x"}}),
+            "spec.webhookConfiguration.matchConditions",
+            "expected a list",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(policy, change, location, reason):
+    error = refusal(policy(change))
+    assert error.location == location
+    assert reason in error.reason
+    assert str(error).startswith(location)
+
+
+def test_a_rule_has_a_name_of_its_own(policy):
+    built = policy()
+    built["spec"]["rules"].append(built["spec"]["rules"][0])
+    error = refusal(built)
+    assert (error.location, error.reason) == (
+        "spec.rules[1].name",
+        "Duplicate rule name: 'r'",
+    )
+
+
+class TestWebhook:
+    @pytest.mark.parametrize(
+        ("spec", "failure_policy", "timeout"),
+        [
+            ({}, "Fail", None),
+            ({"failurePolicy": "Ignore"}, "Ignore", None),
+            ({"webhookConfiguration": {"failurePolicy": "Ignore"}}, "Ignore", None),
+            ({"webhookTimeoutSeconds": 30}, "Fail", 30),
+            ({"webhookConfiguration": {"timeoutSeconds": 1}}, "Fail", 1),
+            ({"webhookConfiguration": None, "failurePolicy": None}, "Fail", None),
+        ],
+    )
+    def test_both_ways_to_write_it_are_read(self, policy, spec, failure_policy, timeout):
+        compiled = compile_policy(policy(*((("spec", key), spec[key]) for key in spec)))
+        assert (compiled.failure_policy, compiled.timeout) == (failure_policy, timeout)
+
+    @pytest.mark.parametrize(
+        ("older", "newer", "value"),
+        [("failurePolicy", "failurePolicy", "Fail"), ("webhookTimeoutSeconds", "timeoutSeconds", 5)],
+    )
+    def test_both_at_once_are_refused(self, policy, older, newer, value):
+        error = refusal(
+            policy((("spec", older), value), (("spec", "webhookConfiguration"), {newer: value}))
+        )
+        assert error.location == f"spec.{older}"
+        assert f"use spec.webhookConfiguration.{newer} instead" in error.reason
+
+    @pytest.mark.parametrize("value", [0, 31, -1, "5", 2.5, True])
+    @pytest.mark.parametrize(
+        ("place", "location"),
+        [
+            (("webhookTimeoutSeconds",), "spec.webhookTimeoutSeconds"),
+            (("webhookConfiguration",), "spec.webhookConfiguration.timeoutSeconds"),
+        ],
+    )
+    def test_the_time_is_limited(self, policy, place, location, value):
+        given = value if place == ("webhookTimeoutSeconds",) else {"timeoutSeconds": value}
+        error = refusal(policy((("spec", *place), given)))
+        assert error.location == location
+        assert error.reason == "the timeout value must be between 1 and 30 seconds"
+
+    def test_conditions_are_passed_on(self, policy):
+        conditions = [{"name": "x", "expression": "true"}]
+        compiled = compile_policy(
+            policy((("spec", "webhookConfiguration"), {"matchConditions": conditions}))
+        )
+        assert compiled.match_conditions == tuple(conditions)
+
+
+class TestNotActedOn:
+    @pytest.mark.parametrize("operation", ["validate", "generate", "verifyImages"])
+    def test_rules_of_other_kinds_are_stored_with_a_warning(self, policy, operation):
+        built = policy()
+        built["spec"]["rules"].append({"name": "other", **OTHER, operation: {}})
+        compiled = compile_policy(built)
+        (warning,) = compiled.warnings
+        assert warning.startswith("spec.rules[1]: rule other is a ")
+        assert operation in warning
+        assert [program.rule for program in compiled.programs] == ["r"]
+
+    def test_rules_without_targets_are_stored_with_a_warning(self, policy):
+        built = policy()
+        inline = {"name": "inline", **OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}}
+        built["spec"]["rules"].insert(0, inline)
+        compiled = compile_policy(built)
+        (warning,) = compiled.warnings
+        assert "rule inline has no mutate.targets" in warning
+        assert [program.origin.location for program in compiled.programs] == ["spec.rules[1]"]
+
+    def test_applying_one_rule_only_is_not_acted_on(self, policy):
+        compiled = compile_policy(policy((("spec", "applyRules"), "One")))
+        assert compiled.warnings == (
+            "spec.applyRules: One is not acted on: every rule with targets is applied",
+        )
+
+    @pytest.mark.parametrize("field", ["emitWarning", "schemaValidation", "generateExisting"])
+    def test_fields_of_other_rules_are_read_over(self, policy, field):
+        assert compile_policy(policy((("spec", field), True))).warnings == ()
+
+    def test_rules_are_counted_by_kind(self, policy):
+        built = policy()
+        built["spec"]["rules"] += [
+            {"name": "v", **OTHER, "validate": {}},
+            {"name": "w", **OTHER, "validate": {}, "generate": None},
+            {"name": "m", **OTHER, "mutate": {}},
+        ]
+        assert dict(compile_policy(built).rule_count) == {
+            "mutate": 2,
+            "validate": 2,
+            "generate": 0,
+            "verifyimages": 0,
+        }
+
+
+class TestOnPolicyUpdate:
+    @pytest.mark.parametrize(
+        ("of_policy", "of_rule", "expected"),
+        [
+            (None, None, False),
+            (True, None, True),
+            (False, None, False),
+            (True, False, False),
+            (False, True, True),
+            (None, True, True),
+        ],
+    )
+    def test_the_rule_wins_over_the_policy(self, policy, of_policy, of_rule, expected):
+        built = policy((("spec", "mutateExistingOnPolicyUpdate"), of_policy))
+        built["spec"]["rules"][0]["mutate"]["mutateExistingOnPolicyUpdate"] = of_rule
+        assert compile_policy(built).programs[0].on_policy_change is expected
+
+    @pytest.mark.parametrize(
+        ("of_policy", "of_rule"), [(True, None), (False, True), (None, True)]
+    )
+    def test_it_needs_targets(self, policy, of_policy, of_rule):
+        built = policy((("spec", "mutateExistingOnPolicyUpdate"), of_policy))
+        built["spec"]["rules"][0]["mutate"] = {
+            "patchStrategicMerge": {"a": 1},
+            "mutateExistingOnPolicyUpdate": of_rule,
+        }
+        error = refusal(built)
+        assert error.location == "spec.rules[0].mutate.targets"
+        assert "has to be specified when mutateExistingOnPolicyUpdate is set" in error.reason
+
+    def test_a_rule_without_targets_may_say_no(self, policy):
+        built = policy((("spec", "mutateExistingOnPolicyUpdate"), True))
+        inline = {"patchStrategicMerge": {"a": 1}, "mutateExistingOnPolicyUpdate": False}
+        built["spec"]["rules"].append({"name": "inline", **OTHER, "mutate": inline})
+        assert len(compile_policy(built).programs) == 1
+
+    @pytest.mark.parametrize("value", ["true", 1])
+    def test_it_is_true_or_false(self, rule, value):
+        error = refusal(rule((("mutate", "mutateExistingOnPolicyUpdate"), value)))
+        assert error.location == "spec.rules[0].mutate.mutateExistingOnPolicyUpdate"
+
+
+class TestUserInformation:
+    @pytest.mark.parametrize(
+        "part",
+        [
+            {"clusterRoles": ["admin"]},
+            {"roles": ["a:b"]},
+            {"subjects": [{"kind": "User", "name": "jane"}]},
+        ],
+    )
+    def test_background_rules_know_no_user(self, policy, part):
+        place = ("spec", "rules", 0, "match", "any", 0)
+        built = policy(*(((*place, key), value) for key, value in part.items()))
+        error = refusal(built)
+        (field,) = part
+        assert error.location == f"spec.rules[0].match.any[0].{field}"
+        assert "set spec.background=false" in error.reason
+        built["spec"]["background"] = False
+        assert compile_policy(built).programs

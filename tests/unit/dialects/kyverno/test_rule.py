@@ -1,0 +1,206 @@
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.errors import InvalidPolicy
+
+CONDITION = {"key": "{{ request.operation }}", "operator": "Equals", "value": "CREATE"}
+
+
+def refusal(policy):
+    with pytest.raises(InvalidPolicy) as caught:
+        compile_policy(policy)
+    return caught.value
+
+
+def target(**changes):
+    return ("mutate", "targets"), [
+        {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s", **changes}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "location", "reason"),
+    [
+        ((("match",),), "match", "match resources not specified"),
+        ((("match",), {"any": [], "al": []}), "match.al", "unknown field"),
+        (
+            (("match",), {"any": [{"resources": {"kind": ["Pod"]}}]}),
+            "match.any[0].resources.kind",
+            "unknown field",
+        ),
+        (
+            (("match",), {"any": [{"resources": {"kinds": ["Pod"], "names": ["{{ x }}"]}}]}),
+            "match.any[0].resources.names[0]",
+            "should not have variables",
+        ),
+        (
+            (("exclude",), {"any": [{"resources": {"names": [1]}}]}),
+            "exclude.any[0].resources.names[0]",
+            "expected a text",
+        ),
+        ((("mutate",), "text"), "mutate", "expected an object"),
+        ((("mutate", "target"), []), "mutate.target", "unknown field"),
+        ((("mutate", "targets"), []), "mutate.targets", "at least one target"),
+        ((("mutate", "targets"), {"a": 1}), "mutate.targets", "expected a list"),
+        ((("mutate", "targets"), ["x"]), "mutate.targets[0]", "expected an object"),
+        ((("mutate", "targets", 0, "kind"),), "mutate.targets[0].kind", "needs its kind"),
+        ((("mutate", "targets", 0, "kind"), ""), "mutate.targets[0].kind", "needs its kind"),
+        (
+            (("mutate", "targets", 0, "apiVersion"),),
+            "mutate.targets[0].apiVersion",
+            "needs its apiVersion",
+        ),
+        (target(names=["x"]), "mutate.targets[0].names", "unknown field"),
+        (target(name=7), "mutate.targets[0].name", "expected a text"),
+        (target(name="{{ request. }}"), "mutate.targets[0].name", "request."),
+        (target(name="{{ target.metadata.name }}"), "mutate.targets[0].name", "no target is"),
+        (target(namespace="{{ nobody.x }}"), "mutate.targets[0].namespace", "nobody"),
+        (target(kind="{{ element.kind }}"), "mutate.targets[0].kind", "foreach"),
+        (
+            target(selector={"matchLabels": {"a": "{{ target.x }}"}}),
+            "mutate.targets[0].selector",
+            "no target is",
+        ),
+        (target(selector="text"), "mutate.targets[0].selector", "expected an object"),
+        (
+            target(selector={"matchLabels": {"a": 1}}),
+            "mutate.targets[0].selector.matchLabels.a",
+            "expected a text",
+        ),
+        (
+            target(selector={"matchLabel": {}}),
+            "mutate.targets[0].selector.matchLabel",
+            "unknown field",
+        ),
+        (
+            target(preconditions={"al": []}),
+            "mutate.targets[0].preconditions.al",
+            "al",
+        ),
+        (
+            target(preconditions={"all": [{**CONDITION, "operator": "Equal"}]}),
+            "mutate.targets[0].preconditions.all[0]",
+            "Equal",
+        ),
+        ((("preconditions",), {"all": [{"key": "x"}]}), "preconditions.all[0]", "missing"),
+        (
+            (("preconditions",), {"all": [{**CONDITION, "key": "{{ target.x }}"}]}),
+            "preconditions",
+            "no target is",
+        ),
+        ((("celPreconditions",), [{"name": "x"}]), "celPreconditions", "validate.cel"),
+        (
+            (("skipBackgroundRequests",), "false"),
+            "skipBackgroundRequests",
+            "true or false",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(rule, change, location, reason):
+    error = refusal(rule(change))
+    assert error.location.startswith(f"spec.rules[0].{location}")
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize("second", [{}, {"kind": "Pod"}])
+def test_the_number_of_the_target_is_right(rule, second):
+    good = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
+    error = refusal(rule((("mutate", "targets"), [good, second])))
+    assert error.location == "spec.rules[0].mutate.targets[1].apiVersion"
+
+
+class TestTarget:
+    def test_an_empty_field_is_an_absent_one(self, rule):
+        compiled = compile_policy(rule(target(name="", namespace="", uid=None)))
+        (built,) = compiled.programs[0].targets
+        assert (built.name, built.namespace, built.uid) == (None, None, None)
+
+    def test_preconditions_may_look_at_the_target(self, rule):
+        condition = {"all": [{**CONDITION, "key": "{{ target.metadata.name }}"}]}
+        compiled = compile_policy(rule(target(preconditions=condition)))
+        assert compiled.programs[0].targets[0].preconditions is not None
+
+    @pytest.mark.parametrize("namespace", [None, "", "a"])
+    def test_a_namespaced_policy_names_its_own_namespace_or_none(self, policy, namespace):
+        built = policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
+        built["spec"]["rules"][0]["mutate"]["targets"][0]["namespace"] = namespace
+        assert compile_policy(built).programs
+
+    @pytest.mark.parametrize("namespace", ["b", "*", "{{ request.namespace }}"])
+    def test_a_namespaced_policy_names_no_other(self, policy, namespace):
+        built = policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
+        built["spec"]["rules"][0]["mutate"]["targets"][0]["namespace"] = namespace
+        error = refusal(built)
+        assert error.location == "spec.rules[0].mutate.targets[0].namespace"
+        assert "where the policy is being created" in error.reason
+
+    def test_a_namespaced_policy_filters_no_namespaces(self, policy):
+        built = policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
+        built["spec"]["rules"][0]["match"]["any"][0]["resources"]["namespaces"] = ["b"]
+        assert "not allowed in namespaced policies" in refusal(built).reason
+
+
+@pytest.mark.parametrize(("value", "skips"), [(None, True), (True, True), (False, False)])
+def test_own_requests_are_skipped_unless_the_rule_says_otherwise(rule, value, skips):
+    compiled = compile_policy(rule((("skipBackgroundRequests",), value)))
+    assert compiled.programs[0].skip_background is skips
+
+
+class TestProjection:
+    """What has to be recorded of objects that are gone later."""
+
+    @staticmethod
+    def paths(policy):
+        projection = compile_policy(policy).programs[0].projection
+        return (
+            {".".join(path) for path in projection.object},
+            {".".join(path) for path in projection.old_object},
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "new", "old"),
+        [
+            ("plain", set(), set()),
+            ("{{ request.operation }}", set(), set()),
+            ("{{ request.object.metadata.name }}", {"metadata.name"}, set()),
+            ("{{ request.oldObject.data.v }}", set(), {"data.v"}),
+            (
+                "{{ request.object.a.b || request.oldObject.c }}",
+                {"a.b"},
+                {"c"},
+            ),
+            ("{{ request.object.spec.list[0].x }}", {"spec.list"}, set()),
+            ("{{ to_string(request.object) }}", {""}, set()),
+            ("{{ to_string(request.oldObject) }}", set(), {""}),
+            ("{{ to_string(request) }}", {""}, {""}),
+            ("{{ to_string(@) }}", {""}, {""}),
+            ("{{ request.object.{{ request.operation }} }}", {""}, set()),
+            ("{{ target.metadata.name }}", set(), set()),
+        ],
+    )
+    def test_the_fields_that_a_patch_reads(self, rule, text, new, old):
+        patch = {"metadata": {"annotations": {"x": text}}}
+        assert self.paths(rule((("mutate", "patchStrategicMerge"), patch))) == (new, old)
+
+    def test_every_part_of_the_rule_counts(self, rule):
+        read = "{{{{ request.object.{} }}}}".format
+        changes = [
+            (("preconditions",), {"all": [{**CONDITION, "key": read("pre.key")}]}),
+            (
+                ("mutate", "targets"),
+                [
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Secret",
+                        "name": read("t.name"),
+                        "namespace": read("t.space"),
+                        "selector": {"matchLabels": {"a": read("t.label")}},
+                        "preconditions": {"all": [{**CONDITION, "value": read("t.value")}]},
+                    }
+                ],
+            ),
+            (("mutate", "patchStrategicMerge"),),
+            (("mutate", "patchesJson6902"), f"- {{op: add, path: /a, value: \"{read('p.x')}\"}}"),
+        ]
+        new, _ = self.paths(rule(*changes))
+        assert new == {"pre.key", "t.name", "t.space", "t.label", "t.value", "p.x"}

@@ -1,0 +1,83 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.engine.program import CompiledPolicy, Origin, project
+
+TREE = {
+    "metadata": {"name": "n", "labels": {"a": "1", "b": "2"}},
+    "spec": {"list": [{"x": 1}, {"y": 2}], "deep": {"er": {"est": 3}}},
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("paths", "kept"),
+    [
+        ([], {}),
+        ([("metadata", "name")], {"metadata": {"name": "n"}}),
+        ([("metadata", "labels", "a")], {"metadata": {"labels": {"a": "1"}}}),
+        (
+            [("metadata", "name"), ("metadata", "labels", "b")],
+            {"metadata": {"name": "n", "labels": {"b": "2"}}},
+        ),
+        ([("metadata", "no"), ("no",)], {"metadata": {}}),
+        ([("spec", "list", "0", "x")], {"spec": {"list": TREE["spec"]["list"]}}),
+        ([("spec", "deep"), ("spec", "deep", "er")], {"spec": {"deep": TREE["spec"]["deep"]}}),
+        ([("spec", "deep", "er"), ("spec", "deep")], {"spec": {"deep": TREE["spec"]["deep"]}}),
+        ([("nothing", "x")], {"nothing": None}),
+        ([()], TREE),
+        ([("metadata", "name"), ()], TREE),
+    ],
+)
+def test_only_what_is_named_is_kept(paths, kept):
+    assert project(TREE, paths) == kept
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=12,
+)
+TREES = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+PATHS = st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(tuple), max_size=4)
+
+
+def read(tree, path):
+    for step in path:
+        if not isinstance(tree, dict) or step not in tree:
+            return "absent"
+        tree = tree[step]
+    return tree
+
+
+@given(TREES, PATHS)
+def test_a_projection_reads_as_the_whole_does(tree, paths):
+    before = repr(tree)
+    kept = project(tree, paths)
+    for path in paths:
+        assert read(kept, path) == read(tree, path)
+    assert repr(tree) == before
+    assert project(kept, paths) == kept
+
+
+@pytest.mark.parametrize(
+    ("key", "namespace", "name"), [("p", "", "p"), ("shop/p", "shop", "p"), ("a/b", "a", "b")]
+)
+def test_a_key_says_where_a_policy_stands(key, namespace, name):
+    origin = Origin(
+        dialect="kyverno",
+        api_version="kyverno.io/v1",
+        kind="Policy",
+        policy=key,
+        uid="u",
+        generation=1,
+        rule="r",
+        location="spec.rules[0]",
+    )
+    assert (origin.namespace, origin.name) == (namespace, name)
+    policy = CompiledPolicy(
+        key=key, kind="Policy", api_version="kyverno.io/v1", uid="u", generation=1, programs=()
+    )
+    assert policy.namespace == namespace
+    assert policy.program("r") is None

@@ -1,0 +1,369 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.updaterequest import Source
+from reconciler.errors import AlreadyExists, Conflict, Gone, Unavailable
+from reconciler.requests.naming import sweep_name
+from reconciler.services.registration import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
+from reconciler.services.rollout import Place, Rollout
+
+
+class Configurations:
+    """Webhook configurations with resource versions; says in `log` what happened."""
+
+    def __init__(self, log):
+        self.stored = {}
+        self.log = log
+        self.versions = 0
+
+    async def get(self, name):
+        return self.stored.get(name)
+
+    async def create(self, configuration):
+        name = configuration["metadata"]["name"]
+        if name in self.stored:
+            raise AlreadyExists(name, status=409)
+        return self._store(configuration)
+
+    async def replace(self, configuration):
+        meta = configuration["metadata"]
+        if meta["resourceVersion"] != self.stored[meta["name"]]["metadata"]["resourceVersion"]:
+            raise Conflict(meta["name"], status=409)
+        return self._store(configuration)
+
+    def _store(self, configuration):
+        self.versions += 1
+        meta = {**configuration["metadata"], "resourceVersion": str(self.versions)}
+        self.log.append(f"configuration {meta['name']}")
+        self.stored[meta["name"]] = {**configuration, "metadata": meta}
+        return self.stored[meta["name"]]
+
+    def kinds(self):
+        return {
+            resource
+            for webhook in self.stored[RESOURCE_CONFIGURATION]["webhooks"]
+            for rule in webhook["rules"]
+            for resource in rule["resources"]
+        }
+
+
+class Authority:
+    bundle = b"certificate"
+
+    async def ca_bundle(self):
+        return self.bundle
+
+
+@pytest.fixture
+def log():
+    return []
+
+
+@pytest.fixture
+def rollout(world, log):
+    create, write = world.requests.create, world.policies.write_status
+
+    async def create_logged(name, labels, spec):
+        log.append(f"sweep {spec.policy} {spec.rule}")
+        await create(name, labels, spec)
+
+    async def write_logged(policy, status):
+        await write(policy, status)
+        log.append(f"status {policy['metadata']['name']}")
+
+    world.requests.create, world.policies.write_status = create_logged, write_logged
+    return Rollout(
+        index=world.index,
+        policies=world.policies,
+        requests=world.requests,
+        kinds=world.cluster,
+        webhooks=Configurations(log),
+        authority=Authority(),
+        clock=world.clock,
+        place=Place(
+            url="",
+            service="svc",
+            namespace="kyverno",
+            background_user="system:serviceaccount:kyverno:bg",
+            timeout=10.0,
+        ),
+        margin=0.0,
+        say=log.append,
+    )
+
+
+@pytest.fixture
+def store(world, rollout):
+    """Store a policy, or a changed one, and let the watch bring it."""
+
+    async def run(policy):
+        try:
+            stored = world.cluster.add(policy)
+        except AlreadyExists:
+            stored = await world.edit(policy, spec=policy["spec"])
+        world.index.apply(stored)
+        rollout.notice(stored)
+        return stored
+
+    return run
+
+
+@pytest.fixture
+def seen(world, rollout):
+    """Let the watch bring what is stored now."""
+
+    async def run(policy):
+        stored = await world.read(policy)
+        world.index.apply(stored)
+        rollout.notice(stored)
+        return stored
+
+    return run
+
+
+def ready(policy):
+    (condition,) = policy["status"]["conditions"]
+    return condition
+
+
+async def test_first_the_webhook_then_the_sweep_then_ready(world, make, rollout, store, log):
+    policy = await store(make.policy(on_change=True))
+    await rollout.reconcile()
+    assert log == [
+        f"configuration {RESOURCE_CONFIGURATION}",
+        f"configuration {POLICY_CONFIGURATION}",
+        "sweep p r",
+        "status p",
+    ]
+    assert rollout.webhooks.kinds() == {"configmaps"}
+    stored = await world.read(policy)
+    assert {key: ready(stored)[key] for key in ("type", "status", "reason")} == {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Succeeded",
+    }
+    assert stored["status"]["ready"] is True
+    assert stored["status"]["rulecount"]["mutate"] == 1
+    assert stored["status"]["mutateExisting"]["observedGeneration"] == 1
+
+
+async def test_the_sweep_is_one_request_for_rule_and_generation(world, make, rollout, store):
+    policy = await store(make.policy(on_change=True))
+    await rollout.reconcile()
+    name = sweep_name(policy["metadata"]["uid"], 1, "r")
+    spec = (await world.requests.get(name)).spec
+    assert (spec.policy, spec.rule, spec.sweep, spec.source) == (
+        "p",
+        "r",
+        True,
+        Source.POLICY_CHANGE,
+    )
+    assert (spec.policy_uid, spec.policy_generation) == (policy["metadata"]["uid"], 1)
+    assert (spec.resource.kind, spec.resource.name) == ("ClusterPolicy", "p")
+
+
+async def test_only_rules_that_ask_for_it_are_swept(make, rollout, store, log):
+    await store(make.policy())
+    await rollout.reconcile()
+    assert not [line for line in log if line.startswith("sweep")]
+
+
+async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
+    make, rollout, store, seen, log
+):
+    policy = await store(make.policy(on_change=True))
+    await rollout.reconcile()
+    await seen(policy)
+    log.clear()
+    await rollout.reconcile()
+    assert log == []
+    changed = make.policy(on_change=True, patch={"metadata": {"labels": {"more": "yes"}}})
+    await store(changed)
+    await rollout.reconcile()
+    assert log == ["sweep p r", "status p"]
+
+
+async def test_another_kind_changes_the_configuration_first(make, rollout, store, seen, log):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    await seen(policy)
+    log.clear()
+    await store(make.policy("q", kinds=("Pod",)))
+    await rollout.reconcile()
+    assert log == [f"configuration {RESOURCE_CONFIGURATION}", "status q"]
+    assert rollout.webhooks.kinds() == {"configmaps", "pods", "pods/ephemeralcontainers"}
+
+
+async def test_a_policy_that_is_gone_is_asked_about_no_more(world, make, rollout, store, log):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    world.remove(policy)
+    world.index.remove("p")
+    rollout.forget("p")
+    log.clear()
+    await rollout.reconcile()
+    assert log == [f"configuration {RESOURCE_CONFIGURATION}"]
+    assert rollout.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == []
+
+
+class TestInvalid:
+    async def test_a_stored_policy_that_cannot_act_says_why(self, world, make, rollout, store):
+        policy = await store(make.policy(spec={"nonsense": 1}))
+        await rollout.reconcile()
+        stored = await world.read(policy)
+        condition = ready(stored)
+        assert (condition["status"], condition["reason"]) == ("False", "Failed")
+        assert "spec.nonsense" in condition["message"]
+        assert stored["status"]["ready"] is False
+
+    async def test_it_hinders_no_other(self, world, make, rollout, store):
+        await store(make.policy("a", spec={"nonsense": 1}))
+        good = await store(make.policy("b"))
+        await rollout.reconcile()
+        assert ready(await world.read(good))["status"] == "True"
+
+    async def test_a_mended_policy_is_ready_and_swept(
+        self, world, make, rollout, store, seen, log
+    ):
+        policy = await store(make.policy(on_change=True))
+        await rollout.reconcile()
+        await store(make.policy(on_change=True, spec={"nonsense": 1}))
+        await rollout.reconcile()
+        assert ready(await seen(policy))["status"] == "False"
+        log.clear()
+        await store(make.policy(on_change=True))
+        await rollout.reconcile()
+        assert "sweep p r" in log
+        assert ready(await world.read(policy))["status"] == "True"
+
+
+class TestStatus:
+    async def test_one_that_somebody_edited_is_restored(
+        self, world, make, rollout, store, seen, log
+    ):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        stored = await seen(policy)
+        kind = replace(world.cluster.exact("kyverno.io/v1", "ClusterPolicy"), subresource="status")
+        broken = {**stored, "status": {**stored["status"], "conditions": []}}
+        await world.cluster.change(kind, stored, broken)
+        await seen(policy)
+        log.clear()
+        await rollout.reconcile()
+        assert log == ["status p"]
+        assert ready(await world.read(policy))["status"] == "True"
+
+    async def test_the_time_of_the_condition_is_that_of_its_change(
+        self, world, make, rollout, store, seen
+    ):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        first = ready(await seen(policy))["lastTransitionTime"]
+        world.clock.tick(60)
+        await store(make.policy(patch={"metadata": {"labels": {"other": "yes"}}}))
+        await rollout.reconcile()
+        assert ready(await seen(policy))["lastTransitionTime"] == first
+        world.clock.tick(60)
+        await store(make.policy(spec={"nonsense": 1}))
+        await rollout.reconcile()
+        assert ready(await seen(policy))["lastTransitionTime"] > first
+
+    async def test_a_version_that_changed_meanwhile_is_left_to_its_own_event(
+        self, world, make, rollout, store
+    ):
+        first = await store(make.policy("a"))
+        other = await store(make.policy("b"))
+        await world.edit(first, labels={"by": "somebody"})
+        await rollout.reconcile()
+        assert "status" not in await world.read(first)
+        assert ready(await world.read(other))["status"] == "True"
+
+    async def test_an_error_at_one_policy_hinders_no_other(self, world, make, rollout, store):
+        await store(make.policy("a"))
+        good = await store(make.policy("b"))
+        write = world.policies.write_status
+
+        async def fail(policy, status):
+            if policy["metadata"]["name"] == "a":
+                raise Unavailable("no answer")
+            await write(policy, status)
+
+        world.policies.write_status = fail
+        with pytest.raises(Unavailable):
+            await rollout.reconcile()
+        assert ready(await world.read(good))["status"] == "True"
+
+
+class TestConfiguration:
+    async def test_one_that_somebody_edited_is_restored(self, make, rollout, store, seen, log):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        await seen(policy)
+        wanted = rollout.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"]
+        edited = {**rollout.webhooks.stored[RESOURCE_CONFIGURATION], "webhooks": []}
+        rollout.webhooks.stored[RESOURCE_CONFIGURATION] = edited
+        log.clear()
+        await rollout.reconcile()
+        assert log == [f"configuration {RESOURCE_CONFIGURATION}"]
+        assert rollout.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == wanted
+
+    async def test_another_ca_is_taken_over(self, make, rollout, store, seen, log):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        await seen(policy)
+        log.clear()
+        rollout.authority.bundle = b"another"
+        await rollout.reconcile()
+        assert log == [
+            f"configuration {RESOURCE_CONFIGURATION}",
+            f"configuration {POLICY_CONFIGURATION}",
+        ]
+
+    async def test_without_a_ca_nothing_becomes_ready(self, world, make, rollout, store, log):
+        policy = await store(make.policy())
+        rollout.authority.bundle = None
+        with pytest.raises(Gone, match="start retrofit-admission"):
+            await rollout.reconcile()
+        assert log == []
+        assert "status" not in await world.read(policy)
+
+    async def test_a_kind_that_is_not_served_does_not_hold_up_the_policy(
+        self, world, make, rollout, store
+    ):
+        policy = await store(make.policy(kinds=("Widget", "ConfigMap")))
+        await rollout.reconcile()
+        assert rollout.webhooks.kinds() == {"configmaps"}
+        assert ready(await world.read(policy))["status"] == "True"
+
+    async def test_one_that_another_leader_made_is_looked_at_again(self, rollout):
+        async def absent(_name):
+            return None
+
+        for name in (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION):
+            rollout.webhooks.stored[name] = {"metadata": {"name": name}}
+        rollout.webhooks.get = absent
+        with pytest.raises(Conflict, match="somebody else"):
+            await rollout.reconcile()
+
+
+async def test_it_follows_the_policies_and_says_what_is_in_the_way(
+    world, make, rollout, store, log
+):
+    rollout.authority.bundle = None
+    work = asyncio.create_task(rollout.run())
+    try:
+        async with asyncio.timeout(10):
+            policy = await store(make.policy())
+            while not rollout.problem:
+                await asyncio.wait([work], timeout=0.01)
+            rollout.authority.bundle = b"certificate"
+            rollout.notice(policy)
+            while rollout.problem:
+                await asyncio.wait([work], timeout=0.01)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    assert [line for line in log if "retrofit-admission" in line] == log[:1]
+    assert ready(await world.read(policy))["status"] == "True"
