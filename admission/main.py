@@ -45,6 +45,7 @@ from reconciler.kube.watch import Watch
 from reconciler.observe import logs
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
+from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.services.policies import PolicyIndex
 
@@ -151,6 +152,7 @@ class Admission:
                     await item.watch.synced.wait()
                 tasks.create_task(self.certificates.run(), name="certificate")
                 await server.start(self.listener, self.certificates.context)
+                relax_collector()
                 _log.info(
                     "serving", port=self.listener.getsockname()[1], server=self.client.address
                 )

@@ -190,12 +190,13 @@ class UpdateRequest:
 
 def parse_time(text: Any) -> datetime | None:
     """Return the time of an RFC 3339 text, None where it is not one."""
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str):
         return None
     try:
-        return datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return moment if moment.tzinfo else None
 
 
 def render_time(moment: datetime) -> str:

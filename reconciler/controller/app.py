@@ -21,6 +21,7 @@ from reconciler.kube.preflight import wait_for_kinds
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
+from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.wiring import Services, controller_services
 
@@ -141,12 +142,14 @@ async def run(settings: ControllerSettings) -> int:
                 settings, client, lease_client, metrics=metrics, log=log, stop=stop
             )
             readiness.add("policies", controller.unready)
+            relax_collector()
             log.info("controller started", server=client.address)
             return await controller.run()
     finally:
         readiness.stop()
         await health.close()
-        log.info("controller stopped")
+        if started.is_set():
+            log.info("controller stopped")
 
 
 @contextlib.asynccontextmanager

@@ -32,9 +32,9 @@ def build_registry(services: Services, login: Any) -> kopf.OperatorRegistry:
         if event["type"] == "DELETED":
             services.index.remove(policy_key(policy))
             services.rollout.forget(policy_key(policy))
-            return
-        services.index.apply(policy)
-        services.rollout.notice(policy)
+        else:
+            services.index.apply(policy)
+            services.rollout.notice(policy)
         services.dispatcher.wake(policy_key(policy))
 
     kopf.on.event(GROUP, "v2", "updaterequests", registry=registry)(on_request)

@@ -24,7 +24,6 @@ class Leadership:
     say: Callable[[str], None]
     on_failed: Callable[[BaseException], None]
     _task: asyncio.Task[None] | None = field(default=None)
-    _listed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> None:
         """The Lease was won."""
@@ -45,7 +44,7 @@ class Leadership:
     async def _lead(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refill())
-            group.create_task(self._dispatch())
+            group.create_task(self.services.dispatcher.run())
             group.create_task(self.services.collector.run())
             group.create_task(self.services.rollout.run())
 
@@ -53,19 +52,12 @@ class Leadership:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.on_failed(error)
 
-    async def _dispatch(self) -> None:
-        # A target's marker of work that an earlier leader did is kept as long as the request is
-        # known to wait; before the list, those that wait are not known.
-        await self._listed.wait()
-        await self.services.dispatcher.run()
-
     async def _refill(self) -> None:
         pause = 0.5
         collected = False
         while True:
             try:
                 await self.services.dispatcher.refill()
-                self._listed.set()
                 if not collected:
                     await self.services.collector.refill()
                     collected = True

@@ -31,7 +31,7 @@ def decide(program: Program, subject: Subject, context: Context) -> TriggerDecis
         msg = f"match cannot be decided: {'; '.join(verdict.reasons)}"
         raise EvaluationError(msg)
     if verdict.decision is not Decision.MATCH:
-        return TriggerDecision(fires=False, message="; ".join(verdict.reasons))
+        return TriggerDecision(fires=False, matched=False, message="; ".join(verdict.reasons))
     if program.preconditions is None:
         return TriggerDecision(fires=True)
     try:
@@ -88,6 +88,25 @@ def change(program: Program, index: int, context: Context, obj: Mapping[str, Any
         after=after,
         repeats=_repeats(program, index, context, after),
     )
+
+
+def own_change(program: Program, context: Context, obj: Mapping[str, Any]) -> TargetChange:
+    """Return what a rule without targets makes of its trigger.
+
+    Args:
+        program: The rule.
+        context: The trigger's, with the rule's entries; ``request.object`` is the object.
+        obj: The trigger as it stands, not changed by this call.
+    """
+    try:
+        after = apply_edits(program.edits, context, obj)
+    except (EvaluationError, InvalidPolicy) as error:
+        return _error(obj, str(error))
+    if isinstance(after, Unmet):
+        return _skip(obj, after.reason)
+    if equal(obj, after):
+        return _skip(obj, NOTHING)
+    return TargetChange(status=RuleStatus.PASS, message=_mutated(after), after=after)
 
 
 def _plan(

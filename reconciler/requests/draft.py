@@ -23,6 +23,7 @@ READ_LATER = frozenset({"", "status"})
 # A second copy of the whole object, which is why it is kept only where a rule reads it.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _IDENTITY = ("name", "generateName", "namespace", "uid", "labels")
+_USER_FIELDS = frozenset({"userInfo", "roles", "clusterRoles"})
 _SECRET_FIELDS = frozenset({"data", "stringData"})
 
 
@@ -152,8 +153,8 @@ def draft(
         resource=request.ref,
         source=Source.ADMISSION,
         operation=request.operation,
-        user=_user(request),
-        request=request.info,
+        user=_user(request, program),
+        request=_info(request, program),
         trigger=trigger,
         policy_uid=origin.uid,
         policy_generation=origin.generation,
@@ -164,12 +165,26 @@ def draft(
     return Draft(name=name, labels=labels, spec=spec, secret=content if hidden else None)
 
 
-def _user(request: AdmissionRequest) -> Object:
+def _user(request: AdmissionRequest, program: Program) -> Object:
+    """Return who asked: the name always, for people; the rest where the rule needs it."""
     if not request.user:
         return {}
-    looked_up = {"roles": request.roles, "clusterRoles": request.cluster_roles}
-    found = {key: list(names) for key, names in looked_up.items() if names is not None}
-    return {"userInfo": request.user, **found}
+    fields = program.projection.request
+    if fields is None or program.matcher.uses_user_info or not fields.isdisjoint(_USER_FIELDS):
+        looked_up = {"roles": request.roles, "clusterRoles": request.cluster_roles}
+        found = {key: list(names) for key, names in looked_up.items() if names is not None}
+        return {"userInfo": request.user, **found}
+    return {"userInfo": {"username": request.user.get("username", "")}}
+
+
+def _info(request: AdmissionRequest, program: Program) -> Object:
+    """Return the fields that the rule reads, and what tells the parent of a subresource."""
+    fields = program.projection.request
+    return {
+        key: value
+        for key, value in request.info.items()
+        if fields is None or key in fields or (key == "resource" and request.subresource)
+    }
 
 
 def _same(old: Object | None, new: Object | None) -> bool:

@@ -17,7 +17,7 @@ from reconciler.errors import ClusterError, Conflict, Gone
 from reconciler.requests.lifecycle import FINAL, Disposition, Retention, Retry, Skip, advance
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.ports import Requests
-from reconciler.services.process import Attempt, Processor, Unconfirmed
+from reconciler.services.process import Attempt, Processor, Unconfirmed, trigger_gone
 
 _LOOKS = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 1.0)
 """Pauses between looks at a trigger that is not stored yet, before anybody is told."""
@@ -214,8 +214,8 @@ class Dispatcher:
     async def _look_again(self, request: UpdateRequest) -> None:
         if request.status.counts.matched:
             # It was there when an earlier attempt came to the targets.
-            skip = Skip(reason="TriggerGone", message=f"{request.spec.resource} is gone")
-            await self._store(request, Attempt(disposition=skip))
+            gone = trigger_gone(request.spec.resource)
+            await self._store(request, Attempt(disposition=gone))
             return
         now = self.clock.now()
         deadline = request.created + timedelta(seconds=self.confirmation)

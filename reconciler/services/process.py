@@ -107,8 +107,7 @@ class Processor:
         if trigger.presence is Presence.WAITING:
             return Unconfirmed()
         if trigger.presence is Presence.GONE:
-            skip = Skip(reason="TriggerGone", message=f"{request.spec.resource} is gone")
-            return Attempt(disposition=skip, program=program)
+            return Attempt(disposition=trigger_gone(request.spec.resource), program=program)
         if (owner := claim()) not in ("", request.name):
             return Attempt(disposition=Skip(reason="SameAsOther", message=f"same as {owner}"))
         return await self.apply(request, program, trigger, chance)
@@ -221,6 +220,12 @@ class Processor:
         )
 
 
+def trigger_gone(ref: ObjectRef) -> Skip:
+    """Return how a request ends whose trigger does not exist any more."""
+    which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
+    return Skip(reason="TriggerGone", message=f"{which} is gone")
+
+
 def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:
     if result.outcome is not Outcome.DENIED:
         return False
@@ -268,7 +273,8 @@ def _done(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
     A status lists a sample of the successes; one that is not listed is evaluated again, which
     a converging rule turns into a read, and the marker of others too.
     """
-    return {identity(item) for item in status.targets if item.outcome in SUCCESSES}
+    ended = SUCCESSES | {Outcome.INVALID}
+    return {identity(item) for item in status.targets if item.outcome in ended}
 
 
 def _vanished(status: RequestStatus, selection: Selection) -> list[TargetStatus]:

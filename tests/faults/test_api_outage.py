@@ -55,3 +55,21 @@ async def test_nothing_stored_is_lost_and_nobody_exits(rig: Rig) -> None:
     await rig.applied({"target-0": {"got": "trigger-after"}}, within=20)
     exits = rig.programs.supervision.exit_code
     assert (exits(ADMISSION), exits("patient")) == (None, None)
+
+
+async def test_a_policy_acts_at_once_after_an_outage(rig: Rig) -> None:
+    assert isinstance(rig.cluster, ControlPlane)
+    place = rig.namespace
+    await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
+    await rig.controller(*PATIENT, name="calm")
+    await rig.create(config_map(place, "target"))
+    await asyncio.to_thread(rig.cluster.kill_apiserver)
+    await asyncio.sleep(3.0)
+    await asyncio.to_thread(rig.cluster.start_apiserver)
+    await rig.apply(
+        rule(place, [target(place, "target")], {"data": {"{{ request.object.metadata.name }}": ""}})
+    )
+    # Ready is a promise: from here on no trigger goes by unseen.
+    names = [f"trigger-{n}" for n in range(20)]
+    await rig.create_all(config_map(place, name) for name in names)
+    await rig.applied({"target": dict.fromkeys(names, "")}, within=15)

@@ -104,8 +104,6 @@ def test_a_stored_status_is_read_as_it_was_written(
     disposition: Disposition, found: list[TargetStatus], retention: Retention
 ) -> None:
     targets = merge_targets((), found)
-    status = advance(
-        RequestStatus(), disposition, now=START, retention=retention, targets=targets
-    )
+    status = advance(RequestStatus(), disposition, now=START, retention=retention, targets=targets)
     stored = {key: value for key, value in render_status(status).items() if value is not None}
     assert parse_status(stored) == status

@@ -138,5 +138,19 @@ def _what_is_left(directory: Path, note: Note) -> state.State | None:
 def _end(directory: Path, there: state.State) -> None:
     for group in there.groups():
         group.stop(_STOP)
+    if there.programs and not there.cluster:
+        _unregister(directory, Path(there.kubeconfig))
     parts.Layout(directory=directory).clear(logs=False)
     state.forget(directory)
+
+
+def _unregister(directory: Path, kubeconfig: Path) -> None:
+    """Remove the webhook configurations: without a server behind them writes are refused."""
+    cluster = Cluster.connect(kubeconfig, directory)
+    cluster.kubectl(
+        "delete",
+        "validatingwebhookconfigurations",
+        "kube-retrofit-resource",
+        "kube-retrofit-policy",
+        "--ignore-not-found",
+    )

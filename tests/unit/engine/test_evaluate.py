@@ -228,7 +228,7 @@ class TestConvergence:
             ({"patch": labelled(a="{{ request.object.data.v }}")}, Convergence.YES, False),
             ({"patch": labelled(a="{{ target.metadata.name }}")}, Convergence.PROBED, False),
             ({"patch": {"spec": {"size": "{{ target.spec.size || `0` }}"}}}, None, False),
-            ({"patch": {"spec": {"size": "{{ add(target.spec.size || `0`, `1`) }}"}}}, None, True),
+            ({"patch": {"spec": {"x": "{{ join('', [target.spec.x || '', 'y']) }}"}}}, None, True),
             ({"json": "- {op: add, path: /spec/a, value: 1}"}, Convergence.YES, False),
             ({"json": "- {op: remove, path: /spec/list}"}, Convergence.YES, False),
             ({"json": APPEND}, Convergence.PROBED, True),
@@ -269,9 +269,7 @@ class TestConvergence:
             ),
         ],
     )
-    def test_a_rule_that_would_change_its_result_again_is_known(
-        self, facts, convergence, repeats
-    ):
+    def test_a_rule_that_would_change_its_result_again_is_known(self, facts, convergence, repeats):
         program = compiled(**facts)
         if convergence is not None:
             assert program.convergence is convergence
@@ -300,7 +298,8 @@ class TestSubstitutedText:
     @pytest.mark.parametrize(
         "text",
         [
-            '"\n- {op: add, path: /spec/stolen, value: yes}\n- {op: add, path: /spec/x, value: "',
+            '"}\n- {op: add, path: /spec/stolen, value: yes}\n- {op: add, path: /spec/x, value: "',
+            "x\n- {op: add, path: /spec/stolen, value: yes}",
             'a", "op": "replace", "path": "/spec/stolen',
             "a: b",
             "[1, 2]",
@@ -324,5 +323,73 @@ class TestSubstitutedText:
     def test_it_stays_inside_its_value(self, patch, text):
         trigger = {**TRIGGER, "data": {"text": text}}
         result = change(compiled(json=patch), 0, context(trigger), SECRET)
-        assert "stolen" not in result.after["spec"]
-        assert result.status is ERROR or result.after["spec"]["given"] == text
+        assert result.status is PASS, result.message
+        assert result.after["spec"] == {**SECRET["spec"], "given": text}
+
+    @pytest.mark.parametrize(
+        ("source", "value"),
+        [
+            ('"{{ request.object.data.n }}"', "2"),
+            ("'{{ request.object.data.n }}'", "2"),
+            ("{{ request.object.data.n }}", 2),
+            ('"{{ request.object.data.v }}"', "1"),
+            ("{{ request.object.data.v }}", 1),
+            ("x{{ request.object.data.n }}", "x2"),
+            ("{{ request.object.data.host }}", "db"),
+            ("{{ request.object.data.empty }}", None),
+            ('"{{ request.object.data.empty }}"', ""),
+            ("{{ request.object.metadata.labels }}", {"team": "x"}),
+            ('"{{ request.object.metadata.labels }}"', '{"team":"x"}'),
+            ("[{{ request.object.data.n }}, '{{ request.object.data.n }}']", [2, "2"]),
+            ("{a: {{ request.object.data.n }}}", {"a": 2}),
+            ("'{{ request.object.data.n }}-{{ request.object.data.v }}'", "2-1"),
+            ("'\\{{ request.object }}'", "{{ request.object }}"),
+            ("{{ request.object.data.n }} # {{ request.object.data.nothing }}", 2),
+        ],
+    )
+    def test_quotes_decide_what_a_value_becomes(self, source, value):
+        patch = f"- op: add\n  path: /spec/given\n  value: {source}\n"
+        result = changed(json=patch)
+        assert result.status is PASS, result.message
+        assert result.after["spec"]["given"] == value
+        assert type(result.after["spec"]["given"]) is type(value)
+
+    @pytest.mark.parametrize(
+        ("source", "value"),
+        [
+            ('"{{ request.object.data.n }}"', "2"),
+            ("{{ request.object.data.n }}", 2),
+            ('"a-{{ request.object.data.n }}-\\"b"', 'a-2-"b'),
+            ("{{ request.object.metadata.labels }}", {"team": "x"}),
+            ('[1, {{ request.object.data.n }}, "{{ request.object.data.n }}"]', [1, 2, "2"]),
+        ],
+    )
+    def test_a_patch_written_as_json_is_read_in_the_same_way(self, source, value):
+        patch = f'[{{"op": "add", "path": "/spec/given", "value": {source} }}]'
+        result = changed(json=patch)
+        assert result.status is PASS, result.message
+        assert result.after["spec"]["given"] == value
+
+    @pytest.mark.parametrize(
+        "json",
+        [
+            "{{ request.object.data.patch }}",
+            "- {{ request.object.data.operation }}",
+            '- {op: "{{ request.object.data.op }}", path: /spec/given, value: 1}',
+            '- {"{{ request.object.data.field }}": add, path: /spec/given, value: 1}',
+            "- {op: add, path: '/spec/{{ request.object.data.name }}', value: 1}",
+        ],
+    )
+    def test_a_part_that_the_policy_leaves_to_a_variable_may_be_anything(self, json):
+        data = {
+            "patch": "- {op: add, path: /spec/given, value: 1}",
+            "operation": {"op": "add", "path": "/spec/given", "value": 1},
+            "op": "add",
+            "field": "op",
+            "name": "given",
+        }
+        program = compiled(json=json)
+        result = change(program, 0, context({**TRIGGER, "data": data}), SECRET)
+        assert result.status is PASS, result.message
+        assert result.after["spec"]["given"] == 1
+        assert program.convergence is Convergence.PROBED

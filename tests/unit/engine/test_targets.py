@@ -83,7 +83,7 @@ def test_what_resolves_to_nothing_is_never_all(field, text):
 
 @pytest.mark.parametrize("field", ["name", "namespace", "uid", "kind", "api_version"])
 def test_what_does_not_resolve_is_an_error(field):
-    with pytest.raises(EvaluationError, match="request.object.missing"):
+    with pytest.raises(EvaluationError, match=r"request\.object\.missing"):
         query(**{field: "{{ request.object.missing }}"})
 
 
@@ -159,9 +159,7 @@ class TestNamespacedPolicy:
         assert not found.accepts({"metadata": {"name": "web"}})
 
     def test_another_namespace_is_not_taken_from_a_variable(self):
-        found = query(
-            policy_namespace="own", namespace="{{ request.object.metadata.namespace }}"
-        )
+        found = query(policy_namespace="own", namespace="{{ request.object.metadata.namespace }}")
         assert found.namespace.text == "own"
 
 

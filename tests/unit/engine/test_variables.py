@@ -201,7 +201,7 @@ def test_what_cannot_be_resolved(document, message):
     [
         ({"a": ["{{ b. }}"]}, "spec.a[0]", "column 3: the expression ends too early"),
         ({"a": "{{ }}"}, "spec.a", "the expression is empty"),
-        ({"a": "{{ soon(b) }}"}, "spec.a", "column 1: function soon is not supported yet"),
+        ({"a": "{{ soon(b) }}"}, "spec.a", "column 1: unknown function: soon"),
         ({"{{ b. }}": 1}, 'spec["{{ b. }}"]', "ends too early"),
         ({"a": "{{ 'x' {{ b }} }}"}, "spec.a", "column 5: unexpected '{'"),
         ({"a": "{{ a.'{{ b }}' }}"}, "spec.a", "column 3: unexpected"),

@@ -94,10 +94,30 @@ def test_a_create_records_intent_and_nothing_of_the_object():
         "a",
         "u",
     )
-    assert spec.user == {"userInfo": {"username": "jane", "groups": ["devs"]}}
+    assert spec.user == {"userInfo": {"username": "jane"}}
+    assert spec.request == {}
     assert spec.recorded is None
     assert spec.recorded_secret == ""
     assert found.secret is None
+
+
+@pytest.mark.parametrize(
+    ("patch", "user", "info"),
+    [
+        ("{{ request.userInfo.username }}", {"username": "jane", "groups": ["devs"]}, {}),
+        ("{{ serviceAccountName }}", {"username": "jane"}, {}),
+        ("{{ request.uid }}", {"username": "jane"}, {"uid": "request-uid"}),
+        (
+            "{{ to_string(request) }}",
+            {"username": "jane", "groups": ["devs"]},
+            {"uid": "request-uid", "namespace": "a"},
+        ),
+    ],
+)
+def test_of_the_request_only_what_the_rule_reads_is_kept(patch, user, info):
+    spec = drafted(request("CREATE", obj()), program(patch=patch)).spec
+    assert spec.user == {"userInfo": user}
+    assert spec.request == info
 
 
 def test_a_draft_survives_the_way_over_the_wire():

@@ -153,7 +153,9 @@ class TestTrigger:
         request = await world.ask(policy, trigger, operation="UPDATE")
         world.remove(trigger)
         ended, _ = await attempt(request)
-        assert ended.disposition == Skip(reason="TriggerGone", message="ConfigMap a/c is gone")
+        uid = trigger["metadata"]["uid"]
+        message = f"ConfigMap a/c with uid {uid} is gone"
+        assert ended.disposition == Skip(reason="TriggerGone", message=message)
 
     async def test_that_matches_no_longer(self, world, make, trigger, attempt):
         condition = {"all": [{"key": "{{ request.object.data.v }}", "operator": "Equals"}]}

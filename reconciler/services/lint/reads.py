@@ -1,0 +1,87 @@
+"""Everything in a rule that reads data: its templates and expressions."""
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.engine.context import Context
+from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
+from reconciler.engine.entries import ApiCallEntry, ConfigMapEntry, Entry, VariableEntry
+from reconciler.engine.jmes import Expression, compile_expression
+from reconciler.engine.preconditions import Conditions
+from reconciler.engine.program import Program
+from reconciler.engine.targets import Target
+from reconciler.engine.variables import Template
+
+Readers = Iterator[Template | Expression]
+
+_NOTHING = Context({})
+
+
+def of_program(program: Program) -> Readers:
+    """Yield what a rule reads with, all parts of it."""
+    yield from of_entries(program.entries)
+    yield from _of_conditions(program.preconditions)
+    for target in program.targets:
+        yield from of_target(target)
+    yield from of_edits(program.edits)
+
+
+def of_target(target: Target) -> Readers:
+    """Yield what one target reads with."""
+    yield from target.templates
+    yield from of_entries(target.entries)
+    yield from _of_conditions(target.preconditions)
+
+
+def of_edits(edits: Iterable[Edit]) -> Readers:
+    """Yield what the edits of a rule read with."""
+    for edit in edits:
+        match edit:
+            case StrategicEdit():
+                yield edit.template
+            case JsonPatchEdit():
+                yield edit.patch
+            case ForeachEdit():
+                yield edit.elements
+                yield from of_entries(edit.entries)
+                yield from _of_conditions(edit.preconditions)
+                yield from of_edits(edit.edits)
+
+
+def of_entries(entries: Iterable[Entry]) -> Readers:
+    """Yield what context entries read with; paths into an entry's own value are left out."""
+    for entry in entries:
+        match entry:
+            case VariableEntry():
+                yield from _present(entry.value, entry.path, entry.default)
+                yield from _of_context_path(entry)
+            case ConfigMapEntry():
+                yield from _present(entry.config_map, entry.namespace)
+            case ApiCallEntry():
+                yield from _present(entry.call, entry.path)
+            case _:
+                yield from _present(entry.reference, entry.path)
+
+
+def functions(readers: Readers) -> frozenset[str]:
+    """Return the names of the functions that are called."""
+    expressions = (
+        expression
+        for reader in readers
+        for expression in (reader.expressions if isinstance(reader, Template) else (reader,))
+    )
+    return frozenset[str]().union(*(expression.functions for expression in expressions))
+
+
+def _of_conditions(conditions: Conditions | None) -> Readers:
+    if conditions is not None:
+        yield from conditions.templates
+
+
+def _present(*templates: Template | None) -> Readers:
+    yield from (template for template in templates if template is not None)
+
+
+def _of_context_path(entry: VariableEntry) -> Readers:
+    # Without a value the path is an expression on the context itself.
+    if entry.value is None and entry.path is not None and entry.path.constant:
+        yield compile_expression(entry.path.render(_NOTHING))

@@ -1,0 +1,47 @@
+"""Finished requests go away, many with one call."""
+
+import pytest
+
+from reconciler.cli.dev.programs import CONTROLLER
+from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+TRIGGERS = 60
+
+
+async def test_completed_requests_vanish_at_once_by_few_calls(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.kill(CONTROLLER)
+    await rig.controller(*SHORT_LEASE, "--retain-completed=0", name="forgetful")
+    await rig.create(config_map(place, "one"))
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "one")],
+            {"data": {"{{ request.object.metadata.name }}": "x"}},
+        ),
+        rule(
+            place,
+            [target(place, "nowhere")],
+            {"data": {"a": "b"}},
+            names="trigger-0",
+            name="fails",
+        ),
+    )
+    before = await rig.calls("deletecollection", "updaterequests")
+    names = [f"trigger-{n}" for n in range(TRIGGERS)]
+    await rig.create_all(config_map(place, name) for name in names)
+    await rig.applied({"one": dict.fromkeys(names, "x")}, within=20)
+
+    async def left() -> list[str]:
+        found = await rig.requests()
+        return [item.name for item in found if item.spec.rule != "fails"]
+
+    await rig.settle(left, within=10)
+    calls = await rig.calls("deletecollection", "updaterequests") - before
+    assert 0 < calls < TRIGGERS // 4
+    assert await rig.calls("delete", "updaterequests") == 0
+    # Only what succeeded goes at once; what failed is kept to be looked at.
+    await rig.finish()
+    assert await rig.states() == {"Failed": 1}

@@ -1,0 +1,17 @@
+"""Both programs at work, and a namespace of each test's own."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from reconciler.cli.dev.programs import Programs
+from tests.faults.rig import Rig, open_rig
+
+
+@pytest.fixture
+async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
+    """Both programs at work, and a namespace of this test's own."""
+    name = f"live-{uuid.uuid4().hex[:8]}"
+    async with open_rig(live_programs.cluster, live_programs, name) as rig:
+        yield rig

@@ -1,0 +1,165 @@
+"""What the author of a policy is told: at once by the API server, later by the status."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.errors import ClusterError, Denied, Gone
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+WEBHOOK = "kube-retrofit-policy"
+
+
+def policy(name: str, *rules: Object, **spec: Any) -> Object:
+    """Return a ClusterPolicy."""
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": name},
+        "spec": {"rules": list(rules), **spec},
+    }
+
+
+def good(place: str, **more: Any) -> Object:
+    """Return a rule that compiles."""
+    return rule(place, [target(place, "target")], {"data": {"a": "b"}}, **more)
+
+
+@pytest.fixture(autouse=True)
+async def checked(rig: Rig) -> None:
+    """Wait until the API server asks about policies; the leader tells it some time after a start."""
+    empty = policy(f"{rig.namespace}-empty")
+
+    async def unasked() -> str:
+        try:
+            await rig.create(empty)
+        except Denied:
+            return ""
+        await rig.delete("ClusterPolicy", f"{rig.namespace}-empty", "")
+        return "policies are not checked yet"
+
+    await rig.settle(unasked, within=15)
+
+
+async def refused(rig: Rig, *rules: Object) -> str:
+    """Return why the test's policy is refused."""
+    with pytest.raises(Denied) as caught:
+        await rig.create(policy(rig.namespace, *rules))
+    return str(caught.value)
+
+
+async def test_a_misspelled_field_is_named_with_its_place(rig: Rig) -> None:
+    place = rig.namespace
+    wrong = good(place)
+    wrong["mutate"]["patchStrategicMerg"] = {"data": {}}
+    said = await refused(rig, wrong)
+    assert f"ClusterPolicy {place}: spec.rules[0].mutate.patchStrategicMerg" in said
+
+
+async def test_a_variable_that_cannot_be_read_is_named_with_its_place(rig: Rig) -> None:
+    place = rig.namespace
+    wrong = rule(place, [target(place, "target")], {"data": {"a": "{{ request.object. }}"}})
+    said = await refused(rig, wrong)
+    assert "spec.rules[0].mutate.patchStrategicMerge.data.a: " in said
+    assert "request.object." in said
+
+
+async def test_a_variable_of_nobody_is_named_with_its_place(rig: Rig) -> None:
+    place = rig.namespace
+    wrong = rule(place, [target(place, "{{ requst.object.metadata.name }}")], {"data": {"a": "b"}})
+    said = await refused(rig, good(place, name="first"), wrong)
+    assert "spec.rules[1].mutate.targets[0].name: " in said
+    assert "requst" in said
+
+
+async def test_a_target_without_kind_is_told_what_it_needs(rig: Rig) -> None:
+    place = rig.namespace
+    wrong = rule(place, [{"apiVersion": "v1", "name": "a"}], {"data": {"a": "b"}})
+    said = await refused(rig, wrong)
+    assert "spec.rules[0].mutate.targets[0].kind: a target needs its kind, such as" in said
+
+
+async def test_a_patch_that_is_no_yaml_is_refused_with_its_place(rig: Rig) -> None:
+    place = rig.namespace
+    said = await refused(rig, rule(place, [target(place, "target")], "- op: [add\n  path: /a"))
+    assert "spec.rules[0].mutate.patchesJson6902: " in said
+
+
+async def test_a_policy_reaches_no_other_namespace(rig: Rig) -> None:
+    place = rig.namespace
+    reaching = good("default")
+    del reaching["match"]["any"][0]["resources"]["namespaces"]
+    wrong = {
+        **policy(place, reaching),
+        "kind": "Policy",
+        "metadata": {"name": place, "namespace": place},
+    }
+    with pytest.raises(Denied, match=r"spec\.rules\[0\]\.mutate\.targets\[0\]\.namespace: "):
+        await rig.create(wrong)
+
+
+async def test_what_is_stored_but_not_acted_on_is_a_warning(rig: Rig) -> None:
+    place = rig.namespace
+    only_validates = {
+        "name": "check",
+        "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+        "validate": {"message": "no", "pattern": {"metadata": {"labels": {"a": "?*"}}}},
+    }
+    document = json.dumps(policy(place, good(place), only_validates))
+    apply = ("apply", "-f", "-", "--warnings-as-errors")
+    with pytest.raises(ClusterError, match="1 warning received") as caught:
+        await asyncio.to_thread(rig.cluster.kubectl, *apply, stdin=document)
+    assert "Warning: spec.rules[1]: rule check is a validate rule" in str(caught.value)
+    await rig.ready()
+
+
+async def test_ready_is_one_condition(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.apply(good(place))
+    await rig.apply(good(place), good(place, name="second"))
+    status = (await rig.get("ClusterPolicy", place, ""))["status"]
+    (condition,) = status["conditions"]
+    assert (condition["type"], condition["status"]) == ("Ready", "True")
+    assert condition["reason"] == "Succeeded"
+    assert status["rulecount"]["mutate"] == 2
+    shown = await asyncio.to_thread(rig.cluster.kubectl, "get", "cpol", place, "--no-headers")
+    assert "True" in shown.split()
+
+
+async def test_a_stored_policy_that_cannot_be_compiled_says_so(rig: Rig) -> None:
+    place = rig.namespace
+    wrong = rule(place, [target(place, "target")], {"data": {"a": "{{ request.object. }}"}})
+
+    async def unstored() -> str:
+        # The policy comes while nobody looks at it, as one that an older version let pass.
+        with contextlib.suppress(Gone):
+            await rig.delete("ValidatingWebhookConfiguration", WEBHOOK, "")
+        try:
+            await rig.create(policy(place, wrong))
+        except Denied as error:
+            return str(error)
+        return ""
+
+    await rig.settle(unstored, within=15)
+
+    async def untold() -> Any:
+        status = (await rig.get("ClusterPolicy", place, "")).get("status") or {}
+        conditions = status.get("conditions") or []
+        told = [(item["type"], item["status"]) for item in conditions] == [("Ready", "False")]
+        return None if told else status or "no status"
+
+    await rig.settle(untold, within=15)
+    status = (await rig.get("ClusterPolicy", place, ""))["status"]
+    message = status["conditions"][0]["message"]
+    assert message.startswith("spec.rules[0].mutate.patchStrategicMerge.data.a: ")
+    # Once repaired, it is in force.
+    await rig.create(config_map(place, "target"))
+    await rig.apply(good(place))
+    await rig.create(config_map(place, "trigger-1"))
+    await rig.applied({"target": {"a": "b"}}, within=15)

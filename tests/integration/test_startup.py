@@ -1,0 +1,267 @@
+"""What a person sees when the programs start into a world that is not as it should be."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.dev.binaries import Binaries
+from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.install import find_manifests, install
+from reconciler.cli.dev.parts import HOST, free_ports
+from reconciler.cli.dev.programs import answers
+from reconciler.cli.dev.waiting import wait_until
+
+MODULES = {"controller": "reconciler", "admission": "admission.main"}
+ACCOUNTS = {
+    "controller": "kyverno-background-controller",
+    "admission": "kyverno-admission-controller",
+}
+BOTH = pytest.mark.parametrize("program", ["controller", "admission"])
+
+
+@dataclass(kw_only=True)
+class Started:
+    """A program of which every line is kept."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    metrics: int
+
+    @property
+    def said(self) -> str:
+        """What it printed so far."""
+        return self.log.read_text()
+
+    def says(self, text: str, within: float = 20.0) -> None:
+        """Wait until it printed a text."""
+
+        def heard() -> bool:
+            return text in self.said
+
+        try:
+            wait_until(heard, within=within, what=f"it says {text!r}")
+        except Exception as error:
+            raise AssertionError(f"it never says {text!r} but:\n{self.said}") from error
+
+    def fails(self, within: float = 20.0) -> str:
+        """Wait until it ended with code 1, and return what it printed."""
+        assert self.process.wait(within) == 1, self.said
+        assert "Traceback" not in self.said
+        return self.said
+
+    def runs(self) -> None:
+        """Assert that it still runs and met no fault of its own."""
+        assert self.process.poll() is None, self.said
+        assert "Traceback" not in self.said
+
+
+@dataclass(kw_only=True)
+class Starter:
+    """Starts programs and ends them."""
+
+    folder: Path
+    started: list[Started] = field(default_factory=list)
+
+    def __call__(self, program: str, *flags: str, **env: str) -> Started:
+        """Start a program; a flag given here wins over the starter's own."""
+        port, metrics = free_ports(2)
+        own = [f"--bind-address={HOST}", f"--metrics-port={metrics}"]
+        if program == "admission":
+            own.append(f"--port={port}")
+        log = self.folder / f"{program}-{len(self.started)}.log"
+        # Nothing of this machine's own clusters may leak in.
+        kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", MODULES[program], *own, *flags],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**kept, "HOME": str(self.folder), **env},
+            )
+        one = Started(process=process, log=log, metrics=metrics)
+        self.started.append(one)
+        return one
+
+    def end(self) -> None:
+        """End all of them."""
+        for one in self.started:
+            one.process.send_signal(signal.SIGKILL)
+            one.process.wait(10)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Starter]:
+    """Start programs of this test."""
+    starter = Starter(folder=tmp_path)
+    yield starter
+    starter.end()
+
+
+@pytest.fixture(scope="module")
+def empty(binaries: Binaries | Path) -> Iterator[ControlPlane]:
+    """A control plane of this module, in which nothing is installed at first."""
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which is not empty")
+    with ControlPlane.start(Options(binaries=binaries)) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def installed(empty: ControlPlane) -> ControlPlane:
+    """The same with everything installed; the test that needs it empty stands before."""
+    install(empty, "default")
+    return empty
+
+
+def kubeconfig(folder: Path, server: str, token: str = "none", ca: Path | None = None) -> str:
+    """Write a kubeconfig and return the flag that names it."""
+    cluster = {"server": server} | ({"certificate-authority": str(ca)} if ca else {})
+    path = folder / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    path.write_text(json.dumps(content))
+    return f"--kubeconfig={path}"
+
+
+@BOTH
+def test_a_flag_with_a_bad_value(start: Starter, program: str) -> None:
+    process = start(program, "--log-level=loud").process
+    assert process.wait(20) == 2
+    said = start.started[0].said
+    assert "--log-level" in said
+    assert "'debug', 'info', 'warning', 'error'" in said
+    assert "Traceback" not in said
+
+
+def test_a_duration_that_is_none(start: Starter) -> None:
+    one = start("controller", "--retain-completed=10")
+    assert one.process.wait(20) == 2
+    assert "'10' is not a duration: write it as 500ms, 30s, 10m, 24h or 1h30m" in one.said
+
+
+def test_settings_that_do_not_go_together(start: Starter) -> None:
+    said = start("controller", RETROFIT_LEASE_RENEW="20s").fails()
+    assert said == (
+        "Error: --lease-retry must be shorter than --lease-renew, and that than"
+        " --lease-duration\n"
+    )
+
+
+@BOTH
+def test_a_kubeconfig_that_is_not_there(start: Starter, program: str) -> None:
+    said = start(program, "--kubeconfig=/nowhere/kubeconfig").fails()
+    assert len(said.splitlines()) == 1
+    assert said.startswith("Error: ")
+    assert "/nowhere/kubeconfig" in said
+
+
+@BOTH
+def test_a_kubeconfig_that_cannot_be_read(start: Starter, program: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    path.write_text("clusters: [}")
+    said = start(program, f"--kubeconfig={path}").fails()
+    assert said.startswith("Error: ")
+    assert str(path) in said
+
+
+@BOTH
+def test_no_cluster_at_all(start: Starter, program: str) -> None:
+    said = start(program).fails()
+    assert said.startswith("Error: ")
+    assert "--kubeconfig" in said
+
+
+@BOTH
+def test_a_port_in_use(start: Starter, program: str, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        flag = kubeconfig(tmp_path, "https://127.0.0.1:1")
+        said = start(program, flag, f"--metrics-port={port}").fails()
+        assert len(said.splitlines()) == 1
+        assert f"{port}" in said
+        assert "--metrics-port" in said
+        if program == "admission":
+            said = start(program, flag, f"--port={port}").fails()
+            assert f"{port}" in said
+            assert "--port" in said
+
+
+@pytest.mark.cluster
+def test_the_kinds_are_not_there_yet(start: Starter, empty: ControlPlane) -> None:
+    programs = [start(program, f"--kubeconfig={empty.kubeconfig}") for program in MODULES]
+    for one in programs:
+        one.says("clusterpolicies.kyverno.io: apply crds/ (kubectl apply -k crds)")
+        one.says("trying again in")
+        one.runs()
+        assert not ready(one)
+    install(empty, "default")
+    for one in programs:
+        wait_until(lambda one=one: ready(one), within=40, what="it is ready")
+        one.runs()
+
+
+@pytest.mark.cluster
+@BOTH
+def test_a_wrong_token(
+    start: Starter, program: str, installed: ControlPlane, tmp_path: Path
+) -> None:
+    flag = kubeconfig(tmp_path, installed.server, "wrong", installed.credentials.ca)
+    said = start(program, flag).fails()
+    assert len(said.splitlines()) == 1
+    assert said.startswith("Error: ")
+    assert "the token is expired or wrong: renew it" in said
+
+
+@pytest.mark.cluster
+@BOTH
+def test_no_rights(start: Starter, program: str, installed: ControlPlane) -> None:
+    account = installed.service_account_kubeconfig("default", "default")
+    one = start(program, f"--kubeconfig={account}")
+    one.says("no right to list clusterpolicies.kyverno.io: apply manifests/")
+    one.says("or grant it to the program's ServiceAccount; trying again in")
+    one.runs()
+    assert not ready(one)
+
+
+@pytest.mark.cluster
+def test_the_api_server_comes_later(start: Starter, installed: ControlPlane) -> None:
+    flags = {
+        program: f"--kubeconfig={installed.service_account_kubeconfig('kyverno', account)}"
+        for program, account in ACCOUNTS.items()
+    }
+    installed.kill_apiserver()
+    try:
+        programs = [start(program, flag) for program, flag in flags.items()]
+        for one in programs:
+            one.says(f"the API server at {installed.server} does not answer (connection refused)")
+            one.says("trying again in")
+            assert not ready(one)
+            one.runs()
+        impatient = start("controller", flags["controller"], "--startup-timeout=1s")
+        assert "does not answer" in impatient.fails().splitlines()[-1]
+    finally:
+        installed.start_apiserver()
+    for one in programs:
+        wait_until(lambda one=one: ready(one), within=40, what="it is ready")
+        one.runs()
+
+
+def ready(one: Started) -> bool:
+    """Tell whether a program says that it is ready."""
+    return answers(f"http://{HOST}:{one.metrics}/readyz")

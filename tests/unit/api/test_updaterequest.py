@@ -1,0 +1,203 @@
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.api.meta import ObjectRef
+from reconciler.api.updaterequest import (
+    Counts,
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    Source,
+    State,
+    SweepProgress,
+    TargetStatus,
+    TriggerRecord,
+    parse_request,
+    parse_spec,
+    parse_status,
+    parse_time,
+    render_spec,
+    render_status,
+    render_time,
+    summary,
+)
+
+TEXT = st.text(max_size=8)
+REFS = st.builds(ObjectRef, api_version=TEXT, kind=TEXT, namespace=TEXT, name=TEXT, uid=TEXT)
+TREES = st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), min_size=1, max_size=3)
+SPECS = st.builds(
+    RequestSpec,
+    policy=TEXT,
+    rule=TEXT,
+    resource=REFS,
+    source=st.sampled_from(Source),
+    operation=TEXT,
+    user=st.just({}) | TREES,
+    request=st.just({}) | TREES,
+    trigger=st.builds(
+        TriggerRecord,
+        resource_version=TEXT,
+        digest=TEXT,
+        unchanged=st.booleans(),
+        terminating=st.booleans(),
+        subresource=TEXT,
+    ),
+    policy_uid=TEXT,
+    policy_generation=st.integers(0, 99),
+    recorded=st.none() | st.just({}) | TREES,
+    recorded_secret=TEXT,
+    sweep=st.booleans(),
+)
+TIMES = st.none() | st.datetimes(
+    datetime(1990, 1, 1),  # noqa: DTZ001 - hypothesis adds the zone
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7, minutes=-30))]),
+)
+COUNTS = st.builds(
+    Counts,
+    patched=st.integers(0, 9),
+    unchanged=st.integers(0, 9),
+    skipped=st.integers(0, 9),
+    failed=st.integers(0, 9),
+)
+STATUSES = st.builds(
+    RequestStatus,
+    state=st.sampled_from(State),
+    reason=TEXT,
+    message=TEXT,
+    attempts=st.integers(0, 99),
+    next_attempt=TIMES,
+    finished=TIMES,
+    targets=st.lists(
+        st.builds(
+            TargetStatus,
+            ref=REFS,
+            subresource=TEXT,
+            outcome=st.sampled_from(Outcome),
+            attempts=st.integers(1, 9),
+            message=TEXT,
+            before=TEXT,
+            after=TEXT,
+        ),
+        max_size=3,
+    ).map(tuple),
+    counts=COUNTS,
+    missing_permission=TEXT,
+    sweep=st.none()
+    | st.builds(
+        SweepProgress,
+        cursor=TEXT,
+        done=st.integers(0, 9),
+        total=st.integers(-1, 9),
+        failed=st.integers(0, 9),
+        eta=TEXT,
+    ),
+    remove_after=TEXT,
+)
+
+
+@given(SPECS)
+def test_an_order_is_read_as_it_was_written(spec):
+    assert parse_spec(render_spec(spec)) == spec
+
+
+@given(STATUSES)
+def test_a_status_is_read_as_it_was_written(status):
+    stored = {key: value for key, value in render_status(status).items() if value is not None}
+    assert parse_status(stored) == status
+
+
+@given(STATUSES)
+def test_a_status_takes_away_what_an_older_one_said(status):
+    """A merge patch removes a field only where it is null."""
+    assert set(render_status(status)) == set(render_status(RequestStatus()))
+
+
+@given(TIMES.filter(bool))
+def test_a_time_is_read_as_it_was_written(moment):
+    assert parse_time(render_time(moment)) == moment
+    assert render_time(moment).endswith("Z")
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", 5, "yesterday", "2026-01-01", "2026-01-01T00:00:00", {}]
+)
+def test_what_is_no_time_is_none(text):
+    assert parse_time(text) is None
+
+
+def test_an_empty_request_waits():
+    request = parse_request({})
+    assert request.status == RequestStatus()
+    assert request.status.state is State.PENDING
+    assert request.created == datetime.fromtimestamp(0, UTC)
+
+
+def test_what_the_reference_stored_is_read():
+    obj = {
+        "metadata": {"name": "ur-abc", "namespace": "kyverno", "labels": None},
+        "spec": {
+            "requestType": "mutate",
+            "policy": "p",
+            "rule": "r",
+            "resource": {"kind": "ConfigMap", "apiVersion": "v1", "name": "c"},
+            "deleteDownstream": False,
+            "context": {
+                "userInfo": {"userInfo": {"username": "jane"}, "synchronize": False},
+                "admissionRequestInfo": {
+                    "operation": "UPDATE",
+                    "admissionRequest": {"uid": "u", "object": {"kind": "ConfigMap"}},
+                },
+            },
+        },
+        "status": {"state": "Failed", "retryCount": 3, "message": "no"},
+    }
+    request = parse_request(obj)
+    assert (request.spec.operation, request.spec.source) == ("UPDATE", Source.ADMISSION)
+    assert request.spec.user["userInfo"] == {"username": "jane"}
+    assert (request.status.state, request.status.message) == (State.FAILED, "no")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        ({"state": ""}, State.PENDING),
+        ({"state": "Unheard"}, State.PENDING),
+        ({"state": "Skip", "counts": None, "targets": None, "sweep": None}, State.SKIP),
+    ],
+)
+def test_a_state_that_is_not_known_waits(raw, status):
+    assert parse_status(raw).state is status
+
+
+def test_an_outcome_that_is_not_known_is_a_failure():
+    status = parse_status({"targets": [{"kind": "Secret", "name": "s", "outcome": "Odd"}]})
+    assert status.targets[0].outcome is Outcome.FAILED
+
+
+def test_an_order_says_nothing_that_it_does_not_know():
+    ref = ObjectRef(api_version="v1", kind="ConfigMap", name="c")
+    assert render_spec(RequestSpec(policy="p", rule="r", resource=ref)) == {
+        "requestType": "mutate",
+        "policy": "p",
+        "rule": "r",
+        "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"},
+        "source": "admission",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (RequestStatus(), ""),
+        (RequestStatus(counts=Counts(patched=3, failed=1)), "3/4"),
+        (RequestStatus(counts=Counts(unchanged=2)), "0/2"),
+        (RequestStatus(sweep=SweepProgress()), "0/?"),
+        (RequestStatus(sweep=SweepProgress(done=120, total=500, eta="8s")), "120/500 (8s)"),
+        (RequestStatus(sweep=SweepProgress(done=5, total=5), counts=Counts(patched=9)), "5/5"),
+    ],
+)
+def test_a_column_sums_it_up(status, text):
+    assert summary(status) == text
