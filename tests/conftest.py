@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from reconciler.cli.dev.binaries import Binaries, locate, read_source
 from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
@@ -15,6 +16,10 @@ from reconciler.cli.dev.install import install
 from reconciler.cli.dev.programs import Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
+
+# Two shared cores: how long an example takes says nothing about the code.
+settings.register_profile("retrofit", deadline=None)
+settings.load_profile("retrofit")
 
 _MARK = "RETROFIT_TEST_SESSION"
 _CLUSTER_FIXTURES = frozenset(

@@ -25,6 +25,8 @@ class Reporter:
         """Report one attempt; names of objects go to the log and never into labels."""
         self.metrics.attempts.labels(status.state.value).inc()
         for target in attempt.targets:
+            if target in request.status.targets:
+                continue  # told after an earlier attempt
             self.metrics.targets.labels(target.outcome.value).inc()
         facts = {
             "request": request.name,

@@ -222,7 +222,8 @@ class MemoryCluster(MemoryKinds):
     def _select(self, kind: Kind, namespace: str, labels: str, fields: str) -> Iterator[Object]:
         known = _REQUEST_FIELDS if kind == REQUESTS else _FIELDS
         wanted_labels, wanted_fields = compile_labels(labels), compile_fields(fields, known)
-        for key in sorted(self._objects):
+        # As etcd has them: by the text "namespace/name", where "a-b/x" comes before "a/x".
+        for key in sorted(self._objects, key=lambda key: (*key[:2], "/".join(key[2:]))):
             obj = self._objects[key]
             if key[:2] != (kind.group, kind.plural) or (namespace and key[2] != namespace):
                 continue

@@ -7,7 +7,7 @@ from reconciler.engine.entries import ApiLoad, ConfigMapLoad, Load
 from reconciler.errors import Gone, Invalid, UnknownKind
 from reconciler.memory.cluster import MemoryCluster
 
-_LONGEST = 6
+_SHORTEST = 3  # /apis/GROUP/VERSION
 
 
 class MemoryLoader:
@@ -60,7 +60,7 @@ class MemoryLoader:
 def _split(parts: list[str]) -> tuple[str, list[str]]:
     if parts[:1] == ["api"] and len(parts) > 1:
         return parts[1], parts[2:]
-    if parts[:1] == ["apis"] and 2 < len(parts) <= _LONGEST + 1:
+    if parts[:1] == ["apis"] and len(parts) >= _SHORTEST:
         return "/".join(parts[1:3]), parts[3:]
     msg = f"/{'/'.join(parts)} is no path of the API"
     raise Gone(msg, status=404)

@@ -5,6 +5,7 @@ work starts and again every so often, because a watch may miss deletions and re-
 """
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -182,12 +183,20 @@ class Dispatcher:
         except ClusterError:
             # The status could not be stored: the work is repeated, which is at least once.
             self.queue.push(name, self.clock.monotonic() + 1.0 + self.chance())
-        except Exception:
+        except Exception as error:
             if name in self._known:
                 self.queue.push(name, self.clock.monotonic() + _AFTER_FAULT)
+                await self._confess(name, error)
             raise
         finally:
             self.queue.finish(name)
+
+    async def _confess(self, name: str, error: Exception) -> None:
+        """Say in the status that a fault of ours is in the way."""
+        message = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
+        retry = Retry(reason="InternalError", message=message, after=_AFTER_FAULT)
+        with contextlib.suppress(ClusterError):
+            await self._store(self._known[name], Attempt(disposition=retry))
 
     async def _attempt(self, request: UpdateRequest) -> None:
         if request.spec.sweep:

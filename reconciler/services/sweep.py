@@ -43,6 +43,11 @@ class Place:
     namespace: str
     listing: Listing
 
+    @property
+    def label(self) -> str:
+        """Return what tells it from the other lists of a sweep."""
+        return f"{self.kind.resource}@{self.namespace}?{self.listing.label_selector}"
+
 
 @dataclass(slots=True)
 class _Tally:
@@ -111,16 +116,12 @@ class Sweeper:
         places = await self._places(program)
         if tally.progress.total < 0:
             tally.progress = replace(tally.progress, total=await self._count(places))
-        done_place, done_name = _read_cursor(tally.progress.cursor)
-        for number, place in enumerate(places):
-            if number < done_place:
-                continue
-            after = done_name if number == done_place else ""
+        for place, after in _left(places, tally.progress.cursor):
             async for page in self._pages(place, after):
                 await self._work(tally, program, page)
                 last = page[-1] if page else None
                 if last is not None:
-                    cursor = f"{number}:{_position(last)}"
+                    cursor = f"{place.label}:{_position(last)}"
                     tally.progress = replace(tally.progress, cursor=cursor)
                 await self._report(tally)
                 current = await self._current(tally.request.spec)
@@ -249,9 +250,15 @@ def _position(obj: Object) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def _read_cursor(cursor: str) -> tuple[int, str]:
-    number, _, position = cursor.partition(":")
-    return (int(number), position) if number.isdigit() else (0, "")
+def _left(places: list[Place], cursor: str) -> list[tuple[Place, str]]:
+    """Return the places that are not done, each with the position that is done in it.
+
+    A place that the cursor names and that is gone, because its kind is, means to begin again.
+    """
+    label, _, position = cursor.partition(":")
+    labels = [place.label for place in places]
+    begin = labels.index(label) if label in labels else 0
+    return [(place, position if place.label == label else "") for place in places[begin:]]
 
 
 def _add(counts: Counts, attempt: Attempt) -> Counts:

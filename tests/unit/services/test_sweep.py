@@ -183,7 +183,7 @@ class TestOrder:
     ):
         triggers(*self.PLACES)
         request = await sweep(policy)
-        at = SweepProgress(cursor="0:b/1", done=3, total=8)
+        at = SweepProgress(cursor="configmaps@?:b/1", done=3, total=8)
         stored = await world.requests.write_status(request, RequestStatus(sweep=at))
         _, ended = await go_on(stored)
         assert await done(world) == {"b/1-2", "b/10", "b/2", "c/0", "c/1"}
@@ -199,10 +199,10 @@ class TestOrder:
         triggers("z/1")
         world.cluster.add(make.object("Secret", "1", "a"))
         request = await sweep(policy)
-        at = SweepProgress(cursor="1:", done=1, total=2)
+        at = SweepProgress(cursor="secrets@?:", done=1, total=2)
         _, ended = await go_on(await world.requests.write_status(request, RequestStatus(sweep=at)))
         assert await done(world) == set()
-        assert ended.sweep.cursor == "1:a/1"
+        assert ended.sweep.cursor == "secrets@?:a/1"
         assert ended.sweep.done == 2
 
 
@@ -263,11 +263,11 @@ class TestFailures:
         world.requests.create, world.requests.write_status = record_create, record_write
         await go_on(request, page=1)
         assert order == [
-            "cursor 0:a/1",
+            "cursor configmaps@?:a/1",
             "child 2",
-            "cursor 0:a/2",
+            "cursor configmaps@?:a/2",
             "child 3",
-            "cursor 0:a/3",
+            "cursor configmaps@?:a/3",
         ]
 
     async def test_a_list_that_fails_is_tried_again_where_it_stopped(
@@ -285,7 +285,7 @@ class TestFailures:
         world.wire.before_read = fail
         request, ended = await go_on(await sweep(policy))
         assert isinstance(ended.disposition, Retry)
-        assert ended.sweep.cursor == "0:a/2"
+        assert ended.sweep.cursor == "configmaps@?:a/2"
         world.wire.before_read = lambda *_: None
         request = replace(request, status=replace(request.status, sweep=ended.sweep))
         _, ended = await go_on(request)

@@ -45,6 +45,4 @@ def policy():
 def rule(policy):
     """As `policy`; the places are inside its only rule."""
     inside = ("spec", "rules", 0)
-    return lambda *changes: policy(
-        *(((*inside, *place), *values) for place, *values in changes)
-    )
+    return lambda *changes: policy(*(((*inside, *place), *values) for place, *values in changes))

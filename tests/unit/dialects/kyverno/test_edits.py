@@ -79,7 +79,7 @@ class TestJson:
             ("- text", "[0]", "must be a map"),
             ("- {op: add, path: /a}", "[0]", "needs a value"),
             ("- {op: test, path: /a, value: 1}\n- {op: ad, path: /a}", "[1].op", 'unknown "ad"'),
-            ("- {op: remove, path: a}", "[0].path", "/"),
+            ("- {op: remove, path: a}", "[0].path", "forward slash"),
             ("- {op: remove}", "[0]", "path"),
             ("- {op: move, path: /a}", "[0]", "from"),
             ('- {op: ad, path: /a, value: "{{ request.name }}"}', "[0].op", 'unknown "ad"'),

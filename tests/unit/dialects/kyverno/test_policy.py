@@ -25,9 +25,7 @@ def test_a_sound_policy_is_taken_as_it_is(policy):
 
 
 def test_a_policy_of_a_namespace_is_known_by_it(policy):
-    compiled = compile_policy(
-        policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
-    )
+    compiled = compile_policy(policy((("kind",), "Policy"), (("metadata", "namespace"), "a")))
     assert (compiled.key, compiled.namespace) == ("a/p", "a")
     assert compiled.programs[0].origin.namespace == "a"
 
@@ -121,7 +119,10 @@ class TestWebhook:
 
     @pytest.mark.parametrize(
         ("older", "newer", "value"),
-        [("failurePolicy", "failurePolicy", "Fail"), ("webhookTimeoutSeconds", "timeoutSeconds", 5)],
+        [
+            ("failurePolicy", "failurePolicy", "Fail"),
+            ("webhookTimeoutSeconds", "timeoutSeconds", 5),
+        ],
     )
     def test_both_at_once_are_refused(self, policy, older, newer, value):
         error = refusal(
@@ -214,9 +215,7 @@ class TestOnPolicyUpdate:
         built["spec"]["rules"][0]["mutate"]["mutateExistingOnPolicyUpdate"] = of_rule
         assert compile_policy(built).programs[0].on_policy_change is expected
 
-    @pytest.mark.parametrize(
-        ("of_policy", "of_rule"), [(True, None), (False, True), (None, True)]
-    )
+    @pytest.mark.parametrize(("of_policy", "of_rule"), [(True, None), (False, True), (None, True)])
     def test_it_needs_targets(self, policy, of_policy, of_rule):
         built = policy((("spec", "mutateExistingOnPolicyUpdate"), of_policy))
         built["spec"]["rules"][0]["mutate"] = {

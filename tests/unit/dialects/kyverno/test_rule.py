@@ -78,7 +78,7 @@ def target(**changes):
             "al",
         ),
         (
-            target(preconditions={"all": [{**CONDITION, "operator": "Equal"}]}),
+            target(preconditions={"all": [{**CONDITION, "operator": "Equalish"}]}),
             "mutate.targets[0].preconditions.all[0]",
             "Equal",
         ),
@@ -200,7 +200,7 @@ class TestProjection:
                 ],
             ),
             (("mutate", "patchStrategicMerge"),),
-            (("mutate", "patchesJson6902"), f"- {{op: add, path: /a, value: \"{read('p.x')}\"}}"),
+            (("mutate", "patchesJson6902"), f'- {{op: add, path: /a, value: "{read("p.x")}"}}'),
         ]
         new, _ = self.paths(rule(*changes))
         assert new == {"pre.key", "t.name", "t.space", "t.label", "t.value", "p.x"}

@@ -1,0 +1,313 @@
+"""What lint finds, and that it says nothing about a plain policy."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from reconciler.services.lint import Finding, Level, lint_policy
+
+NAMESPACED = {"ConfigMap": True, "Deployment": True, "Node": False, "Namespace": False}
+RULE = "spec.rules[0]"
+TARGET = f"{RULE}.mutate.targets[0]"
+
+
+def scope(_api_version: str, kind: str) -> bool | None:
+    return NAMESPACED.get(kind)
+
+
+def policy(**changes: Any) -> dict[str, Any]:
+    """Return a policy without findings, with some parts replaced.
+
+    A name with underscores is a path: ``target_namespace`` is that field of the target; None
+    removes it.
+    """
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "a", "name": "web"}
+    resources: dict[str, Any] = {"kinds": ["ConfigMap"]}
+    rule: dict[str, Any] = {
+        "name": "r",
+        "match": {"any": [{"resources": resources}]},
+        "mutate": {
+            "targets": [target],
+            "patchStrategicMerge": {"metadata": {"labels": {"x": "y"}}},
+        },
+    }
+    obj: dict[str, Any] = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"rules": [rule]},
+    }
+    places = {
+        "target": target,
+        "resources": resources,
+        "rule": rule,
+        "mutate": rule["mutate"],
+        "spec": obj["spec"],
+        "meta": obj["metadata"],
+        "top": obj,
+    }
+    for path, value in changes.items():
+        part, _, field = path.partition("_")
+        if value is None:
+            places[part].pop(field)
+        else:
+            places[part][field] = value
+    return obj
+
+
+def patched(text: str, **changes: Any) -> dict[str, Any]:
+    return policy(mutate_patchStrategicMerge=None, mutate_patchesJson6902=text, **changes)
+
+
+def labelled(labels: Any) -> dict[str, Any]:
+    return policy(mutate_patchStrategicMerge={"metadata": labels})
+
+
+def found(obj: dict[str, Any]) -> list[Finding]:
+    before = copy.deepcopy(obj)
+    findings = list(lint_policy(obj, scope=scope))
+    assert obj == before
+    return findings
+
+
+def test_a_plain_policy_has_no_findings() -> None:
+    assert found(policy()) == []
+
+
+ONLY_CREATE = {"any": [{"resources": {"kinds": ["ConfigMap"], "operations": ["CREATE"]}}]}
+BOTH = {"any": [{"resources": {"kinds": ["ConfigMap"]}}, *ONLY_CREATE["any"]]}
+CONDITION = {"key": "{{ target.spec.x || '' }}", "operator": "Equals", "value": "y"}
+OPERATION = {"key": "{{request.operation}}", "operator": "Equals", "value": "DELETE"}
+APPEND = "- {op: add, path: /spec/list/-, value: x}"
+ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
+
+
+@pytest.mark.parametrize(
+    ("obj", "level", "code", "location"),
+    [
+        pytest.param(
+            policy(target_namespace=None), "warning", "whole-cluster", TARGET, id="no namespace"
+        ),
+        pytest.param(
+            policy(
+                target_namespace=None,
+                target_name=None,
+                target_selector={"matchLabels": {"a": "b"}},
+            ),
+            "note",
+            "whole-cluster",
+            TARGET,
+            id="a selector in all namespaces",
+        ),
+        pytest.param(
+            policy(target_kind="Node"), "error", "cluster-scoped-target", TARGET, id="node in a ns"
+        ),
+        pytest.param(
+            policy(target_kind="Node", target_namespace=None, target_name=None),
+            "note",
+            "every-object",
+            TARGET,
+            id="all nodes",
+        ),
+        pytest.param(
+            policy(resources_kinds=["Deployment"]), "note", "trigger-is-target", TARGET, id="own"
+        ),
+        pytest.param(
+            patched(
+                APPEND,
+                resources_kinds=["apps/v1/Deployment"],
+                rule_skipBackgroundRequests=False,
+                target_preconditions=[CONDITION],
+            ),
+            "warning",
+            "may-loop",
+            TARGET,
+            id="own writes fire it again",
+        ),
+        pytest.param(
+            policy(rule_match={"any": [{"resources": ITSELF}]}, target_name="{{ request.name }}"),
+            "warning",
+            "deleted-target",
+            TARGET,
+            id="deleted trigger",
+        ),
+        pytest.param(
+            policy(rule_match=ONLY_CREATE, mutate_mutateExistingOnPolicyUpdate=True),
+            "warning",
+            "never-on-policy-update",
+            f"{RULE}.match",
+            id="operations",
+        ),
+        pytest.param(
+            policy(rule_match=BOTH, mutate_mutateExistingOnPolicyUpdate=True),
+            "note",
+            "partly-on-policy-update",
+            f"{RULE}.match",
+            id="operations in one filter",
+        ),
+        pytest.param(
+            policy(
+                mutate_mutateExistingOnPolicyUpdate=True,
+                rule_preconditions={"all": [{**OPERATION, "value": "UPDATE"}]},
+            ),
+            "note",
+            "no-request-on-policy-update",
+            RULE,
+            id="operation read",
+        ),
+        pytest.param(
+            policy(rule_context=[{"name": "c", "variable": {"value": 1}}]),
+            "note",
+            "unused-entry",
+            f"{RULE}.context[0]",
+            id="unused entry",
+        ),
+        pytest.param(
+            policy(resources_kinds=["*"], spec_background=False),
+            "note",
+            "every-kind",
+            f"{RULE}.match",
+            id="every kind",
+        ),
+        pytest.param(
+            patched(APPEND), "warning", "append", f"{RULE}.mutate.patchesJson6902", id="append"
+        ),
+        pytest.param(
+            patched("- {op: add, path: '/a/{{ request.name }}/-', value: x}"),
+            "warning",
+            "append",
+            f"{RULE}.mutate.patchesJson6902",
+            id="append beside a variable",
+        ),
+        pytest.param(
+            patched(APPEND, target_preconditions={"all": [CONDITION]}),
+            "note",
+            "append",
+            f"{RULE}.mutate.patchesJson6902",
+            id="guarded append",
+        ),
+        pytest.param(
+            labelled({"labels": {"x": 1}}),
+            "error",
+            "unquoted-value",
+            f"{RULE}.mutate.patchStrategicMerge.metadata.labels.x",
+            id="number as label",
+        ),
+        pytest.param(
+            labelled({"+(annotations)": {"+(x)": True}}),
+            "error",
+            "unquoted-value",
+            f"{RULE}.mutate.patchStrategicMerge.metadata.+(annotations).+(x)",
+            id="boolean below add anchors",
+        ),
+        pytest.param(
+            patched("- {op: add, path: /metadata/labels/x, value: 5}"),
+            "error",
+            "unquoted-value",
+            f"{RULE}.mutate.patchesJson6902[0].value",
+            id="number in a JSON patch",
+        ),
+        pytest.param(
+            patched("- op: add\n  path: /metadata/labels/x\n  value: {{ request.name }}"),
+            "warning",
+            "unquoted-value",
+            f"{RULE}.mutate.patchesJson6902[0].value",
+            id="variable without quotes",
+        ),
+        pytest.param(
+            policy(rule_match={"resources": {"kinds": ["ConfigMap"]}}),
+            "note",
+            "deprecated-field",
+            f"{RULE}.match",
+            id="direct filter",
+        ),
+        pytest.param(
+            policy(resources_name="x"),
+            "note",
+            "deprecated-field",
+            f"{RULE}.match.any[0].resources.name",
+            id="name",
+        ),
+        pytest.param(
+            policy(spec_failurePolicy="Fail"),
+            "note",
+            "deprecated-field",
+            "spec.failurePolicy",
+            id="failurePolicy",
+        ),
+        pytest.param(
+            policy(target_preconditions=[CONDITION]),
+            "note",
+            "deprecated-field",
+            f"{TARGET}.preconditions",
+            id="plain list",
+        ),
+        pytest.param(
+            policy(target_preconditions={"all": [{**CONDITION, "operator": "in"}]}),
+            "warning",
+            "deprecated-operator",
+            f"{TARGET}.preconditions.all[0].operator",
+            id="In",
+        ),
+        pytest.param(
+            policy(rule_preconditions={"any": [OPERATION]}),
+            "warning",
+            "delete-not-listed",
+            f"{RULE}.preconditions.any[0].value",
+            id="DELETE not listed",
+        ),
+    ],
+)
+def test_one_thing_to_say(obj: dict[str, Any], level: str, code: str, location: str) -> None:
+    assert [(item.level, item.code, item.location) for item in found(obj)] == [
+        (level, code, location)
+    ]
+
+
+def test_a_rule_that_is_not_acted_on() -> None:
+    obj = policy()
+    obj["spec"]["rules"].append(
+        {"name": "v", "match": obj["spec"]["rules"][0]["match"], "validate": {"message": "m"}}
+    )
+    (finding,) = found(obj)
+    assert (finding.level, finding.code) == (Level.WARNING, "not-acted-on")
+    assert finding.location == "spec.rules[1]"
+    assert finding.text.startswith("rule v is a validate rule")
+
+
+def test_every_rule_that_is_refused_is_named() -> None:
+    obj = policy(rule_match={"any": [{"resources": {"kinds": ["{{ x }}"]}}]})
+    good = policy()["spec"]["rules"][0]
+    bad = policy(target_kind=None)["spec"]["rules"][0]
+    obj["spec"]["rules"] += [{**good, "name": "good"}, {**bad, "name": "bad"}]
+    assert [(item.level, item.code, item.location) for item in found(obj)] == [
+        ("error", "invalid", f"{RULE}.match.any[0].resources.kinds[0]"),
+        ("error", "invalid", "spec.rules[2].mutate.targets[0].kind"),
+    ]
+
+
+def test_an_unknown_kind_is_called_so() -> None:
+    (finding,) = found(policy(target_kind="Widget", target_namespace=None))
+    assert finding.text.startswith("if the kind is namespaced, ")
+
+
+def test_a_namespaced_policy_and_kinds_of_the_cluster() -> None:
+    obj = policy(
+        top_kind="Policy",
+        meta_namespace="a",
+        resources_kinds=["Namespace"],
+        target_kind="Node",
+        target_namespace=None,
+    )
+    codes = {(item.code, item.level) for item in found(obj)}
+    assert codes == {("cluster-kind-in-policy", "error"), ("cluster-scoped-target", "error")}
+
+
+def test_values_that_only_a_condition_reads_need_no_quotes() -> None:
+    assert found(labelled({"labels": {"(x)": 1, "y": "z"}})) == []
+
+
+def test_a_policy_that_is_none_at_all() -> None:
+    (finding,) = found({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {}})
+    assert (finding.code, finding.location) == ("invalid", "spec.rules")

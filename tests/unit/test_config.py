@@ -1,0 +1,151 @@
+import dataclasses
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.config import (
+    AdmissionSettings,
+    ControllerSettings,
+    build,
+    options,
+    parse_duration,
+    render_duration,
+)
+from reconciler.errors import InvalidSetting
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("500ms", 0.5),
+        ("30s", 30),
+        ("10m", 600),
+        ("24h", 86400),
+        ("7d", 604800),
+        ("1h30m", 5400),
+        ("1m30s500ms", 90.5),
+        ("1.5h", 5400),
+    ],
+)
+def test_a_duration_is_read(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "-5s", "5 s", " 5s", "5x", "s", "1h30", "1e3s", "five", "5S", "--"]
+)
+def test_what_is_no_duration_says_how_to_write_one(text):
+    with pytest.raises(InvalidSetting, match="write it as 500ms, 30s, 10m, 24h or 1h30m") as found:
+        parse_duration(text)
+    assert repr(text) in str(found.value)
+
+
+@given(st.integers(0, 10**9))
+def test_a_duration_of_whole_milliseconds_is_read_as_it_was_written(milliseconds):
+    seconds = milliseconds / 1000
+    assert parse_duration(render_duration(seconds)) == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0"), (0.5, "500ms"), (1.5, "1s500ms"), (90, "1m30s"), (86400, "1d"), (5400.0, "1h30m")],
+)
+def test_a_duration_is_written_short(seconds, text):
+    assert render_duration(seconds) == text
+
+
+def run(settings, *arguments, **environment):
+    """Start a program that only builds its settings; return them, or what it said."""
+    made = []
+
+    @click.command()
+    @options(settings)
+    def program(**values):
+        try:
+            made.append(build(settings, values))
+        except InvalidSetting as error:
+            raise click.UsageError(str(error)) from error
+
+    result = CliRunner().invoke(program, arguments, env=environment)
+    return made[0] if made else result.output
+
+
+@pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
+def test_without_flags_the_defaults_hold(settings):
+    assert run(settings) == settings()
+
+
+def test_flags_and_environment_have_the_names_of_the_fields():
+    built = run(
+        ControllerSettings,
+        "--retain-completed",
+        "1h",
+        RETROFIT_LANES="7",
+        RETROFIT_LEASE_DURATION="1m",
+        RETROFIT_LOG_FORMAT="console",
+    )
+    assert (built.retain_completed, built.lanes) == (3600.0, 7)
+    assert (built.lease_duration, built.log_format) == (60.0, "console")
+
+
+def test_the_flag_wins():
+    assert run(ControllerSettings, "--lanes", "3", RETROFIT_LANES="7").lanes == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--backoff-base", "soon"), "'soon' is not a duration"),
+        (("--lanes", "many"), "'many' is not a valid integer"),
+        (("--log-level", "loud"), "'loud' is not one of"),
+        (("--nonsense", "1"), "No such option"),
+    ],
+)
+def test_a_wrong_value_is_named(arguments, said):
+    assert said in run(ControllerSettings, *arguments)
+
+
+def test_a_wrong_value_of_the_environment_is_named():
+    said = run(ControllerSettings, RETROFIT_RESYNC="soon")
+    assert "'soon' is not a duration" in said
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"lease_renew": 15.0},
+        {"lease_renew": 20.0},
+        {"lease_retry": 10.0},
+        {"lease_duration": 2.0},
+    ],
+)
+def test_the_times_of_the_lease_grow(values):
+    with pytest.raises(InvalidSetting, match="--lease-retry must be shorter than --lease-renew"):
+        build(ControllerSettings, values)
+
+
+@pytest.mark.parametrize("field", ["lanes", "list_page", "conflict_retries"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_numbers_without_which_no_work_is_done_are_refused(field, value):
+    flag = "--" + field.replace("_", "-")
+    with pytest.raises(InvalidSetting, match=f"{flag} must be at least 1"):
+        build(ControllerSettings, {field: value})
+
+
+@pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
+def test_every_setting_says_what_it_means(settings):
+    for item in dataclasses.fields(settings):
+        assert item.metadata["help"].endswith(".")
+        assert item.default is not dataclasses.MISSING
+
+
+@pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
+def test_the_help_shows_defaults_and_variables(settings):
+    said = run(settings, "--help")
+    for item in dataclasses.fields(settings):
+        assert f"RETROFIT_{item.name.upper()}" in said.replace("\n", "").replace(" ", "")
