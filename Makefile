@@ -67,11 +67,8 @@ conformance: $(READY) control-plane ## Run the live conformance tests, with a ta
 conformance-units: $(READY) ## Run the conformance cases of the engine, with a score per file
 	$(BIN)/pytest tests/conformance/units --conformance-report $(PYTEST_ARGS)
 
-conformance-cli: $(READY) ## Run the offline conformance tests through `retrofit test`
-	@$(BIN)/retrofit test --help >/dev/null 2>&1 || { \
-		echo "conformance-cli needs the command 'retrofit test', which comes with the desk (apply, test, preview, explain)" >&2; \
-		exit 1; }
-	$(BIN)/retrofit test "$(CONFORMANCE_DATA)/cli"
+conformance-cli: $(READY) ## Run the offline conformance tests as `retrofit test` does, with a score
+	$(BIN)/pytest tests/conformance/cli --conformance-report $(PYTEST_ARGS)
 
 e2e: $(READY) control-plane ## Install, apply a policy, read the requests: on the local control plane
 	$(BIN)/pytest e2e --ignore=e2e/test_kind.py $(PYTEST_ARGS)

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,14 +121,14 @@ class Admission:
         policies = PolicyFeed(index=index, metrics=self.metrics)
         own = self.settings.namespace
         filters = FilterFeed(own, default_filters(own))
-        followers = (
+        deciding = (
             self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take),
             self._follower("policies", POLICIES, policies.take),
             self._follower("namespaces", NAMESPACES, namespaces.take, metadata_only=True),
             self._follower("rolebindings", ROLE_BINDINGS, roles.take),
             self._follower("clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.take),
-            self._settings_follower(filters),
         )
+        followers = (*deciding, self._settings_follower(filters))
         for item in followers:
             self.readiness.add(item.name, item.unready)
         self.readiness.add("certificate", lambda: self.certificates.problem or None)
@@ -140,7 +140,7 @@ class Admission:
                 clock=self.clock,
                 metrics=self.metrics,
             ),
-            self._resources(index, namespaces, roles, filters),
+            self._resources(index, namespaces, roles, filters, deciding),
             review_policy,
         )
         try:
@@ -198,9 +198,15 @@ class Admission:
         namespaces: NamespaceLabels,
         roles: RoleIndex,
         filters: FilterFeed,
+        deciding: Sequence[Follower],
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
+
+        async def caught_up() -> None:
+            for item in deciding:
+                await item.watch.caught_up()
+
         return ResourceWebhook(
             index=index,
             namespaces=namespaces.by_name,
@@ -217,6 +223,7 @@ class Admission:
             budget_seconds=settings.webhook_timeout / 2,
             clock=self.clock,
             metrics=self.metrics,
+            caught_up=caught_up,
         )
 
 

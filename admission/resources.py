@@ -1,13 +1,14 @@
 """Answers to the webhook calls for triggers: decide, record, answer."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from admission.decide import IGNORE, Answer, Limits, answer, decide, unknown
 from admission.following import FilterFeed
 from admission.roles import RoleIndex
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
@@ -21,6 +22,10 @@ _log = logger("admission.resources")
 _OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
 
 
+async def _at_once() -> None:
+    """Nothing has to be waited for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceWebhook:
     """Records what triggers fire.
@@ -30,6 +35,7 @@ class ResourceWebhook:
         roles: Of users, kept up to date by somebody else.
         filters: Of the settings, which hold instead of those in ``limits``.
         budget_seconds: Time for recording; what is not stored then counts as failed.
+        caught_up: Returns when policies, namespaces and roles are those that are stored.
     """
 
     index: PolicyIndex
@@ -42,6 +48,7 @@ class ResourceWebhook:
     budget_seconds: float
     clock: Clock
     metrics: Metrics
+    caught_up: Callable[[], Awaitable[None]] = _at_once
 
     async def review(
         self, request: AdmissionRequest, failure_policy: str, policy: str = ""
@@ -55,6 +62,7 @@ class ResourceWebhook:
                 webhook.
         """
         try:
+            await self._catch_up()
             parent = await self._parent(request)
         except ClusterError as error:
             return self._undecided(request, failure_policy, error)
@@ -74,6 +82,15 @@ class ResourceWebhook:
         if failure_policy == IGNORE:
             self._count_lost(len(intent.refused), unrecorded)
         return answer(failure_policy, intent.refused, unrecorded)
+
+    async def _catch_up(self) -> None:
+        # A policy that came while the watch was interrupted would lose its triggers.
+        try:
+            async with asyncio.timeout(self.budget_seconds):
+                await self.caught_up()
+        except TimeoutError:
+            message = f"the policies could not be read within {self.budget_seconds:g} s"
+            raise Unavailable(message) from None
 
     async def _parent(self, request: AdmissionRequest) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""

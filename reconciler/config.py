@@ -38,15 +38,13 @@ def parse_duration(text: str) -> float:
 
 
 def render_duration(seconds: float) -> str:
-    """Return the shortest text that `parse_duration` reads back."""
-    if seconds < 1:
-        return f"{round(seconds * 1000)}ms" if seconds else "0"
-    left, text = round(seconds), ""
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+    """Return the shortest text that `parse_duration` reads back, to the millisecond."""
+    left, text = round(seconds * 1000), ""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
         if left >= size:
             text += f"{left // size}{unit}"
             left %= size
-    return text
+    return text or "0"
 
 
 class _Duration(click.ParamType[float]):
@@ -191,9 +189,16 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
         InvalidSetting: Values that do not go together.
     """
     built = settings(**values)
-    if isinstance(built, ControllerSettings) and not (
-        built.lease_retry < built.lease_renew < built.lease_duration
-    ):
+    if isinstance(built, ControllerSettings):
+        _check(built)
+    return built
+
+
+def _check(settings: ControllerSettings) -> None:
+    if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
         msg = "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
         raise InvalidSetting(msg)
-    return built
+    for name in ("lanes", "list_page", "conflict_retries"):
+        if getattr(settings, name) < 1:
+            msg = f"--{name.replace('_', '-')} must be at least 1"
+            raise InvalidSetting(msg)

@@ -22,11 +22,30 @@ class _Command(NamedTuple):
 
 # Loaded only when used: a command's imports must not slow down the others.
 _COMMANDS: Mapping[str, _Command] = {
+    "apply": _Command(
+        "reconciler.cli.desk.apply",
+        "apply",
+        "Show what policies would change in the objects of files.",
+    ),
+    "test": _Command(
+        "reconciler.cli.desk.suite.command",
+        "test",
+        "Run test folders of policies: kyverno-test.yaml.",
+    ),
     "dev": _Command(
         "reconciler.cli.dev.commands",
         "dev",
         "Run a real local control plane with kube-retrofit installed.",
     ),
+    "lint": _Command(
+        "reconciler.cli.lint", "lint", "Say what is wrong with policies, and what surprises."
+    ),
+    "explain": _Command(
+        "reconciler.cli.explain.command",
+        "explain",
+        "Say why a policy does or does not change an object.",
+    ),
+    "jp": _Command("reconciler.cli.jp", "jp", "Try JMESPath expressions as policies use them."),
 }
 
 
@@ -76,3 +95,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     retrofit()
+
+
+if __name__ == "__main__":
+    main()

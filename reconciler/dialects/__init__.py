@@ -1,5 +1,7 @@
 """Policy languages: each turns a policy object into programs of the engine."""
 
+from collections.abc import Mapping
+
 from reconciler.api.meta import GROUP, Object
 from reconciler.dialects import kyverno
 from reconciler.engine.program import CompiledPolicy
@@ -8,15 +10,22 @@ from reconciler.errors import InvalidPolicy
 __all__ = ["compile_policy"]
 
 
-def compile_policy(policy: Object) -> CompiledPolicy:
+def compile_policy(
+    policy: Object, *, own: bool = False, given: Mapping[str, frozenset[str]] | None = None
+) -> CompiledPolicy:
     """Return the compiled form of a policy object of any known language.
+
+    Args:
+        policy: The object.
+        own: Rules that change their trigger itself become programs too; only the desk wants them.
+        given: Names of context entries whose values the caller gives, by rule.
 
     Raises:
         InvalidPolicy: It is of no known language, or cannot be compiled; names the place.
     """
     api_version, kind = str(policy.get("apiVersion", "")), str(policy.get("kind", ""))
     if api_version.startswith(f"{GROUP}/") and kind in kyverno.KINDS:
-        return kyverno.compile_policy(policy)
+        return kyverno.compile_policy(policy, own=own, given=given)
     raise InvalidPolicy(
         "kind", f"{api_version} {kind} is no policy; ClusterPolicy and Policy of {GROUP} are known"
     )

@@ -58,6 +58,10 @@ class Context:
             left = {name: entry for name, entry in left.items() if name not in values}
         return Context({**self.data, **values}, left, self.loads)
 
+    def with_object(self, obj: Mapping[str, Any]) -> "Context":
+        """Give a context in which ``request.object`` is another."""
+        return self.bind(request={**self.data["request"], "object": obj})
+
     def defer(self, name: str, value: Deferred) -> "Context":
         """Give a context in which an entry has this name, evaluated at most once."""
         data = {key: held for key, held in self.data.items() if key != name}

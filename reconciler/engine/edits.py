@@ -1,8 +1,11 @@
 """The edits of a rule, and what they make of an object."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Entry, with_entries
@@ -23,6 +26,11 @@ from reconciler.engine.preconditions import Conditions
 from reconciler.engine.variables import Template
 from reconciler.errors import EvaluationError
 
+Path = tuple[str | int, ...]
+
+_WORD = re.compile(r"[-+.~\w]*")
+"""Texts that YAML may read as a number, true, false or null, and never as more than that."""
+
 UNTOUCHED = Unmet(reason="0 elements processed")
 """The result of a foreach that changes nothing."""
 
@@ -33,23 +41,30 @@ class StrategicEdit:
 
     Attributes:
         patch: The anchors, found in the text as written.
+        fronts: One of the patches of a foreach, which moves list elements in any case.
     """
 
     template: Template
     patch: StrategicPatch
+    fronts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonPatchEdit:
-    """RFC 6902 operations as a text.
+    """RFC 6902 operations.
 
     Attributes:
-        operations: The decoded operations where the text holds no variable, else None.
+        patch: The list of operations with variables in it, or a text that is one variable.
+        quoted: Where the value of a variable becomes text, whatever it is.
+        plain: Where a text that a variable gives is read as YAML reads one without quotes.
+        operations: What the patch is where it holds no variable.
     """
 
-    text: Template
-    operations: tuple[Operation, ...] | None
+    patch: Template
     location: str
+    quoted: frozenset[Path] = frozenset()
+    plain: frozenset[Path] = frozenset()
+    operations: tuple[Operation, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +77,7 @@ class ForeachEdit:
     Attributes:
         reverse: Go from the last element to the first; ``elementIndex`` stays the position.
         depth: How many foreach are around this one.
+        own: It changes the trigger, so ``request.object`` goes on with the result.
     """
 
     elements: Expression
@@ -71,6 +87,7 @@ class ForeachEdit:
     preconditions: Conditions | None
     edits: "tuple[Edit, ...]"
     location: str
+    own: bool = False
 
 
 Edit = StrategicEdit | JsonPatchEdit | ForeachEdit
@@ -98,8 +115,8 @@ def apply_edits(
             unmet = result
             continue
         if isinstance(edit, ForeachEdit) and edit.depth == 0:
-            # The next block shall see what this one made of the target.
-            context = context.bind(target=result)
+            # The next block shall see what this one made of the object.
+            context = context.with_object(result) if edit.own else context.bind(target=result)
         after = result
     if unmet is not None and equal(obj, after):
         return unmet
@@ -121,19 +138,47 @@ def _apply_operations(
 ) -> dict[str, Any]:
     operations = edit.operations
     if operations is None:
-        text = _substitute(edit.text, context)
-        if not isinstance(text, str):
-            msg = f"{edit.location}: the variable gives {type(text).__name__}, use to_string()"
-            raise EvaluationError(msg)
-        operations = compile_operations(
-            parse_operations(text, location=edit.location), location=edit.location
-        )
+        operations = compile_operations(_operations(edit, context), location=edit.location)
     try:
         changed: dict[str, Any] = apply_operations(obj, operations, profile=LENIENT)
     except EvaluationError as error:
         msg = f"failed to patch resource: {error}"
         raise EvaluationError(msg) from error
     return changed
+
+
+def _operations(edit: JsonPatchEdit, context: Context) -> Any:
+    rendered = _substitute(edit.patch, context)
+    if isinstance(rendered, str):
+        return parse_operations(rendered, location=edit.location)
+    for paths, convert in ((edit.quoted, _text), (edit.plain, _scalar)):
+        for path in paths:
+            _convert(rendered, path, convert)
+    return rendered
+
+
+def _convert(document: Any, path: Path, convert: Callable[[Any], Any]) -> None:
+    *steps, last = path
+    part: Any = document
+    for step in steps:
+        if isinstance(part, dict) and step not in part:
+            return  # Below a key that is a variable.
+        part = part[step]
+    if not isinstance(part, dict) or last in part:
+        part[last] = convert(part[last])
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        return value
+    (read,) = parse_operations(f"- {value}", location="")
+    return value if isinstance(read, list) else read
 
 
 def _merge_strategic(
@@ -144,7 +189,7 @@ def _merge_strategic(
         plain = edit.patch.resolve(patch, obj, schema=schema)
         if isinstance(plain, Unmet):
             return plain
-        return merge(obj, plain, schema)
+        return merge(obj, plain, schema, fronts=edit.fronts)
     except EvaluationError as error:
         msg = f"failed to patch resource: {error}"
         raise EvaluationError(msg) from error

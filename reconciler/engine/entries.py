@@ -6,9 +6,11 @@ an entry that nobody names is never fetched.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from reconciler.engine.context import Context
 from reconciler.engine.jmes import Expression, compile_expression
@@ -27,6 +29,8 @@ RESERVED = frozenset(
     }
 )
 
+_QUERY = re.compile(r"[?#]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigMapLoad:
@@ -41,12 +45,12 @@ class ApiLoad:
     """Asks the API server; the answer is the decoded body.
 
     Attributes:
-        body: JSON text of a POST, else empty.
+        body: JSON text of a POST, else empty; never to be logged.
     """
 
     method: str
     path: str
-    body: str = ""
+    body: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +58,15 @@ class ServiceLoad:
     """Asks an HTTP service; the answer is the decoded body.
 
     Attributes:
-        headers: Pairs in the order of the policy; values are never to be logged.
+        headers: Pairs in the order of the policy; like url and body never to be logged.
         ca_bundle: Certificates in PEM that the service is checked against; empty: the usual ones.
     """
 
     method: str
-    url: str
-    body: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    ca_bundle: str = ""
+    url: str = field(repr=False)
+    body: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    ca_bundle: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,19 +206,19 @@ class ApiCallEntry:
 
     def _load(self, call: Mapping[str, Any]) -> ApiLoad | ServiceLoad:
         method = call.get("method") or "GET"
-        pairs = {item["key"]: item.get("value") for item in call.get("data") or ()}
+        pairs = _pairs(call.get("data"), f"context entry {self.name}: data")
         body = json.dumps(pairs, sort_keys=True) if method == "POST" else ""
         service = call.get("service")
         if service is None:
             path = str(call.get("urlPath") or "")
             _check_path(path, self.bound)
             return ApiLoad(method=method, path=path, body=body)
-        headers = tuple((str(h["key"]), str(h["value"])) for h in service.get("headers") or ())
+        headers = _pairs(service.get("headers"), f"context entry {self.name}: headers")
         return ServiceLoad(
             method=method,
             url=str(service.get("url") or ""),
             body=body,
-            headers=headers,
+            headers=tuple((key, str(value)) for key, value in headers.items()),
             ca_bundle=str(service.get("caBundle") or ""),
         )
 
@@ -277,23 +281,35 @@ def _text(template: Template, context: Context) -> str:
     return value
 
 
+def _pairs(raw: Any, place: str) -> dict[str, Any]:
+    items = raw or ()
+    if not isinstance(items, list | tuple) or not all(
+        isinstance(item, dict) and isinstance(item.get("key"), str) for item in items
+    ):
+        msg = f"{place}: expected a list of key and value"
+        raise EvaluationError(msg)
+    return {item["key"]: item.get("value") for item in items}
+
+
 def _check_path(path: str, bound: str) -> None:
     if not bound:
         return
-    parts = [part for part in path.partition("?")[0].split("/") if part]
+    # As the server reads it, so that no writing of a path hides where it leads.
+    parts = [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
     if ".." in parts or "." in parts:
         msg = f"path {path} must not contain dots as a part"
         raise EvaluationError(msg)
-    named = [parts[i + 1] for i, part in enumerate(parts[:-1]) if part == "namespaces"]
-    if not named:
+    start = {"api": 2, "apis": 3}.get(parts[0]) if parts else None
+    place = [] if start is None else parts[start : start + 2]
+    if len(place) < 2 or place[0] != "namespaces":  # noqa: PLR2004 - the word and the name
         msg = (
             f"path {path} does not contain a namespace segment, which is required for namespaced"
             " policies"
         )
         raise EvaluationError(msg)
-    if named != [bound]:
+    if place[1] != bound:
         msg = (
-            f"path {path} refers to namespace {named[0]}, which is different from the policy"
+            f"path {path} refers to namespace {place[1]}, which is different from the policy"
             f" namespace {bound}"
         )
         raise EvaluationError(msg)

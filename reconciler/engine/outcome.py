@@ -31,7 +31,12 @@ class TargetChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerDecision:
-    """Whether a rule acts on a trigger; ``message`` says why not."""
+    """Whether a rule acts on a trigger; ``message`` says why not.
+
+    Attributes:
+        matched: match and exclude hold; then only preconditions keep a rule from acting.
+    """
 
     fires: bool
+    matched: bool = True
     message: str = ""

@@ -56,18 +56,24 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """What a rule reads of the trigger; the empty path stands for the whole object."""
+    """What a rule reads of the trigger; the empty path stands for the whole object.
+
+    Attributes:
+        request: Fields of ``request`` beside the objects; None where it may be any.
+    """
 
     object: Paths = frozenset()
     old_object: Paths = frozenset()
+    request: frozenset[str] | None = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One rule with targets, ready to be evaluated.
+    """One rule, ready to be evaluated.
 
     Attributes:
         entries: Context entries of the rule; they know the trigger and no target.
+        targets: Empty for a rule that changes its trigger itself, which only the desk runs.
         on_policy_change: Existing triggers are worked through when the policy changes.
         skip_background: Requests of the controller itself do not trigger the rule.
         user_roots: What the rule reads of ``request`` beside the objects, for recording.
@@ -88,6 +94,11 @@ class Program:
     def rule(self) -> str:
         """Return the rule's name."""
         return self.origin.rule
+
+    @property
+    def own(self) -> bool:
+        """Return whether the rule changes its trigger itself."""
+        return not self.targets
 
     @property
     def converges(self) -> bool:

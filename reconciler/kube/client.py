@@ -83,6 +83,8 @@ class Client:
     Attributes:
         address: Of the API server, for messages.
         on_call: For metrics; None is nobody.
+        may_write: Asked before each request that is no GET: a leader whose Lease ran out while it
+            was frozen must not finish what it began.
     """
 
     def __init__(self, credentials: Credentials, clock: Clock, on_call: OnCall | None) -> None:
@@ -90,6 +92,7 @@ class Client:
         self.address = str(configuration.host)
         self.user_agent = f"kube-retrofit/{_version()}"
         self.on_call = on_call
+        self.may_write: Callable[[], bool] = lambda: True
         self._clock = clock
         self._credentials = credentials
         self._rest = _Transport(configuration)
@@ -153,6 +156,8 @@ class Client:
         seen: list[ClusterError] = []
 
         async def attempt() -> bytes:
+            if method != "GET" and not self.may_write():
+                raise ClusterError(f"{call}: this process does not hold the Lease any more")
             try:
                 return await self._attempt(call, method, url, body=body, headers=headers)
             except ClusterError as error:

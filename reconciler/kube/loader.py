@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import aiohttp
 import orjson
@@ -34,9 +34,10 @@ class KubeLoader:
         hosts: Patterns of the service hosts that may be asked.
     """
 
-    def __init__(self, client: Client, hosts: Iterable[str]) -> None:
+    def __init__(self, client: Client, hosts: Iterable[str], *, timeout: float = _TIMEOUT) -> None:
         self.hosts = tuple(hosts)
         self._client = client
+        self._timeout = timeout
 
     async def load(self, load: Load) -> Any:
         """Return what an entry asks for, decoded."""
@@ -59,39 +60,60 @@ class KubeLoader:
             raise Invalid(msg, status=_REFUSED)
         body = load.body.encode() if load.method == "POST" else None
         path, _, query = load.path.partition("?")
-        pairs = dict(pair.partition("=")[::2] for pair in query.split("&")) if query else None
+        pairs = dict(parse_qsl(query, keep_blank_values=True))
         answer = await self._client.request(
-            load.method, path, query=pairs, body=body, timeout=_TIMEOUT
+            load.method, path, query=pairs, body=body, timeout=self._timeout
         )
         return _decode(answer, load.path)
 
     async def _ask_service(self, load: ServiceLoad) -> Any:
-        url = urlsplit(load.url)
-        host = url.hostname or ""
-        if url.scheme not in ("http", "https") or not host:
-            msg = f"service url {load.url}: it is no http or https address"
+        url = _split(load.url)
+        host = "" if url is None else url.hostname or ""
+        if url is None or url.scheme not in ("http", "https") or not host:
+            msg = "service url: it is no http or https address"
             raise Invalid(msg, status=_REFUSED)
         if not any(fnmatchcase(host, pattern) for pattern in self.hosts):
             msg = f"service {host} may not be called: allow it with --service-hosts"
             raise Invalid(msg, status=_REFUSED)
+        trust = _trust(load.ca_bundle, host)
         try:
-            status, answer = await asyncio.wait_for(_fetch(load), _TIMEOUT)
-        except (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError) as error:
+            status, answer = await asyncio.wait_for(_fetch(load, trust), self._timeout)
+        except aiohttp.InvalidURL as error:
+            msg = f"service {host}: its url cannot be asked"
+            raise Invalid(msg, status=_REFUSED) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
             msg = f"service {host} does not answer: {type(error).__name__}"
             raise Unavailable(msg) from error
+        except ValueError as error:
+            msg = f"service {host}: a header cannot be sent"
+            raise Invalid(msg, status=_REFUSED) from error
         if status >= _BROKEN:
             msg = f"service {host}: HTTP {status}"
             raise Unavailable(msg, status=status)
         if not 200 <= status < 300:  # noqa: PLR2004 - the successes of HTTP
             msg = f"service {host}: HTTP {status}"
             raise Invalid(msg, status=status)
-        return _decode(answer, load.url)
+        return _decode(answer, f"service {host}")
 
 
-async def _fetch(load: ServiceLoad) -> tuple[int, bytes]:
-    context: ssl.SSLContext | bool = True
-    if load.ca_bundle:
-        context = ssl.create_default_context(cadata=load.ca_bundle)
+def _split(url: str) -> SplitResult | None:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
+
+
+def _trust(ca_bundle: str, host: str) -> ssl.SSLContext | None:
+    if not ca_bundle:
+        return None
+    try:
+        return ssl.create_default_context(cadata=ca_bundle)
+    except (ssl.SSLError, TypeError, ValueError) as error:
+        msg = f"service {host}: caBundle holds no certificates in PEM"
+        raise Invalid(msg, status=_REFUSED) from error
+
+
+async def _fetch(load: ServiceLoad, trust: ssl.SSLContext | None) -> tuple[int, bytes]:
     headers = dict(load.headers)
     body = load.body.encode() if load.method == "POST" else None
     if body is not None:
@@ -103,12 +125,21 @@ async def _fetch(load: ServiceLoad) -> tuple[int, bytes]:
             load.url,
             data=body,
             headers=headers,
-            ssl=context,
+            ssl=True if trust is None else trust,
             allow_redirects=False,
         ) as response,
     ):
-        answer = await response.content.read(_MOST_BYTES + 1)
-        return response.status, answer
+        return response.status, await _read(response.content)
+
+
+async def _read(content: aiohttp.StreamReader) -> bytes:
+    """Return all of an answer, or just more than is allowed."""
+    parts: list[bytes] = []
+    left = _MOST_BYTES + 1
+    while left > 0 and (part := await content.read(left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def _decode(answer: bytes, source: str) -> Any:

@@ -6,6 +6,7 @@ when not even a bookmark came for a while, because a dead peer says nothing.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -66,6 +67,8 @@ class Watch:
         self._known: dict[tuple[str, str], Object] = {}
         self._version = ""
         self._backoff = Backoff(first=0.5, longest=30.0)
+        self._open = False
+        self._hurry = asyncio.Event()
 
     async def events(self) -> AsyncIterator[tuple[Change, Object]]:
         """Yield changes for ever.
@@ -82,17 +85,35 @@ class Watch:
                 started = self._clock.monotonic()
                 async for event in self._follow():
                     yield event
-                if self._clock.monotonic() - started < _SHORTEST:
-                    await asyncio.sleep(self._backoff.pause())
+                if self._version and self._clock.monotonic() - started < _SHORTEST:
+                    kind = self._kind.resource
+                    await self._wait(Unavailable(f"watch {kind}: the API server ends it at once"))
             except Expired as error:
                 self._version = ""
                 await self._wait(error)
             except ClusterError as error:
                 await self._wait(error)
 
+    async def caught_up(self) -> None:
+        """Return at once while the watch goes on, else when everything was listed again.
+
+        For who knows that the API server is there, because it has just called.
+        """
+        if self.synced.is_set():
+            if self._open:
+                return
+            # A watch does not tell when it has given what was missed; a list does.
+            self.synced.clear()
+            self._version = ""
+        self._hurry.set()
+        await self.synced.wait()
+
     async def _wait(self, error: ClusterError) -> None:
         self.problem = str(error)
-        await asyncio.sleep(max(self._backoff.pause(), error.retry_after or 0.0))
+        pause = max(self._backoff.pause(), error.retry_after or 0.0)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), pause)
+        self._hurry.clear()
 
     def _heard(self) -> None:
         self.progress = self._clock.monotonic()
@@ -136,11 +157,17 @@ class Watch:
             self._path, query=query, accept=accept, idle=_IDLE
         ) as lines:
             self._heard()
-            async for line in lines:
-                for event in self._take(self._decode(line)):
-                    yield event
-                self._heard()
-                self._backoff.reset()
+            if not self._version:
+                return  # Somebody needs a list instead.
+            self._open = True
+            try:
+                async for line in lines:
+                    for event in self._take(self._decode(line)):
+                        yield event
+                    self._heard()
+                    self._backoff.reset()
+            finally:
+                self._open = False
 
     def _decode(self, line: bytes) -> Any:
         try:

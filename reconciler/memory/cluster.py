@@ -48,6 +48,7 @@ class MemoryCluster(MemoryKinds):
         self.writes = 0
         self._clock = clock or SystemClock()
         self._objects: dict[_Key, Object] = {}
+        self._order: dict[tuple[str, str], list[_Key]] = {}
         self._version = 0
         self._epoch = 0
         self._forbidden: set[tuple[str, str]] = set()
@@ -125,7 +126,7 @@ class MemoryCluster(MemoryKinds):
             stored["metadata"].setdefault("deletionTimestamp", now)
             self._store(key, stored)
         else:
-            del self._objects[key]
+            self._remove(key)
 
     def delete_where(self, kind: Kind, *, namespace: str, fields: str) -> None:
         """Remove all objects that a field selector names."""
@@ -182,7 +183,7 @@ class MemoryCluster(MemoryKinds):
         if equal(new, stored):
             return self._seen(kind, stored)
         if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
-            del self._objects[key]
+            self._remove(key)
             return self._seen(kind, new)
         return self._seen(kind, self._store(key, new))
 
@@ -222,13 +223,26 @@ class MemoryCluster(MemoryKinds):
     def _select(self, kind: Kind, namespace: str, labels: str, fields: str) -> Iterator[Object]:
         known = _REQUEST_FIELDS if kind == REQUESTS else _FIELDS
         wanted_labels, wanted_fields = compile_labels(labels), compile_fields(fields, known)
-        # As etcd has them: by the text "namespace/name", where "a-b/x" comes before "a/x".
-        for key in sorted(self._objects, key=lambda key: (*key[:2], "/".join(key[2:]))):
-            obj = self._objects[key]
-            if key[:2] != (kind.group, kind.plural) or (namespace and key[2] != namespace):
+        for key in self._keys(kind.group, kind.plural):
+            if namespace and key[2] != namespace:
                 continue
+            obj = self._objects[key]
             if wanted_labels(obj["metadata"].get("labels") or {}) and wanted_fields(obj):
                 yield obj
+
+    def _keys(self, group: str, plural: str) -> list[_Key]:
+        # Lists are asked for far more often than objects come and go.
+        known = self._order.get((group, plural))
+        if known is None:
+            found = [key for key in self._objects if key[:2] == (group, plural)]
+            # As etcd has them: by the text "namespace/name", where "a-b/x" comes before "a/x".
+            known = sorted(found, key=lambda key: "/".join(key[2:]))
+            self._order[group, plural] = known
+        return list(known)
+
+    def _remove(self, key: _Key) -> None:
+        del self._objects[key]
+        self._order.pop(key[:2], None)
 
     def _key(self, kind: Kind, namespace: str, name: str) -> _Key:
         if not self.serves(kind):
@@ -247,6 +261,8 @@ class MemoryCluster(MemoryKinds):
     def _store(self, key: _Key, obj: Object) -> Object:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
+        if key not in self._objects:
+            self._order.pop(key[:2], None)
         self._objects[key] = obj
         return copy.deepcopy(obj)
 

@@ -1,12 +1,14 @@
 """The `Loader` port on the objects of the in-memory cluster."""
 
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from reconciler.api.meta import Kind, Object, split_api_version
-from reconciler.engine.entries import ApiLoad, ConfigMapLoad, Load
+from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.errors import Gone, Invalid, UnknownKind
 from reconciler.memory.cluster import MemoryCluster
 
+_ALL = 1_000_000_000
 _SHORTEST = 3  # /apis/GROUP/VERSION
 
 
@@ -25,12 +27,16 @@ class MemoryLoader:
                 return {"data": found.get("data") or {}, "metadata": found["metadata"]}
             case ApiLoad(method="GET"):
                 return await self._get(load.path)
-            case _:
-                msg = f"{load!r}: only reads of objects work without a cluster"
-                raise Invalid(msg, status=400)
+            case ApiLoad():
+                raise _refused(f"{load.method} {load.path}")
+            case ServiceLoad():
+                raise _refused(f"service {urlsplit(load.url).hostname or ''}")
+            case GlobalLoad():
+                raise _refused(f"GlobalContextEntry {load.name}")
 
     async def _get(self, path: str) -> Object:
-        parts = [part for part in path.partition("?")[0].split("/") if part]
+        address, _, query = path.partition("?")
+        parts = [part for part in unquote(address).split("/") if part]
         api_version, rest = _split(parts)
         namespace = ""
         if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004 - name and resource
@@ -39,9 +45,18 @@ class MemoryLoader:
             msg = f"{path} names no resource"
             raise UnknownKind(msg, status=404)
         kind = await self._kind(api_version, rest[0], path)
+        if len(rest) > 2 and rest[2:] != ["status"]:  # noqa: PLR2004 - below a name
+            raise _refused(f"GET {path}")
         if len(rest) > 1:
             return await self._cluster.get(kind, namespace, rest[1])
-        page = await self._cluster.list_page(kind, namespace=namespace, limit=0)
+        asked = {key: values[0] for key, values in parse_qs(query).items()}
+        page = await self._cluster.list_page(
+            kind,
+            namespace=namespace,
+            labels=asked.get("labelSelector", ""),
+            fields=asked.get("fieldSelector", ""),
+            limit=_ALL,
+        )
         return {
             "apiVersion": kind.api_version,
             "kind": f"{kind.kind}List",
@@ -55,6 +70,10 @@ class MemoryLoader:
             msg = f"{path}: {plural} of {api_version} is not known"
             raise UnknownKind(msg, status=404)
         return found
+
+
+def _refused(what: str) -> Invalid:
+    return Invalid(f"{what}: only reads of objects work without a cluster", status=400)
 
 
 def _split(parts: list[str]) -> tuple[str, list[str]]:

@@ -67,7 +67,9 @@ async def test_a_policy_acts_at_once_after_an_outage(rig: Rig) -> None:
     await asyncio.sleep(3.0)
     await asyncio.to_thread(rig.cluster.start_apiserver)
     await rig.apply(
-        rule(place, [target(place, "target")], {"data": {"{{ request.object.metadata.name }}": ""}})
+        rule(
+            place, [target(place, "target")], {"data": {"{{ request.object.metadata.name }}": ""}}
+        )
     )
     # Ready is a promise: from here on no trigger goes by unseen.
     names = [f"trigger-{n}" for n in range(20)]

@@ -20,9 +20,7 @@ async def leader(rig: Rig) -> str:
     lease = await rig.get("Lease", LEASE, NAMESPACE)
     holder = lease["spec"].get("holderIdentity") or "nobody"
     for name in (CONTROLLER, "second", "third"):
-        if rig.has_log(name) and any(
-            line.get("identity") == holder for line in rig.log(name)
-        ):
+        if rig.has_log(name) and any(line.get("identity") == holder for line in rig.log(name)):
             return name
     return ""
 
@@ -103,3 +101,35 @@ async def test_the_leader_finishes_its_work_before_it_ends(rig: Rig) -> None:
     assert not burst.refused
     await rig.applied({"one": dict.fromkeys(names, "x")}, within=20)
     await rig.finish(count=len(names))
+
+
+async def test_a_leader_that_was_frozen_does_nothing_more(rig: Rig) -> None:
+    place, count = rig.namespace, 100
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "list")],
+            {"data": {"seen": "{{ target.data.seen }} {{ request.object.metadata.name }}"}},
+        )
+    )
+    await rig.create(config_map(place, "list", seen="begin"))
+    await follow(rig, CONTROLLER, within=10)
+    await rig.controller(*SHORT_LEASE, name="second")
+    triggers = (config_map(place, f"trigger-{n}") for n in range(count))
+    sending = asyncio.create_task(rig.burst(triggers, per_second=25))
+
+    async def begun() -> str:
+        seen = (await rig.data("list"))["seen"].split()
+        return "" if len(seen) > count // 4 else f"only {seen} yet"
+
+    await rig.settle(begun, within=20)
+    rig.programs.kill(CONTROLLER, signal.SIGSTOP)
+    await follow(rig, "second", within=20)
+    rig.programs.kill(CONTROLLER, signal.SIGCONT)
+    # Its Lease is gone: it ends itself, so that it can begin as a candidate again.
+    exits = rig.programs.supervision
+    assert await asyncio.to_thread(exits.wait_exit, CONTROLLER, 15.0) == 1
+    burst = await sending
+    assert not burst.refused
+    await rig.finish(count=count, within=30)
+    assert sorted((await rig.data("list"))["seen"].split()[1:]) == sorted(burst.accepted)

@@ -16,10 +16,11 @@ TRIGGERS = 300
 async def test_a_killed_sweep_goes_on(rig: Rig) -> None:
     place = rig.namespace
     pairs = [(f"trigger-{n:03}", f"target-{n:03}") for n in range(TRIGGERS)]
-    await rig.create_all(config_map(place, name) for pair in pairs for name in pair)
+    await rig.create_all(config_map(place, trigger, to=name) for trigger, name in pairs)
+    await rig.create_all(config_map(place, name) for _, name in pairs)
     sweep = rule(
         place,
-        [target(place, "target-{{ request.object.metadata.name | split(@, '-') | [1] }}")],
+        [target(place, "{{ request.object.data.to }}")],
         {"data": {"got": "{{ request.object.metadata.name }}"}},
     )
     applying = asyncio.create_task(rig.apply(sweep, mutateExistingOnPolicyUpdate=True))

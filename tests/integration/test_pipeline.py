@@ -119,7 +119,9 @@ async def test_an_immutable_target_ends_the_request_with_the_reason(rig: Rig) ->
 
 async def test_a_deletion_acts_with_what_the_object_held(rig: Rig) -> None:
     place = rig.namespace
-    await rig.create_all([config_map(place, "target"), config_map(place, "trigger-1", word="last")])
+    await rig.create_all(
+        [config_map(place, "target"), config_map(place, "trigger-1", word="last")]
+    )
     await rig.apply(
         rule(
             place,

@@ -33,7 +33,7 @@ def good(place: str, **more: Any) -> Object:
 
 @pytest.fixture(autouse=True)
 async def checked(rig: Rig) -> None:
-    """Wait until the API server asks about policies; the leader tells it some time after a start."""
+    """Wait until the API server asks about policies: the leader tells it after its start."""
     empty = policy(f"{rig.namespace}-empty")
 
     async def unasked() -> str:

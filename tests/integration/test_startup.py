@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.cli.dev.binaries import Binaries
 from reconciler.cli.dev.cluster import ControlPlane, Options
-from reconciler.cli.dev.install import find_manifests, install
+from reconciler.cli.dev.install import install
 from reconciler.cli.dev.parts import HOST, free_ports
 from reconciler.cli.dev.programs import answers
 from reconciler.cli.dev.waiting import wait_until
@@ -156,8 +156,7 @@ def test_a_duration_that_is_none(start: Starter) -> None:
 def test_settings_that_do_not_go_together(start: Starter) -> None:
     said = start("controller", RETROFIT_LEASE_RENEW="20s").fails()
     assert said == (
-        "Error: --lease-retry must be shorter than --lease-renew, and that than"
-        " --lease-duration\n"
+        "Error: --lease-retry must be shorter than --lease-renew, and that than --lease-duration\n"
     )
 
 

@@ -43,6 +43,8 @@ def compile_entries(
             known = ", ".join(_SOURCES)
             raise InvalidPolicy(place, f"exactly one of {known} is needed, found {len(found)}")
         source = found[0]
+        if name in scope.given and source != "variable":
+            continue
         entries.append(
             _entry(name, source, fields[source], f"{place}.{source}", scope=scope, origin=origin)
         )

@@ -6,7 +6,9 @@ from typing import Any
 
 from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
+from reconciler.dialects.kyverno.jsonpatch import decode
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
 from reconciler.engine.jmes import compile_expression
 from reconciler.engine.match import reading
@@ -14,15 +16,15 @@ from reconciler.engine.patch import (
     Operation,
     compile_operations,
     compile_strategic,
-    parse_operations,
 )
 from reconciler.engine.patch.paths import APPEND
+from reconciler.engine.pattern import parse_anchor
 from reconciler.engine.program import Convergence, Origin
 from reconciler.engine.variables import Template
 from reconciler.errors import InvalidPolicy
 
 _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
-_STANDIN = "variable"
+_NOTHING = Context({})
 _FORMS = ("foreach", "patchStrategicMerge", "patchesJson6902")
 _FOREACH_FIELDS = ("list", "order", "context", "preconditions", *_FORMS)
 _IMPURE = frozenset({"random", "time_now", "time_now_utc", "time_since"})
@@ -85,37 +87,51 @@ def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEd
         ),
         edits=edits,
         location=location,
+        own=not scope.target,
     )
 
 
 def _strategic(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
     template = checked_template(raw, location, scope, mirrors=not scope.elements)
-    edit = StrategicEdit(template=template, patch=compile_strategic(raw, location=location))
-    return (edit,), Convergence.PROBED if _unstable(template, scope) else Convergence.YES
+    edit = StrategicEdit(
+        template=template,
+        patch=compile_strategic(raw, location=location),
+        fronts=bool(scope.elements),
+    )
+    if _unstable(template, scope) or _names_twice(raw):
+        return (edit,), Convergence.PROBED
+    return (edit,), Convergence.YES
+
+
+def _names_twice(patch: Any) -> bool:
+    """Return whether a field stands in a map both with and without an anchor."""
+    if isinstance(patch, list):
+        return any(map(_names_twice, patch))
+    if not isinstance(patch, Mapping):
+        return False
+    anchors = {key: parse_anchor(key) for key in patch}
+    fields = {key if anchor is None else anchor.key for key, anchor in anchors.items()}
+    return len(fields) < len(patch) or any(map(_names_twice, patch.values()))
 
 
 def _operations(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
     if not isinstance(raw, str):
         raise InvalidPolicy(location, "expected a text that holds a YAML or JSON list")
-    template = checked_template(raw, location, scope)
+    if _VARIABLE.fullmatch(raw.strip()):
+        template = checked_template(raw.strip(), location, scope)
+        return (JsonPatchEdit(patch=template, location=location),), Convergence.PROBED
+    decoded = decode(raw, location=location)
+    template = checked_template(decoded.document, location, scope)
     if template.constant:
-        operations = compile_operations(
-            parse_operations(raw, location=location), location=location
-        )
-        edit = JsonPatchEdit(text=template, operations=operations, location=location)
+        operations = compile_operations(template.render(_NOTHING), location=location)
+        edit = JsonPatchEdit(patch=template, operations=operations, location=location)
         return (edit,), _convergence(operations)
-    stable = False
-    if _VARIABLE.fullmatch(raw.strip()) is None:
-        # Where variables stand is not known to be valid YAML before they are replaced; with a
-        # plain word in their place, what is wrong without them is found now.
-        text = _VARIABLE.sub(_STANDIN, raw)
-        drawn = compile_operations(parse_operations(text, location=location), location=location)
-        stable = _convergence(drawn) is Convergence.YES and not any(
-            _STANDIN in "/".join(map(str, item.path)) for item in drawn
-        )
-    stable = stable and not _unstable(template, scope)
-    edit = JsonPatchEdit(text=template, operations=None, location=location)
-    return (edit,), Convergence.YES if stable else Convergence.PROBED
+    edit = JsonPatchEdit(
+        patch=template, quoted=decoded.quoted, plain=decoded.plain, location=location
+    )
+    if decoded.shaped and not _unstable(template, scope):
+        return (edit,), _convergence(decoded.fixed)
+    return (edit,), Convergence.PROBED
 
 
 def _convergence(operations: tuple[Operation, ...]) -> Convergence:

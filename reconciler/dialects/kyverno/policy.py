@@ -1,10 +1,12 @@
 """The policy object around the rules: flags, webhook settings, what is not acted on."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule
+from reconciler.dialects.kyverno.autogen import ANNOTATION, generated
+from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
 from reconciler.engine.match import reading
 from reconciler.engine.program import CompiledPolicy, Origin, Program
 from reconciler.errors import InvalidPolicy
@@ -46,13 +48,24 @@ _MAX_TIMEOUT = 30
 _MAX_NAME = 63
 
 
-def compile_policy(policy: Object) -> CompiledPolicy:
+def compile_policy(
+    policy: Object, *, own: bool = False, given: Mapping[str, frozenset[str]] | None = None
+) -> CompiledPolicy:
     """Return the programs of a policy's rules with targets, and warnings about the others.
+
+    Args:
+        policy: The object.
+        own: Rules without targets become programs too, in the order of the policy, followed by
+            those that are generated for the controllers of Pods. The desk wants them.
+        given: Names of context entries whose values the caller gives, by rule; such an entry is
+            neither compiled nor read.
 
     Raises:
         InvalidPolicy: Something cannot be compiled; the first place that is wrong.
     """
     meta = policy.get("metadata") or {}
+    if not isinstance(meta, Mapping):
+        raise InvalidPolicy("metadata", "expected an object with a name")
     kind = str(policy.get("kind", ""))
     name, namespace = str(meta.get("name", "")), str(meta.get("namespace", ""))
     if kind == "ClusterPolicy" and namespace:
@@ -65,7 +78,9 @@ def compile_policy(policy: Object) -> CompiledPolicy:
     key = f"{namespace}/{name}" if namespace else name
     programs: list[Program] = []
     warnings = list(_policy_warnings(spec))
-    for index, rule in enumerate(rules):
+    defaults = replace(_defaults(spec), own=own, given=given or {})
+    made = generated(rules, _controllers(meta)) if own else ()
+    for index, rule in (*enumerate(rules), *made):
         origin = Origin(
             dialect="kyverno",
             api_version=str(policy.get("apiVersion", "")),
@@ -76,7 +91,7 @@ def compile_policy(policy: Object) -> CompiledPolicy:
             rule=rule["name"],
             location=f"spec.rules[{index}]",
         )
-        program = _compile(rule, origin, _defaults(spec))
+        program = _compile(rule, origin, defaults)
         if program is None:
             warnings.append(_not_acted_on(rule, origin.location))
         else:
@@ -93,25 +108,23 @@ def compile_policy(policy: Object) -> CompiledPolicy:
         match_conditions=tuple(webhook["matchConditions"]),
         warnings=tuple(warnings),
         rule_count=tuple(
-            (name.lower(), sum(name in rule for rule in rules)) for name in OPERATIONS
+            (name.lower(), sum(rule.get(name) is not None for rule in rules))
+            for name in OPERATIONS
         ),
     )
 
 
+def _controllers(meta: Mapping[str, Any]) -> str | None:
+    annotations = meta.get("annotations")
+    value = annotations.get(ANNOTATION) if isinstance(annotations, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
 def _defaults(spec: Mapping[str, Any]) -> RuleDefaults:
     return RuleDefaults(
-        on_policy_change=_flag(spec, "mutateExistingOnPolicyUpdate", "spec", default=False),
-        background=_flag(spec, "background", "spec", default=True),
+        on_policy_change=read_flag(spec, "mutateExistingOnPolicyUpdate", "spec", default=False),
+        background=read_flag(spec, "background", "spec", default=True),
     )
-
-
-def _flag(raw: Mapping[str, Any], field: str, location: str, *, default: bool) -> bool:
-    value = raw.get(field)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise InvalidPolicy(f"{location}.{field}", "expected true or false")
-    return value
 
 
 def _read_rules(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -158,28 +171,52 @@ def _compile(rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults) ->
 
 
 def _read_webhook(spec: Mapping[str, Any]) -> dict[str, Any]:
-    raw = reading.mapping(
-        spec.get("webhookConfiguration"), "spec.webhookConfiguration", allowed=_WEBHOOK_FIELDS
-    )
-    older = {"failurePolicy": "failurePolicy", "timeoutSeconds": "webhookTimeoutSeconds"}
-    merged: dict[str, Any] = {"matchConditions": raw.get("matchConditions") or []}
-    for field, old in older.items():
-        if raw.get(field) is not None and spec.get(old) is not None:
-            raise InvalidPolicy(
-                f"spec.{old}",
-                f"remove the deprecated field and use spec.webhookConfiguration.{field} instead",
-            )
-        merged[field] = raw.get(field) if raw.get(field) is not None else spec.get(old)
-    merged["failurePolicy"] = merged["failurePolicy"] or "Fail"
-    if merged["failurePolicy"] not in ("Fail", "Ignore"):
-        raise InvalidPolicy("spec.webhookConfiguration.failurePolicy", "is Fail or Ignore")
-    timeout = merged["timeoutSeconds"]
-    if timeout is not None and not (type(timeout) is int and 1 <= timeout <= _MAX_TIMEOUT):
+    place = "spec.webhookConfiguration"
+    raw = reading.mapping(spec.get("webhookConfiguration"), place, allowed=_WEBHOOK_FIELDS)
+    conditions = reading.sequence(raw.get("matchConditions"), f"{place}.matchConditions")
+    for index, item in enumerate(conditions):
+        where = f"{place}.matchConditions[{index}]"
+        fields = reading.mapping(item, where, allowed=("name", "expression"))
+        for field in ("name", "expression"):
+            if not isinstance(fields.get(field), str):
+                raise InvalidPolicy(f"{where}.{field}", "expected a text")
+    return {
+        "matchConditions": conditions,
+        "failurePolicy": _failure_policy(raw, spec),
+        "timeoutSeconds": _timeout(raw, spec),
+    }
+
+
+def _failure_policy(webhook: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    place, value = _either(webhook, "failurePolicy", spec, "failurePolicy")
+    if value is None:
+        return "Fail"
+    if value not in ("Fail", "Ignore"):
+        raise InvalidPolicy(place, "is Fail or Ignore")
+    return str(value)
+
+
+def _timeout(webhook: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
+    place, value = _either(webhook, "timeoutSeconds", spec, "webhookTimeoutSeconds")
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= _MAX_TIMEOUT:
+        raise InvalidPolicy(place, "the timeout value must be between 1 and 30 seconds")
+    return value
+
+
+def _either(
+    webhook: Mapping[str, Any], field: str, spec: Mapping[str, Any], older: str
+) -> tuple[str, Any]:
+    """Return place and value of a field that may be written in a newer or an older way."""
+    if webhook.get(field) is not None and spec.get(older) is not None:
         raise InvalidPolicy(
-            "spec.webhookConfiguration.timeoutSeconds",
-            "the timeout value must be between 1 and 30 seconds",
+            f"spec.{older}",
+            f"remove the deprecated field and use spec.webhookConfiguration.{field} instead",
         )
-    return merged
+    if webhook.get(field) is not None:
+        return f"spec.webhookConfiguration.{field}", webhook[field]
+    return f"spec.{older}", spec.get(older)
 
 
 def _policy_warnings(spec: Mapping[str, Any]) -> list[str]:

@@ -36,7 +36,11 @@ def find_projection(
         *(read for target in targets for read in _of_target(target)),
         *(read for edit in edits for read in _of_edit(edit)),
     ]
-    return Projection(object=_paths(reads, "object"), old_object=_paths(reads, "oldObject"))
+    return Projection(
+        object=_paths(reads, "object"),
+        old_object=_paths(reads, "oldObject"),
+        request=_fields(reads),
+    )
 
 
 def _of_template(template: Template | None) -> Iterator[_Read]:
@@ -90,7 +94,7 @@ def _of_edit(edit: Edit) -> Iterator[_Read]:
         case StrategicEdit():
             yield from _of_template(edit.template)
         case JsonPatchEdit():
-            yield from _of_template(edit.text)
+            yield from _of_template(edit.patch)
         case ForeachEdit():
             yield edit.elements.roots, edit.elements.reads, edit.elements.dynamic
             yield from _of_entries(edit.entries)
@@ -111,3 +115,12 @@ def _paths(reads: Iterable[_Read], name: str) -> frozenset[tuple[str, ...]]:
             elif path in {(), ("request",)}:
                 found.add(())
     return frozenset({()}) if () in found else frozenset(found)
+
+
+def _fields(reads: Iterable[_Read]) -> frozenset[str] | None:
+    found: set[str] = set()
+    for _, paths, dynamic in reads:
+        if dynamic or not paths.isdisjoint({(), ("request",)}):
+            return None
+        found |= {path[1] for path in paths if path[0] == "request"}
+    return frozenset(found)

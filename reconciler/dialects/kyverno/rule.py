@@ -1,7 +1,7 @@
 """One rule with ``mutate.targets`` as a program; every error names its place."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.dialects.kyverno.conditions import checked_conditions
@@ -9,7 +9,10 @@ from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits
 from reconciler.dialects.kyverno.projection import find_projection
 from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_template
+from reconciler.engine.entries import Entry
 from reconciler.engine.match import compile_match, reading
+from reconciler.engine.match.selectors import compile_selector
+from reconciler.engine.preconditions import Conditions
 from reconciler.engine.program import Origin, Program
 from reconciler.engine.targets import Target
 from reconciler.engine.variables import Template
@@ -36,16 +39,23 @@ _TARGET_FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDefaults:
-    """What the policy says for its rules."""
+    """What the policy says for its rules, and what the caller wants of them.
+
+    Attributes:
+        own: Rules without targets become programs too.
+        given: Names of context entries whose values the caller gives, by rule.
+    """
 
     on_policy_change: bool
     background: bool
+    own: bool = False
+    given: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def compile_rule(
     rule: Mapping[str, Any], *, origin: Origin, defaults: RuleDefaults
 ) -> Program | None:
-    """Return the program of a mutate rule, None where it has no targets.
+    """Return the program of a mutate rule, None where it has no targets and is not wanted.
 
     Raises:
         InvalidPolicy: A part cannot be compiled.
@@ -53,26 +63,33 @@ def compile_rule(
     location = origin.location
     place = f"{location}.mutate"
     mutate = reading.mapping(rule["mutate"], place, allowed=_MUTATE_FIELDS)
-    on_change = mutate.get("mutateExistingOnPolicyUpdate")
+    on_change = read_flag(
+        mutate, "mutateExistingOnPolicyUpdate", place, default=defaults.on_policy_change
+    )
     if mutate.get("targets") is None:
-        if on_change or (on_change is None and defaults.on_policy_change):
+        if on_change:
             raise InvalidPolicy(
                 f"{place}.targets",
                 "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
             )
-        return None
+        return _own(rule, origin, defaults) if defaults.own else None
     _refuse(rule, location)
     matcher = compile_match(
-        rule.get("match"), rule.get("exclude"), location=location, namespace=origin.namespace
+        rule.get("match"),
+        rule.get("exclude"),
+        location=location,
+        namespace=origin.namespace,
+        user_info=not defaults.background,
     )
-    entries, scope = compile_entries(rule.get("context"), f"{location}.context", TRIGGER, origin)
-    preconditions = checked_conditions(
-        rule.get("preconditions"), f"{location}.preconditions", scope
-    )
+    if on_change and matcher.uses_user_info:
+        raise InvalidPolicy(
+            f"{place}.mutateExistingOnPolicyUpdate",
+            "a change of the policy has no user: match without roles, clusterRoles and subjects,"
+            " or set it to false",
+        )
+    entries, preconditions, scope = _trigger_part(rule, origin, defaults)
     targets, scopes = _targets(mutate["targets"], f"{place}.targets", scope, origin)
     edits, convergence = compile_edits(mutate, place, _common(scopes), origin)
-    if defaults.on_policy_change and on_change is None:
-        on_change = True
     return Program(
         origin=origin,
         matcher=matcher,
@@ -82,9 +99,57 @@ def compile_rule(
         edits=edits,
         convergence=convergence,
         projection=find_projection(entries, preconditions, targets, edits),
-        on_policy_change=bool(on_change),
-        skip_background=rule.get("skipBackgroundRequests") is not False,
+        on_policy_change=on_change,
+        skip_background=read_flag(rule, "skipBackgroundRequests", location, default=True),
     )
+
+
+def _own(rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults) -> Program:
+    location = origin.location
+    _refuse(rule, location)
+    matcher = compile_match(
+        rule.get("match"), rule.get("exclude"), location=location, namespace=origin.namespace
+    )
+    entries, preconditions, scope = _trigger_part(rule, origin, defaults)
+    edits, convergence = compile_edits(rule["mutate"], f"{location}.mutate", scope, origin)
+    return Program(
+        origin=origin,
+        matcher=matcher,
+        entries=entries,
+        preconditions=preconditions,
+        targets=(),
+        edits=edits,
+        convergence=convergence,
+        projection=find_projection(entries, preconditions, (), edits),
+        on_policy_change=False,
+        skip_background=True,
+    )
+
+
+def _trigger_part(
+    rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults
+) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
+    location = origin.location
+    known = replace(TRIGGER, given=defaults.given.get(origin.rule, frozenset()))
+    entries, scope = compile_entries(rule.get("context"), f"{location}.context", known, origin)
+    preconditions = checked_conditions(
+        rule.get("preconditions"), f"{location}.preconditions", scope
+    )
+    return entries, preconditions, scope
+
+
+def read_flag(raw: Mapping[str, Any], field: str, location: str, *, default: bool) -> bool:
+    """Read true or false; null is the default.
+
+    Raises:
+        InvalidPolicy: It is something else.
+    """
+    value = raw.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise InvalidPolicy(f"{location}.{field}", "expected true or false")
+    return value
 
 
 def _refuse(rule: Mapping[str, Any], location: str) -> None:
@@ -125,7 +190,7 @@ def _target(raw: Any, location: str, scope: Scope, origin: Origin) -> tuple[Targ
                 f"{location}.{required}", f"a target needs its {required}, such as {example}"
             )
     namespace = fields.get("namespace")
-    if origin.namespace and namespace not in (None, origin.namespace):
+    if origin.namespace and namespace not in (None, "", origin.namespace):
         raise InvalidPolicy(
             f"{location}.namespace",
             "This field can be ignored or should have value of the namespace where the policy is"
@@ -141,9 +206,7 @@ def _target(raw: Any, location: str, scope: Scope, origin: Origin) -> tuple[Targ
         namespace=_optional(fields, "namespace", location, scope),
         name=_optional(fields, "name", location, scope),
         uid=_optional(fields, "uid", location, scope),
-        selector=None
-        if fields.get("selector") is None
-        else checked_template(fields["selector"], f"{location}.selector", scope),
+        selector=_selector(fields.get("selector"), f"{location}.selector", scope),
         entries=entries,
         preconditions=checked_conditions(
             fields.get("preconditions"), f"{location}.preconditions", inner
@@ -157,6 +220,15 @@ def _text(fields: Mapping[str, Any], field: str, location: str, scope: Scope) ->
     if not isinstance(value, str):
         raise InvalidPolicy(f"{location}.{field}", "expected a text, put the value in quotes")
     return checked_template(value, f"{location}.{field}", scope)
+
+
+def _selector(raw: Any, location: str, scope: Scope) -> Template | None:
+    if raw is None:
+        return None
+    template = checked_template(raw, location, scope)
+    if template.constant:
+        compile_selector(raw, location=location)
+    return template
 
 
 def _optional(

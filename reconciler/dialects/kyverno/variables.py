@@ -19,11 +19,13 @@ class Scope:
         target: A target is bound.
         elements: How many foreach are around.
         entries: Context entries that were declared before.
+        given: Names whose values somebody gives at the desk, in place of what would be read.
     """
 
     target: bool = False
     elements: int = 0
     entries: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
 
     def with_target(self) -> "Scope":
         """Return the scope inside of a target."""
@@ -40,7 +42,7 @@ class Scope:
     @property
     def names(self) -> frozenset[str]:
         """Return all root names that have a value here."""
-        found = _REQUEST | self.entries
+        found = _REQUEST | self.entries | self.given
         if self.target:
             found |= _TARGET
         if self.elements:
@@ -85,6 +87,9 @@ def check_scope(template: Template, location: str, scope: Scope) -> None:
 def check_expression(expression: Expression, location: str, scope: Scope) -> None:
     """Refuse names in one expression, as `check_scope` does."""
     for name in sorted(expression.roots - scope.names):
+        # Some write the empty field "" where they mean the empty text ''.
+        if not name:
+            continue
         raise InvalidPolicy(location, _reason(name, expression.source, scope))
 
 

@@ -2,6 +2,16 @@
 
 from reconciler.engine.jmes.expression import Expression, compile_expression
 from reconciler.engine.jmes.faults import MissingKey
+from reconciler.engine.jmes.functions.registry import IMPURE
 from reconciler.engine.jmes.limits import DEFAULT_LIMITS, Limits
+from reconciler.engine.jmes.surroundings import surround
 
-__all__ = ["DEFAULT_LIMITS", "Expression", "Limits", "MissingKey", "compile_expression"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "IMPURE",
+    "Expression",
+    "Limits",
+    "MissingKey",
+    "compile_expression",
+    "surround",
+]

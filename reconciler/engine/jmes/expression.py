@@ -12,6 +12,7 @@ from reconciler.engine.jmes.runtime import Build, Node, WrongCall, build
 from reconciler.engine.jmes.syntax import Source, Tree, parse, quoted
 from reconciler.errors import EvaluationError
 
+_MULTIPLIERS = frozenset({"multi_select_list", "multi_select_dict", "function_expression"})
 _TOO_DEEP = "the data is nested too deeply"
 
 
@@ -143,7 +144,7 @@ def _multiplies(tree: Tree) -> bool:
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
-            if node["type"] in {"multi_select_list", "multi_select_dict"}:
+            if node["type"] in _MULTIPLIERS:
                 return True
             waiting.extend(node["children"])
     return False

@@ -57,11 +57,7 @@ def split_image(image: str) -> dict[str, str]:
     Raises:
         EvaluationError: It is no image.
     """
-    first, slash, rest = image.partition("/")
-    if slash and _is_registry(first):
-        registry, remainder = first, rest
-    else:
-        registry, remainder = _DEFAULT_REGISTRY, image
+    registry, remainder = _registry(image)
     match = _REFERENCE.fullmatch(remainder) if len(image) <= _LONGEST else None
     if match is None:
         raise EvaluationError(f"bad image: {image[:80]}: invalid reference format")
@@ -78,6 +74,16 @@ def split_image(image: str) -> dict[str, str]:
         "referenceWithTag": f"{base}:{tag}" if tag else "",
     }
     return {key: value for key, value in parts.items() if value}
+
+
+def qualified(image: str) -> str:
+    """Give an image with its registry in front, whether it is a valid image or not."""
+    return "/".join(_registry(image))
+
+
+def _registry(image: str) -> tuple[str, str]:
+    first, slash, rest = image.partition("/")
+    return (first, rest) if slash and _is_registry(first) else (_DEFAULT_REGISTRY, image)
 
 
 def _group(containers: Any, pointer: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -18,6 +18,7 @@ _NAMES = {
     dict: "object",
 }
 _INT64 = 2**63
+_WRITING = 8  # a character of JSON takes the time of so many that are copied
 
 
 def is_number(value: Any) -> bool:
@@ -67,7 +68,7 @@ def as_text(value: Any, run: Run) -> str:
         return value
     run.measure(value)
     try:
-        return json.dumps(
+        text = json.dumps(
             _whole_floats_as_integers(value),
             separators=(",", ":"),
             ensure_ascii=False,
@@ -77,6 +78,8 @@ def as_text(value: Any, run: Run) -> str:
     except (TypeError, ValueError):
         msg = f"a value of type {type(value).__name__} has no JSON form"
         raise EvaluationError(msg) from None
+    run.read(len(text) * _WRITING)
+    return text
 
 
 def copy_value(value: Any, run: Run) -> Any:

@@ -257,6 +257,8 @@ class _Patcher:
         if not isinstance(parent, list):
             raise _NoParent
         at = len(parent) if part == APPEND else self._index(part)
+        if at == -1 and not parent:
+            at = 0
         if at < 0:
             raise _bad_index(part)
         return self._pad(parent, at), at

@@ -3,7 +3,8 @@
 The rules are those of kyaml's merge2, which Kyverno uses: null deletes, keyed lists merge with
 the patched elements in front, all other lists are replaced, `$patch` directives. Different from
 it: an element without its key is an error instead of the end of the list, a key that is given in
-part finds its element, and a patch that changes no element does not reorder the list.
+part finds its element, and a patch that changes no element does not reorder the list, unless it is
+one of several (a foreach goes backwards, so that elements in front end up in their old order).
 """
 
 import operator
@@ -23,7 +24,11 @@ Identity = tuple[Any, ...]
 
 
 def merge(
-    resource: dict[str, Any], patch: dict[str, Any], schema: Schema | None
+    resource: dict[str, Any],
+    patch: dict[str, Any],
+    schema: Schema | None,
+    *,
+    fronts: bool = False,
 ) -> dict[str, Any]:
     """The object with the patch merged in; the object itself when nothing changes.
 
@@ -31,18 +36,19 @@ def merge(
         resource: The object; stays as it is, unchanged parts are shared with the result.
         patch: Without anchors (see `anchors.preprocess`).
         schema: From `schema_for`; None for custom resources, whose lists are replaced.
+        fronts: Elements that the patch names come to the front even if nothing changes.
 
     Raises:
         EvaluationError: kinds of value differ, a keyed element has no key, unknown `$patch`.
     """
     try:
-        merged = _merge(resource, patch, schema, ())
+        merged = _merge(resource, patch, schema, (), fronts=fronts)
     except RecursionError as error:
         raise EvaluationError("the object or the patch is nested too deeply") from error
     return {} if merged is _ABSENT else merged
 
 
-def _merge(old: Any, patch: Any, schema: Schema | None, path: Path) -> Any:
+def _merge(old: Any, patch: Any, schema: Schema | None, path: Path, *, fronts: bool) -> Any:
     """The merged value; `old` itself when nothing changes, _ABSENT when it is to go."""
     if patch is None:
         return _ABSENT
@@ -54,32 +60,33 @@ def _merge(old: Any, patch: Any, schema: Schema | None, path: Path) -> Any:
             f" the patch must have at {_place(path)} what the object has there"
         )
     if isinstance(patch, dict):
-        return _merge_map(old, patch, schema, path)
+        return _merge_map(old, patch, schema, path, fronts=fronts)
     if isinstance(patch, list):
-        return _merge_list(old, patch, schema, path)
+        return _merge_list(old, patch, schema, path, fronts=fronts)
     return old if equal(old, patch) else patch
 
 
 def _insert(patch: Any, schema: Schema | None, path: Path) -> Any:
     """A value where nothing was: without nulls, even if an empty map is all that is left."""
     if isinstance(patch, dict):
-        return _merge_map({}, patch, schema or _own_schema(patch), path)
+        return _merge_map({}, patch, schema or _own_schema(patch), path, fronts=False)
     if isinstance(patch, list):
-        return _merge_list([], patch, schema, path)
+        return _merge_list([], patch, schema, path, fronts=False)
     return patch
 
 
 def _merge_map(
-    old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path
+    old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path, *, fronts: bool
 ) -> Any:
     if DIRECTIVE in patch:
-        return _merge_directed(old, patch, schema, path)
+        return _merge_directed(old, patch, schema, path, fronts=fronts)
     if schema is None:
         schema = _own_schema(old)
     merged = old
     for key, value in patch.items():
         before = old.get(key, _ABSENT)
-        after = _merge(before, value, schema.field(key) if schema else None, (*path, key))
+        below = schema.field(key) if schema else None
+        after = _merge(before, value, below, (*path, key), fronts=fronts)
         if after is before:
             continue
         if merged is old:
@@ -92,14 +99,14 @@ def _merge_map(
 
 
 def _merge_directed(
-    old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path
+    old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path, *, fronts: bool
 ) -> Any:
     strategy = _strategy(patch, path)
     if strategy == "delete":
         return _ABSENT
     rest = {key: value for key, value in patch.items() if key != DIRECTIVE}
     if strategy == "merge":
-        return _merge_map(old, rest, schema, path)
+        return _merge_map(old, rest, schema, path, fronts=fronts)
     new = _insert(rest, schema, path)
     return old if equal(old, new) else new
 
@@ -112,7 +119,9 @@ def _own_schema(value: dict[str, Any]) -> Schema | None:
     return None
 
 
-def _merge_list(old: list[Any], patch: list[Any], schema: Schema | None, path: Path) -> Any:
+def _merge_list(
+    old: list[Any], patch: list[Any], schema: Schema | None, path: Path, *, fronts: bool
+) -> Any:
     strategy = "merge"
     elements = patch
     for element in patch:
@@ -125,7 +134,7 @@ def _merge_list(old: list[Any], patch: list[Any], schema: Schema | None, path: P
         return old if equal(old, elements) else elements
     if not schema.merge_keys:
         return _merge_set(old, elements)
-    return _KeyedList(old, schema, path).merge(elements)
+    return _KeyedList(old, schema, path, fronts=fronts).merge(elements)
 
 
 def _merge_set(old: list[Any], patch: list[Any]) -> list[Any]:
@@ -141,11 +150,12 @@ def _merge_set(old: list[Any], patch: list[Any]) -> list[Any]:
 class _KeyedList:
     """One merge of a list whose elements are found by their keys."""
 
-    def __init__(self, old: list[Any], schema: Schema, path: Path) -> None:
+    def __init__(self, old: list[Any], schema: Schema, path: Path, *, fronts: bool) -> None:
         self._old = old
         self._keys = schema.merge_keys or ()
         self._items = schema.items
         self._path = path
+        self._fronts = fronts
         self._identities = [self._identity(element) for element in old]
 
     def merge(self, patch: list[Any]) -> list[Any]:
@@ -163,13 +173,15 @@ class _KeyedList:
                 used.update(places)
                 changed = changed or len(places) > 1
             before = front[at][1]
-            after = _merge(before, element, self._items, (*self._path, _label(identity)))
+            place = (*self._path, _label(identity))
+            after = _merge(before, element, self._items, place, fronts=self._fronts)
             changed = changed or after is not before
             front[at] = (identity if after is _ABSENT else self._identity(after), after)
-        if not changed:
+        if not changed and not self._fronts:
             return self._old
         rest = [element for i, element in enumerate(self._old) if i not in used]
-        return [element for _, element in front if element is not _ABSENT] + rest
+        merged = [element for _, element in front if element is not _ABSENT] + rest
+        return self._old if not changed and equal(self._old, merged) else merged
 
     def _places(self, identity: Identity) -> list[int]:
         """Where in the old list the element stands; more than once if it is there twice."""

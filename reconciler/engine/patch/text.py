@@ -1,48 +1,12 @@
 """The text of a JSON patch, written as JSON or YAML, read into plain JSON values."""
 
-import math
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import orjson
-import yaml
-from yaml.events import (
-    AliasEvent,
-    CollectionEndEvent,
-    DocumentStartEvent,
-    Event,
-    MappingStartEvent,
-    NodeEvent,
-    ScalarEvent,
-    SequenceStartEvent,
-)
 
+from reconciler.engine.jmes.yamltext import decode_yaml
 from reconciler.engine.patch.paths import MAX_DEPTH
 from reconciler.errors import InvalidPolicy
-
-_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-_CONSTANTS: Final[dict[str, bool | None]] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-_DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,400})")
-_OTHER_BASE: Final = re.compile(r"([-+]?)0(?:x([0-9a-fA-F_]+)|b([01_]+)|o?([0-7_]+))")
-_FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
-_TAG: Final = "tag:yaml.org,2002:"
-_PLAIN_TAGS: Final = frozenset({None, "!", f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"})
-
-
-class _Unreadable(Exception):
-    """The text is YAML, but not what a patch can be made of."""
-
-    def __init__(self, event: Event, problem: str) -> None:
-        super().__init__(problem)
-        self.mark = event.start_mark
-        self.problem = problem
 
 
 def parse_operations(text: str, *, location: str) -> list[Any]:
@@ -70,119 +34,7 @@ def _parse_json(text: str, location: str) -> Any:
 
 
 def _parse_yaml(text: str, location: str) -> Any:
-    # From events, because the C composer recurses without a limit: a hundred thousand
-    # brackets, which may come out of a substituted value, would end the process.
     try:
-        return _build(yaml.parse(text, Loader=_Parser))
-    except (yaml.MarkedYAMLError, _Unreadable) as error:
-        mark = error.mark if isinstance(error, _Unreadable) else error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise InvalidPolicy(location, f"is not YAML: {place}{error.problem}") from error
-    except (yaml.YAMLError, UnicodeError) as error:
-        problem = " ".join(str(error).split())
-        raise InvalidPolicy(location, f"is not YAML: {problem}") from error
-
-
-@dataclass(slots=True)
-class _Frame:
-    """A map or list that is being filled."""
-
-    value: dict[str, Any] | list[Any]
-    anchor: str | None = None
-    key: str | None = None
-
-
-@dataclass(slots=True)
-class _Document:
-    """The document so far."""
-
-    root: list[Any] = field(default_factory=list)
-    frames: list[_Frame] = field(default_factory=list)
-    anchors: dict[str, Any] = field(default_factory=dict)
-
-    def put(self, event: Event, value: Any) -> None:
-        """Store a value where it stands in the text; a key waits for its value."""
-        frame = self.frames[-1] if self.frames else _Frame(self.root)
-        if isinstance(frame.value, list):
-            frame.value.append(value)
-        elif frame.key is None:
-            frame.key = _key(event)
-        else:
-            frame.value[frame.key] = value
-            frame.key = None
-
-    def open(self, event: NodeEvent, value: dict[str, Any] | list[Any]) -> None:
-        """Start a map or list."""
-        if len(self.frames) >= MAX_DEPTH:
-            raise _Unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
-        self.put(event, value)
-        self.frames.append(_Frame(value, event.anchor))
-
-    def close(self) -> None:
-        """End the innermost map or list; only now an alias may name it, so none is endless."""
-        frame = self.frames.pop()
-        if frame.anchor:
-            self.anchors[frame.anchor] = frame.value
-
-
-def _build(events: Iterable[Event]) -> Any:
-    document = _Document()
-    for event in events:
-        match event:
-            case ScalarEvent():
-                value = _scalar(event)
-                document.put(event, value)
-                if event.anchor:
-                    document.anchors[event.anchor] = value
-            case SequenceStartEvent() | MappingStartEvent():
-                _refuse_tag(event)
-                document.open(event, [] if isinstance(event, SequenceStartEvent) else {})
-            case CollectionEndEvent():
-                document.close()
-            case AliasEvent():
-                if event.anchor not in document.anchors:
-                    raise _Unreadable(event, f"nothing before has the anchor {event.anchor}")
-                document.put(event, document.anchors[event.anchor])
-            case DocumentStartEvent() if document.root:
-                raise _Unreadable(event, "a second document begins; only one is allowed")
-    return document.root[0] if document.root else None
-
-
-def _key(event: Event) -> str:
-    if not isinstance(event, ScalarEvent):
-        raise _Unreadable(event, "a map, list or alias as a key; put {{ }} into quotes")
-    if event.value == "<<" and event.implicit[0]:
-        raise _Unreadable(event, "merge keys (<<) are not supported; write the fields out")
-    return str(event.value)
-
-
-def _refuse_tag(event: Any) -> None:
-    if event.tag not in _PLAIN_TAGS:
-        raise _Unreadable(event, f"the tag {event.tag} is not supported; use plain JSON types")
-
-
-def _scalar(event: Any) -> Any:
-    if not event.implicit[0]:
-        _refuse_tag(event)
-        return event.value
-    text: str = event.value
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if _DECIMAL.fullmatch(text):
-        return int(text.replace("_", ""))
-    if found := _OTHER_BASE.fullmatch(text):
-        sign, hexadecimal, binary, octal = found.groups()
-        digits, base = (hexadecimal, 16) if hexadecimal else (binary, 2) if binary else (octal, 8)
-        return _integer(sign, digits.replace("_", ""), base, text)
-    return _float(text) if _FLOAT.fullmatch(text) else text
-
-
-def _integer(sign: str, digits: str, base: int, text: str) -> int | str:
-    return int(sign + digits, base) if digits else text
-
-
-def _float(text: str) -> float | str:
-    value = float(text)
-    if not math.isfinite(value):
-        return text
-    return int(value) if value.is_integer() else value
+        return decode_yaml(text, depth=MAX_DEPTH)
+    except ValueError as error:
+        raise InvalidPolicy(location, str(error)) from error

@@ -63,15 +63,14 @@ def _on_policy_update(program: Program, place: str) -> Iterator[Finding]:
             text="when the policy changes, the filters that list operations take no part",
         )
     paths = {path for reader in of_program(program) for path in reader.reads}
-    if matcher.uses_user_info or any(_reads_user(path) for path in paths):
+    if any(_reads_user(path) for path in paths):
         yield Finding(
             level=Level.WARNING,
             code="no-user-on-policy-update",
-            location=place,
-            text="the rule asks who sent the request, but also runs when the policy changes, where"
-            " there is no user: match by user then lets everybody pass, exclude nobody, and"
-            " variables of the user fail",
-            cure="set mutateExistingOnPolicyUpdate: false, or move the user to a rule of its own",
+            location=program.origin.location,
+            text="the rule reads who sent the request, but also runs when the policy changes:"
+            " nobody sent anything then, so the variables of the user fail or are empty",
+            cure="set mutateExistingOnPolicyUpdate: false, or give the variables a default",
         )
     for wanted in _REQUEST_ONLY:
         if any(path[:2] == wanted for path in paths):

@@ -88,7 +88,7 @@ def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> 
             text="the target is the trigger itself, which is gone once it was deleted",
             cure="do not list DELETE in the operations of match, or name another target",
         )
-    if program.skip_background:
+    elif program.skip_background and any("*" not in item.selector.kind for item in scopes):
         yield Finding(
             level=Level.NOTE,
             code="trigger-is-target",
@@ -96,15 +96,15 @@ def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> 
             text=f"{kind} is trigger and target of the rule; what the rule writes does not fire it"
             " again",
         )
-        return
-    yield Finding(
-        level=Level.NOTE if program.converges else Level.WARNING,
-        code="may-loop",
-        location=target.location,
-        text=f"{kind} is trigger and target of the rule, and skipBackgroundRequests is false: what"
-        " the rule writes fires it again, until there is nothing to change",
-        cure="remove skipBackgroundRequests: false, or add a precondition that ends it",
-    )
+    elif not program.skip_background:
+        yield Finding(
+            level=Level.NOTE if program.converges else Level.WARNING,
+            code="may-loop",
+            location=target.location,
+            text=f"{kind} is trigger and target of the rule, and skipBackgroundRequests is false:"
+            " what the rule writes fires it again, until there is nothing to change",
+            cure="remove skipBackgroundRequests: false, or add a precondition that ends it",
+        )
 
 
 def _selects(scope: KindScope, api_version: str, kind: str) -> bool:

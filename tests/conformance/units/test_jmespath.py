@@ -45,9 +45,7 @@ def test_call(case):
     given = case["input"]
     arguments = ", ".join(f"a[{index}]" for index in range(len(given["arguments"])))
     source = f"{given['function']}({arguments})"
-    verdict(
-        lambda: compile_expression(source).search({"a": given["arguments"]}), case["expected"]
-    )
+    verdict(lambda: compile_expression(source).search({"a": given["arguments"]}), case["expected"])
 
 
 @pytest.mark.parametrize("case", load("jmespath.json", {"argparse"}))

@@ -114,11 +114,12 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             policy(resources_kinds=["Deployment"]), "note", "trigger-is-target", TARGET, id="own"
         ),
         pytest.param(
-            patched(
-                APPEND,
+            policy(
                 resources_kinds=["apps/v1/Deployment"],
                 rule_skipBackgroundRequests=False,
-                target_preconditions=[CONDITION],
+                mutate_patchStrategicMerge={
+                    "metadata": {"labels": {"x": "{{ target.metadata.name }}"}}
+                },
             ),
             "warning",
             "may-loop",
@@ -145,6 +146,16 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             "partly-on-policy-update",
             f"{RULE}.match",
             id="operations in one filter",
+        ),
+        pytest.param(
+            policy(
+                mutate_mutateExistingOnPolicyUpdate=True,
+                target_name="{{ serviceAccountName }}",
+            ),
+            "warning",
+            "no-user-on-policy-update",
+            RULE,
+            id="user read",
         ),
         pytest.param(
             policy(
@@ -186,6 +197,13 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             "append",
             f"{RULE}.mutate.patchesJson6902",
             id="guarded append",
+        ),
+        pytest.param(
+            labelled({"labels": {"x": "{{ random('[a-z]{4}') }}"}}),
+            "warning",
+            "never-settles",
+            f"{RULE}.mutate",
+            id="random",
         ),
         pytest.param(
             labelled({"labels": {"x": 1}}),

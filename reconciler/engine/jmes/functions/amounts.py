@@ -13,7 +13,7 @@ from typing import Any
 from reconciler.engine.jmes.functions.arithmetic import tidy, whole_number
 from reconciler.engine.jmes.functions.signature import ANY, LIST, Function, extension, refusal
 from reconciler.engine.jmes.limits import Run
-from reconciler.engine.jmes.values import is_number
+from reconciler.engine.jmes.values import bounded, is_number
 from reconciler.engine.scalars import (
     Quantity,
     format_duration,
@@ -45,14 +45,20 @@ _Operand = int | float | Quantity | _Duration
 
 def _operand(value: Any, name: str) -> _Operand:
     if is_number(value):
-        number: int | float = value
-        return number
+        return _number(value, name)
     if isinstance(value, str) and len(value) <= _LONGEST:
         if (quantity := parse_quantity(value)) is not None:
             return quantity
         if (nanoseconds := parse_duration(value)) is not None:
             return _Duration(nanoseconds)
     raise refusal(name, _INVALID)
+
+
+def _number(value: float, name: str) -> float:
+    try:
+        return bounded(value)
+    except ValueError:
+        raise refusal(name, _INVALID) from None
 
 
 def _add(_run: Run, left: Any, right: Any) -> Any:
@@ -84,7 +90,8 @@ def _plus(left: _Operand, right: _Operand, name: str, sign: int) -> _Operand:
             return _Duration(left.nanoseconds + sign * right.nanoseconds)
         case ((int() | float()), (int() | float())):
             return left + sign * right
-    raise refusal(name, TYPES_MISMATCH)
+        case _:
+            raise refusal(name, TYPES_MISMATCH)
 
 
 def _multiply(_run: Run, one: Any, other: Any) -> Any:
@@ -207,7 +214,8 @@ def _written(result: _Operand, name: str) -> Any:
                 return tidy(result)
             except ValueError:
                 raise refusal(name, _OUT_OF_RANGE) from None
-    raise refusal(name, _OUT_OF_RANGE)
+        case _:
+            raise refusal(name, _OUT_OF_RANGE)
 
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(

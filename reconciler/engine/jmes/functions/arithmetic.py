@@ -44,9 +44,8 @@ def tidy(number: float) -> float:
         ValueError: It is out of range.
     """
     number = bounded(number)
-    if isinstance(number, float) and number.is_integer() and abs(number) < _EXACT:
-        return int(number)
-    return number
+    whole = abs(number) < _EXACT and float(number).is_integer()
+    return int(number) if whole else number
 
 
 def _abs(_run: Run, number: float) -> float:

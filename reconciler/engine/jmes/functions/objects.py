@@ -4,8 +4,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.engine.jmes.functions.signature import Function
+from reconciler.engine.jmes.functions.arithmetic import whole_number
+from reconciler.engine.jmes.functions.signature import (
+    ANY,
+    LIST,
+    MAP,
+    TEXT,
+    Function,
+    extension,
+    refusal,
+)
 from reconciler.engine.jmes.limits import Run
+from reconciler.engine.jmes.values import as_text, equal, is_number
+from reconciler.errors import EvaluationError
+
+_MAP_OR_LIST = ("object", "array")
 
 
 def _keys(run: Run, subject: dict[str, Any]) -> list[str]:
@@ -26,12 +39,56 @@ def _merge(run: Run, *subjects: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-_MAP = ("object",)
+def _lookup(_run: Run, subject: dict[str, Any] | list[Any], key: Any) -> Any:
+    if isinstance(subject, dict):
+        if not isinstance(key, str):
+            raise refusal("lookup", "argument #2 is not of type String")
+        return subject.get(key)
+    if not is_number(key):
+        raise refusal("lookup", "argument #2 is not of type Number")
+    try:
+        position = whole_number(key)
+    except EvaluationError as error:
+        raise refusal("lookup", str(error)) from None
+    return subject[position] if 0 <= position < len(subject) else None
+
+
+def _items(
+    run: Run, subject: dict[str, Any] | list[Any], key_name: str, value_name: str
+) -> list[dict[str, Any]]:
+    run.spend(len(subject))
+    pairs = sorted(subject.items()) if isinstance(subject, dict) else enumerate(subject)
+    return [{key_name: key, value_name: value} for key, value in pairs]
+
+
+def _object_from_lists(run: Run, keys: list[Any], values: list[Any]) -> dict[str, Any]:
+    run.spend(len(keys))
+    missing = [None] * (len(keys) - len(values))
+    return {
+        _key(run, key): value
+        for key, value in zip(keys, [*values[: len(keys)], *missing], strict=True)
+    }
+
+
+def _key(run: Run, key: Any) -> str:
+    text = as_text(key, run)
+    run.read(len(text))
+    return text
+
+
+def _label_match(run: Run, wanted: dict[str, Any], labels: dict[str, Any]) -> bool:
+    run.spend(len(wanted))
+    return all(key in labels and equal(value, labels[key], run) for key, value in wanted.items())
+
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
-        "keys": Function(call=_keys, takes=(_MAP,)),
-        "merge": Function(call=_merge, takes=(_MAP,), variadic=True),
-        "values": Function(call=_values, takes=(_MAP,)),
+        "items": extension(_items, _MAP_OR_LIST, TEXT, TEXT),
+        "keys": Function(call=_keys, takes=(MAP,)),
+        "label_match": extension(_label_match, MAP, MAP),
+        "lookup": extension(_lookup, _MAP_OR_LIST, ANY),
+        "merge": Function(call=_merge, takes=(MAP,), variadic=True),
+        "object_from_lists": extension(_object_from_lists, LIST, LIST),
+        "values": Function(call=_values, takes=(MAP,)),
     }
 )

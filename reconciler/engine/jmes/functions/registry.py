@@ -3,15 +3,44 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from reconciler.engine.jmes.functions import arithmetic, lists, objects, strings, types
+from reconciler.engine.jmes.functions import (
+    amounts,
+    arithmetic,
+    certificates,
+    chance,
+    encodings,
+    lists,
+    locators,
+    objects,
+    regexes,
+    strings,
+    times,
+    types,
+    versions,
+)
 from reconciler.engine.jmes.functions.signature import Function
 
-REGISTRY: Mapping[str, Function] = MappingProxyType(
-    {
-        **arithmetic.FUNCTIONS,
-        **strings.FUNCTIONS,
-        **lists.FUNCTIONS,
-        **objects.FUNCTIONS,
-        **types.FUNCTIONS,
-    }
+_FAMILIES = (
+    amounts,
+    arithmetic,
+    certificates,
+    chance,
+    encodings,
+    lists,
+    locators,
+    objects,
+    regexes,
+    strings,
+    times,
+    types,
+    versions,
 )
+
+REGISTRY: Mapping[str, Function] = MappingProxyType(
+    {name: function for family in _FAMILIES for name, function in family.FUNCTIONS.items()}
+)
+
+IMPURE: frozenset[str] = frozenset(
+    name for name, function in REGISTRY.items() if not function.pure
+)
+"""The functions whose result may differ on equal data: a rule that writes it never converges."""

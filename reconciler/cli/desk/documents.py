@@ -1,0 +1,256 @@
+"""Manifests as YAML or JSON text, read as kubectl reads them.
+
+Documents are built from the parser's events: the composer of the C library recurses without a
+limit, so a file of nested brackets would end the process.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from reconciler.errors import InvalidSetting
+
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+MAX_DEPTH: Final = 200
+MAX_VALUES: Final = 1_000_000
+"""Values of one document, those behind aliases counted each time they are named."""
+
+_WORDS: Final[dict[str, bool | None]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **{
+        form: meaning
+        for words, meaning in (("true yes on y", True), ("false no off n", False))
+        for word in words.split()
+        for form in (word, word.capitalize(), word.upper())
+    },
+}
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,400})")
+_OTHER_BASE: Final = re.compile(r"([-+]?)0(?:x([0-9a-fA-F_]+)|b([01_]+)|o?([0-7_]+))")
+_FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+_NUMERIC: Final = frozenset("0123456789+-.")
+_TAG: Final = "tag:yaml.org,2002:"
+_PLAIN_TAGS: Final = frozenset({None, "!", f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"})
+_MERGE: Final = "<<"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One document of a file.
+
+    Attributes:
+        source: The file as it was named; ``stdin`` for standard input.
+        line: Where the document begins, from 1.
+    """
+
+    source: str
+    line: int
+    value: Any
+
+    @property
+    def place(self) -> str:
+        """Return the place for messages."""
+        return f"{self.source}:{self.line}"
+
+
+class _Unreadable(Exception):
+    """The text is YAML, but not what an object can be made of."""
+
+    def __init__(self, event: Event, problem: str) -> None:
+        super().__init__(problem)
+        self.mark = event.start_mark
+        self.problem = problem
+
+
+def parse_documents(content: bytes, source: str) -> Iterator[Document]:
+    """Yield the documents of a file; empty ones are left out.
+
+    Raises:
+        InvalidSetting: The text is not readable, with line and column.
+    """
+    if content.lstrip()[:1] == b"{":
+        try:
+            yield Document(source=source, line=1, value=orjson.loads(content))
+        except orjson.JSONDecodeError as error:
+            if not _several(content):
+                place = f"{source}:{error.lineno}:{error.colno}"
+                raise InvalidSetting(f"{place}: is not JSON: {error.msg}") from error
+        else:
+            return
+    try:
+        yield from _documents(content, source)
+    except (yaml.MarkedYAMLError, _Unreadable) as error:
+        raise InvalidSetting(f"{source}{_mark(error)}: is not YAML: {error.problem}") from error
+    except (yaml.YAMLError, UnicodeError) as error:
+        problem = " ".join(str(error).split())
+        raise InvalidSetting(f"{source}: is not YAML: {problem}") from error
+
+
+def _mark(error: Any) -> str:
+    mark = error.mark if isinstance(error, _Unreadable) else error.problem_mark
+    return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+
+
+def _several(content: bytes) -> bool:
+    # Flow style YAML, and JSON documents divided by ---, begin with a brace as well.
+    return b"\n---" in content or b'"' not in content
+
+
+def _documents(content: bytes, source: str) -> Iterator[Document]:
+    builder = _Builder()
+    line = 1
+    following = _Parser(content).get_event
+    while True:
+        event = following()
+        kind = type(event)
+        if kind is ScalarEvent:
+            builder.scalar(event)
+        elif kind is MappingStartEvent or kind is SequenceStartEvent:
+            builder.open(event)
+        elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            builder.close(event)
+        elif kind is AliasEvent:
+            builder.alias(event)
+        elif kind is DocumentStartEvent:
+            builder = _Builder()
+            line = event.start_mark.line + 1
+        elif kind is StreamEndEvent:
+            return
+        elif builder.root and builder.root[0] is not None:
+            yield Document(source=source, line=line, value=builder.root.pop())
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A map or list that is being filled."""
+
+    items: dict[str, Any] | list[Any]
+    anchor: str | None
+    begun: int
+    key: str | None = None
+    merged: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class _Builder:
+    """One document so far; ``count`` is the number of its values."""
+
+    root: list[Any] = field(default_factory=list)
+    frames: list[_Frame] = field(default_factory=list)
+    anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    count: int = 0
+
+    def scalar(self, event: Any) -> None:
+        frame = self.frames[-1] if self.frames else None
+        if frame is not None and frame.key is None and type(frame.items) is dict:
+            frame.key = _MERGE if event.value == _MERGE and event.implicit[0] else event.value
+            return
+        value = _scalar(event)
+        self.put(event, value)
+        if event.anchor:
+            self.anchors[event.anchor] = (value, 1)
+
+    def put(self, event: Event, value: Any) -> None:
+        self.count += 1
+        if not self.frames:
+            self.root.append(value)
+            return
+        frame = self.frames[-1]
+        items, key = frame.items, frame.key
+        if isinstance(items, list):
+            items.append(value)
+        elif key is None:
+            raise _Unreadable(event, "a map, list or alias as a key; put {{ }} into quotes")
+        elif key == _MERGE and not isinstance(value, str):
+            frame.merged += (value,)
+            frame.key = None
+        else:
+            if key in items:
+                raise _Unreadable(event, f"the key {key} stands here twice")
+            items[key] = value
+            frame.key = None
+
+    def open(self, event: Any) -> None:
+        if len(self.frames) >= MAX_DEPTH:
+            raise _Unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
+        if event.tag is not None:
+            _refuse_tag(event)
+        frame = self.frames[-1] if self.frames else None
+        if frame is not None and frame.key is None and type(frame.items) is dict:
+            raise _Unreadable(event, "a map or list as a key; put {{ }} into quotes")
+        value: dict[str, Any] | list[Any] = [] if type(event) is SequenceStartEvent else {}
+        self.frames.append(_Frame(value, event.anchor, self.count))
+
+    def close(self, event: Event) -> None:
+        # Only now an alias may name it, so none is endless.
+        frame = self.frames.pop()
+        if frame.merged:
+            _merge(event, frame)
+        if frame.anchor:
+            self.anchors[frame.anchor] = (frame.items, self.count - frame.begun + 1)
+        self.put(event, frame.items)
+
+    def alias(self, event: Any) -> None:
+        if event.anchor not in self.anchors:
+            raise _Unreadable(event, f"nothing before has the anchor {event.anchor}")
+        value, size = self.anchors[event.anchor]
+        self.count += size
+        if self.count > MAX_VALUES:
+            raise _Unreadable(event, f"with its aliases it has more than {MAX_VALUES} values")
+        self.put(event, value)
+
+
+def _merge(event: Event, frame: _Frame) -> None:
+    for value in frame.merged:
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, dict) or not isinstance(frame.items, dict):
+                raise _Unreadable(event, "<< takes a map or a list of maps")
+            for key, item in part.items():
+                frame.items.setdefault(key, item)
+
+
+def _refuse_tag(event: Any) -> None:
+    if event.tag not in _PLAIN_TAGS:
+        raise _Unreadable(event, f"the tag {event.tag} is not supported; use plain JSON types")
+
+
+def _scalar(event: Any) -> Any:
+    text: str = event.value
+    if not event.implicit[0]:
+        if event.tag is not None:
+            _refuse_tag(event)
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    return _number(text) if text[0] in _NUMERIC else text
+
+
+def _number(text: str) -> int | float | str:
+    if _INTEGER.fullmatch(text):
+        return int(text.replace("_", ""))
+    if found := _OTHER_BASE.fullmatch(text):
+        sign, hexadecimal, binary, octal = found.groups()
+        digits, base = (hexadecimal, 16) if hexadecimal else (binary, 2) if binary else (octal, 8)
+        digits = digits.replace("_", "")
+        return int(sign + digits, base) if digits else text
+    if _FLOAT.fullmatch(text):
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            return text
+        return int(value) if value.is_integer() else value
+    return text

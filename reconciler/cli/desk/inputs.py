@@ -1,0 +1,128 @@
+"""What `apply` is given, read and checked."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.exceptions import PolicyException, compile_exception, is_exception
+from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.policies import PolicySet, compile_all
+from reconciler.cli.desk.stock import Answers, Scopes, Stock
+from reconciler.cli.desk.values import (
+    DeskValues,
+    check_head,
+    read_settings,
+    read_user,
+    read_values,
+)
+from reconciler.engine.match import UserInfo
+from reconciler.errors import InvalidPolicy, InvalidSetting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """The files of one command line, and the pairs of ``--set``."""
+
+    policies: Sequence[str]
+    resources: Sequence[str]
+    targets: Sequence[str] = ()
+    contexts: Sequence[str] = ()
+    exceptions: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    values: str | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Everything in memory."""
+
+    policies: PolicySet
+    triggers: Sequence[Object]
+    stock: Stock
+    values: DeskValues
+    user: tuple[UserInfo, dict[str, Any]] | None
+    exceptions: Sequence[PolicyException]
+
+
+def read_inputs(paths: Paths) -> Inputs:
+    """Read all files.
+
+    Raises:
+        InvalidSetting: A file is missing or unreadable, or nothing is left to be done.
+    """
+    named = [*paths.policies, *paths.resources, *paths.targets, *paths.contexts]
+    if named.count("-") > 1:
+        raise InvalidSetting("standard input (-) can be read once only")
+    values = DeskValues() if paths.values is None else read_values(*_single(paths.values))
+    values = replace(values, fixed=read_settings(paths.settings))
+    policies = compile_all(objects(read_all(paths.policies)), values)
+    if not policies.compiled and not policies.refused:
+        raise InvalidSetting(f"{' '.join(paths.policies)}: no policy is in there")
+    scopes = Scopes()
+    context, answers = _context(paths.contexts)
+    triggers = placed(paths.resources, scopes)
+    if not triggers:
+        raise InvalidSetting(f"{' '.join(paths.resources)}: no object is in there")
+    seen = [*placed(paths.targets, scopes), *map(scopes.placed, context)]
+    return Inputs(
+        policies=policies,
+        triggers=triggers,
+        stock=Stock([*triggers, *seen, *values.namespaces], answers),
+        values=values,
+        user=None if paths.user is None else read_user(*_single(paths.user)),
+        exceptions=read_exceptions(paths.exceptions),
+    )
+
+
+def placed(names: Iterable[str], scopes: Scopes, *, base: Path | None = None) -> list[Object]:
+    """Return the objects of files, each in its namespace."""
+    found: list[Object] = []
+    for _, obj in objects(read_all(names, base=base)):
+        scopes.learn(obj)
+        found.append(scopes.placed(obj))
+    return found
+
+
+def read_exceptions(
+    names: Iterable[str], *, base: Path | None = None
+) -> tuple[PolicyException, ...]:
+    """Return the PolicyExceptions of files, what is none being left out.
+
+    Raises:
+        InvalidSetting: An exception is malformed.
+    """
+    found: list[PolicyException] = []
+    for document, obj in objects(read_all(names, base=base)):
+        if not is_exception(obj):
+            continue
+        try:
+            found.append(compile_exception(obj))
+        except InvalidPolicy as error:
+            raise InvalidSetting(f"{document.place}: {error}") from error
+    return tuple(found)
+
+
+def _single(name: str) -> tuple[Any, str]:
+    found = list(read_all([name]))
+    if len(found) != 1:
+        raise InvalidSetting(f"{name}: expected one document, found {len(found)}")
+    return found[0].value, name
+
+
+def _context(names: Iterable[str]) -> tuple[list[Object], Answers]:
+    found: list[Object] = []
+    entries: dict[str, Any] = {}
+    for document in read_all(names):
+        value = document.value
+        if not isinstance(value, dict) or value.get("kind") != "Context":
+            found += [obj for _, obj in objects([document])]
+            continue
+        check_head(value, document.place, ("Context",))
+        spec = value.get("spec") or {}
+        listed = replace(document, value={"kind": "List", "items": spec.get("resources") or []})
+        found += [obj for _, obj in objects([listed])]
+        entries |= spec.get("globalReference") or {}
+    return found, Answers(entries=entries)

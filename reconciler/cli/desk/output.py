@@ -1,0 +1,140 @@
+"""The result of `apply` as people or programs want it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Final, TextIO
+
+import click
+import orjson
+from typing_extensions import override
+
+from reconciler.cli.desk.emit import paint, render_yaml, title, unified_diff
+from reconciler.cli.desk.session import RuleResult, TriggerRun
+from reconciler.cli.desk.stock import Key, key_of
+from reconciler.engine.outcome import RuleStatus
+from reconciler.engine.patch import json_diff
+
+FORMATS: Final = ("diff", "yaml", "json", "patch")
+
+
+class Writer(ABC):
+    """Writes runs, one after the other."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @abstractmethod
+    def write(self, run: TriggerRun) -> None:
+        """Take in a run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what belongs at the end."""
+
+
+def writer_of(output: str, stream: TextIO) -> Writer:
+    """Return the writer of a format."""
+    match output:
+        case "yaml":
+            return _Objects(stream, as_json=False)
+        case "json":
+            return _Objects(stream, as_json=True)
+        case "patch":
+            return _Patches(stream)
+        case _:
+            return _Diffs(stream)
+
+
+class _Diffs(Writer):
+    """A unified diff for each change, and a line for each error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._coloured = stream.isatty()
+
+    @override
+    def write(self, run: TriggerRun) -> None:
+        for result in run.results:
+            if result.status is RuleStatus.PASS:
+                self._show(result)
+            elif result.status is RuleStatus.ERROR:
+                text = f"{head_of(result)}: {result.message}\n\n"
+                self._stream.write(click.style(text, fg="red") if self._coloured else text)
+
+    @override
+    def close(self) -> None:
+        self._stream.flush()
+
+    def _show(self, result: RuleResult) -> None:
+        name = title(result.before)
+        lines = unified_diff(result.before, result.after, names=(name, name))
+        head = head_of(result)
+        if self._coloured:
+            head, lines = click.style(head, bold=True), paint(lines)
+        self._stream.write("\n".join([head, *lines, "", ""]))
+
+
+class _Objects(Writer):
+    """All triggers as they shall be, then the targets that change."""
+
+    def __init__(self, stream: TextIO, *, as_json: bool) -> None:
+        super().__init__(stream)
+        self._json = as_json
+        self._objects: dict[Key, Mapping[str, Any]] = {}
+
+    @override
+    def write(self, run: TriggerRun) -> None:
+        self._objects.setdefault(key_of(run.after), run.after)
+        if run.after is not run.trigger:
+            self._objects[key_of(run.after)] = run.after
+        for result in run.results:
+            if result.target and result.status is RuleStatus.PASS:
+                self._objects[key_of(result.after)] = result.after
+
+    @override
+    def close(self) -> None:
+        if self._json:
+            listed = {"apiVersion": "v1", "kind": "List", "items": list(self._objects.values())}
+            self._stream.write(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode() + "\n")
+            return
+        for index, obj in enumerate(self._objects.values()):
+            self._stream.write(("---\n" if index else "") + render_yaml(obj))
+
+
+class _Patches(Writer):
+    """A list of changes, each with its operations."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._patches: list[dict[str, Any]] = []
+
+    @override
+    def write(self, run: TriggerRun) -> None:
+        self._patches += [
+            {
+                "policy": result.policy,
+                "rule": result.rule,
+                "object": _named(result.before),
+                "trigger": _named(result.trigger),
+                "patch": json_diff(result.before, result.after),
+            }
+            for result in run.results
+            if result.status is RuleStatus.PASS
+        ]
+
+    @override
+    def close(self) -> None:
+        self._stream.write(orjson.dumps(self._patches, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def head_of(result: RuleResult) -> str:
+    """Return the line that says which rule did something, and where."""
+    trigger = title(result.trigger)
+    place = f"{title(result.before)}, triggered by {trigger}" if result.target else trigger
+    return f"{result.policy} / {result.rule}: {place}"
+
+
+def _named(obj: Mapping[str, Any]) -> dict[str, str]:
+    api_version, kind, namespace, name = key_of(obj)
+    found = {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name}
+    return {field: value for field, value in found.items() if value}

@@ -1,0 +1,113 @@
+"""Policies out of files: compiled, refused, or of a language that is not evaluated here."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.meta import GROUP, Object
+from reconciler.cli.desk.documents import Document
+from reconciler.cli.desk.values import DeskValues
+from reconciler.dialects import compile_policy
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import InvalidPolicy
+
+_OPERATIONS: Final = ("validate", "generate", "verifyImages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A policy that cannot be evaluated.
+
+    Attributes:
+        name: Of the policy.
+        message: With file and line, and the place in the policy.
+        foreign: It is a policy of a language that is not evaluated here; else it is wrong.
+    """
+
+    name: str
+    message: str
+    foreign: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySet:
+    """The policies of some files.
+
+    Attributes:
+        other_rules: Rules that are not mutate rules, by policy key: name and operation.
+    """
+
+    compiled: tuple[CompiledPolicy, ...]
+    refused: tuple[Refused, ...]
+    warnings: tuple[str, ...]
+    other_rules: tuple[tuple[str, str, str], ...]
+
+    def operation(self, policy: str, rule: str) -> str:
+        """Return the operation of a rule that is no mutate rule, else empty."""
+        found = (what for key, name, what in self.other_rules if (key, name) == (policy, rule))
+        return next(found, "")
+
+
+def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) -> PolicySet:
+    """Compile each policy once; what is no policy is left out."""
+    compiled: list[CompiledPolicy] = []
+    refused: list[Refused] = []
+    warnings: list[str] = []
+    other: list[tuple[str, str, str]] = []
+    for document, obj in found:
+        name = str(obj["metadata"].get("name", ""))
+        if not is_policy(obj):
+            if "policies." in obj["apiVersion"] or "AdmissionPolicy" in obj["kind"]:
+                text = f"{document.place}: {obj['kind']} {name}: this language is not evaluated"
+                refused.append(Refused(name=name, message=text, foreign=True))
+            continue
+        policy = _placed(obj)
+        try:
+            one = compile_policy(policy, own=True, given=values.given(name, _rule_names(policy)))
+        except InvalidPolicy as error:
+            text = f"{document.place}: {obj['kind']} {name}: {error}"
+            refused.append(Refused(name=name, message=text, foreign=False))
+            continue
+        compiled.append(one)
+        warnings += [f"{document.place}: {one.kind} {name}: {text}" for text in one.warnings]
+        other += [(one.key, rule, what) for rule, what in _others(policy)]
+    return PolicySet(
+        compiled=tuple(compiled),
+        refused=tuple(refused),
+        warnings=tuple(warnings),
+        other_rules=tuple(other),
+    )
+
+
+def is_policy(obj: Object) -> bool:
+    """Return whether an object is a policy of the language that is evaluated here."""
+    group = obj["apiVersion"].partition("/")[0]
+    return group == GROUP and obj["kind"] in ("ClusterPolicy", "Policy")
+
+
+def _placed(obj: Object) -> Object:
+    meta = obj["metadata"]
+    if obj["kind"] != "Policy" or meta.get("namespace"):
+        return obj
+    return {**obj, "metadata": {**meta, "namespace": "default"}}
+
+
+def _rules(policy: Object) -> list[dict[str, Any]]:
+    spec = policy.get("spec")
+    rules = spec.get("rules") if isinstance(spec, dict) else None
+    return (
+        [rule for rule in rules or () if isinstance(rule, dict)] if isinstance(rules, list) else []
+    )
+
+
+def _rule_names(policy: Object) -> list[str]:
+    return [str(rule.get("name", "")) for rule in _rules(policy)]
+
+
+def _others(policy: Object) -> list[tuple[str, str]]:
+    return [
+        (str(rule.get("name", "")), operation)
+        for rule in _rules(policy)
+        for operation in _OPERATIONS
+        if rule.get(operation) is not None
+    ]

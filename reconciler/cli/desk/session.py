@@ -1,0 +1,264 @@
+"""Rules evaluated on triggers, one policy after the other, as the controller evaluates them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.api.meta import Object, split_api_version
+from reconciler.cli.desk.exceptions import PolicyException
+from reconciler.cli.desk.stock import Key, Stock, key_of
+from reconciler.cli.desk.values import DeskValues, Values, place_values
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.entries import with_entries
+from reconciler.engine.evaluate import change, decide, own_change
+from reconciler.engine.match import Subject, UserInfo
+from reconciler.engine.outcome import RuleStatus, TargetChange
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import ClusterError, RetrofitError
+from reconciler.services.loading import Loads
+from reconciler.services.selection import Found
+
+CREATE = "CREATE"
+UPDATE = "UPDATE"
+DELETE = "DELETE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleResult:
+    """What a rule did at one object.
+
+    Attributes:
+        trigger: As the rule saw it.
+        target: Whether the object is a target; else it is the trigger itself.
+        before: The object; the trigger where no target was found.
+        after: The object as it shall be, equal to ``before`` unless the status is PASS.
+    """
+
+    policy: str
+    rule: str
+    status: RuleStatus
+    message: str
+    trigger: Object
+    target: bool
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerRun:
+    """All results at one trigger, and what became of it.
+
+    Attributes:
+        by_policy: The trigger as each policy left it, by the policy's key.
+    """
+
+    trigger: Object
+    results: tuple[RuleResult, ...]
+    after: Object
+    by_policy: Mapping[str, Object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Policies, and what they are evaluated on.
+
+    Attributes:
+        user: Who sends the requests, with the fields that expressions see; None: nobody says.
+        chained: A target that a rule changed is what later rules see, as in a cluster. Without,
+            each rule sees the targets as they are in their files.
+    """
+
+    policies: Sequence[CompiledPolicy]
+    stock: Stock
+    values: DeskValues
+    user: tuple[UserInfo, Mapping[str, Any]] | None = None
+    exceptions: Sequence[PolicyException] = ()
+    chained: bool = True
+    changed: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
+
+    async def run(self, trigger: Object, operation: str = "") -> TriggerRun:
+        """Return what the policies make of a trigger and of their targets.
+
+        Args:
+            trigger: The object; not changed.
+            operation: Of the request; empty for what the values say, or CREATE.
+        """
+        current: Object = trigger
+        results: list[RuleResult] = []
+        by_policy: dict[str, Object] = {}
+        for policy in self.policies:
+            for program in policy.programs:
+                async for result in self._evaluate(program, current, operation):
+                    results.append(result)
+                    if program.own and result.status is RuleStatus.PASS:
+                        current = dict(result.after)
+                        self._keep(current, result)
+            by_policy[policy.key] = current
+        return TriggerRun(
+            trigger=trigger, results=tuple(results), after=current, by_policy=by_policy
+        )
+
+    async def _evaluate(
+        self, program: Program, obj: Object, operation: str
+    ) -> AsyncIterator[RuleResult]:
+        if program.matcher.namespace and program.matcher.namespace != _namespace(obj):
+            return
+        frame = _Frame(program=program, trigger=obj)
+        loads = Loads(self.stock)
+        try:
+            values = self.values.of_trigger(program.origin.name, program.rule, obj)
+            subject, context = self._request(obj, operation, values)
+            context = with_entries(loads.of(context), program.entries)
+            decision = await loads.evaluate(lambda: decide(program, subject, context))
+            if not decision.matched:
+                return
+            if not decision.fires:
+                yield frame.own(RuleStatus.SKIP, decision.message)
+                return
+            excepted = await loads.evaluate(lambda: self._excepted(program, subject, context))
+            if excepted:
+                names = ", ".join(excepted)
+                text = f"rule is skipped due to policy exceptions {names}"
+                yield frame.own(RuleStatus.SKIP, text)
+                return
+            if program.own:
+                changed = await loads.evaluate(lambda: own_change(program, context, obj))
+                yield frame.own(changed.status, changed.message, changed.after)
+                return
+        except RetrofitError as error:
+            yield frame.own(RuleStatus.ERROR, str(error))
+            return
+        async for result in self._targets(frame, context, loads):
+            yield result
+
+    async def _targets(
+        self, frame: "_Frame", context: Context, loads: Loads
+    ) -> AsyncIterator[RuleResult]:
+        program = frame.program
+        selection = await self.stock.finder.select(program, context, loads)
+        for message in (*selection.errors, *(item.message for item in selection.failures)):
+            yield frame.own(RuleStatus.ERROR, message)
+        for found in selection.found:
+            try:
+                obj = await self._read(found)
+            except ClusterError as error:
+                yield frame.own(RuleStatus.ERROR, str(error))
+                continue
+            if not found.key.kind.subresource and not found.query.accepts(obj):
+                yield frame.at(obj, _skipped(obj))
+                continue
+            changed = await self._change(frame.program, found, context, loads, obj)
+            result = frame.at(obj, changed)
+            self._keep(changed.after, result)
+            yield result
+
+    async def _change(
+        self, program: Program, found: Found, context: Context, loads: Loads, obj: Object
+    ) -> TargetChange:
+        values = self.values.of_target(program.origin.name, obj)
+        bound = _with_values(context, values) if values else context
+        try:
+            return await loads.evaluate(lambda: change(program, found.query.index, bound, obj))
+        except RetrofitError as error:
+            return TargetChange(status=RuleStatus.ERROR, message=str(error), after=obj)
+
+    def _excepted(self, program: Program, subject: Subject, context: Context) -> list[str]:
+        policy, rule = program.origin.policy, program.rule
+        return [
+            item.key
+            for item in self.exceptions
+            if item.concerns(policy, rule) and item.holds(subject, context)
+        ]
+
+    async def _read(self, found: Found) -> Object:
+        key = found.key
+        kept = self.changed.get((key.kind.api_version, key.kind.kind, key.namespace, key.name))
+        if kept is not None:
+            return dict(kept)
+        return await self.stock.read(key.kind, key.namespace, key.name)
+
+    def _keep(self, after: Mapping[str, Any], result: RuleResult) -> None:
+        if self.chained and result.status is RuleStatus.PASS:
+            self.changed[key_of(after)] = after
+
+    def _request(self, obj: Object, operation: str, values: Values) -> tuple[Subject, Context]:
+        operation = operation or str(values.get("request.operation") or CREATE)
+        group, version = split_api_version(obj["apiVersion"])
+        meta = obj["metadata"]
+        name, namespace = str(meta.get("name") or ""), str(meta.get("namespace") or "")
+        user, info = self.user or (None, None)
+        subject = Subject(
+            group=group,
+            version=version,
+            kind=obj["kind"],
+            name=name,
+            namespace=namespace,
+            obj=obj,
+            operation=operation,
+            user=user,
+            namespace_labels=self._labels(namespace),
+        )
+        context = request_context(
+            operation=operation,
+            obj=obj,
+            old_object=obj if operation in (UPDATE, DELETE) else None,
+            name=name,
+            namespace=namespace,
+            kind=(group, version, obj["kind"]),
+            user_info=info,
+            roles=(user.roles or ()) if user else (),
+            cluster_roles=(user.cluster_roles or ()) if user else (),
+        )
+        return subject, _with_values(context, values) if values else context
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        if not namespace:
+            return {}
+        given = self.values.namespace_labels.get(namespace)
+        if given is None:
+            known = self.stock.objects.get(("v1", "Namespace", "", namespace)) or {}
+            given = (known.get("metadata") or {}).get("labels") or {}
+        # Every namespace of a cluster has it.
+        return {"kubernetes.io/metadata.name": namespace, **given}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """A rule at a trigger."""
+
+    program: Program
+    trigger: Object
+
+    def own(
+        self, status: RuleStatus, message: str, after: Mapping[str, Any] | None = None
+    ) -> RuleResult:
+        return RuleResult(
+            policy=self.program.origin.policy,
+            rule=self.program.rule,
+            status=status,
+            message=message,
+            trigger=self.trigger,
+            target=False,
+            before=self.trigger,
+            after=self.trigger if after is None else after,
+        )
+
+    def at(self, obj: Mapping[str, Any], changed: TargetChange) -> RuleResult:
+        result = self.own(changed.status, changed.message, changed.after)
+        return replace(result, target=True, before=obj)
+
+
+def _namespace(obj: Object) -> str:
+    return str(obj["metadata"].get("namespace") or "")
+
+
+def _skipped(obj: Object) -> TargetChange:
+    message = "the object does not fit the target's selector"
+    return TargetChange(status=RuleStatus.SKIP, message=message, after=obj)
+
+
+def _with_values(context: Context, values: Values) -> Context:
+    data = place_values(dict(context.data), values)
+    return context.bind(
+        **{name: data[name] for name in data if data[name] is not context.data.get(name)}
+    )

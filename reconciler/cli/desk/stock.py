@@ -1,0 +1,127 @@
+"""The objects that rules can see at the desk, and what their context entries read."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from reconciler.api.meta import Kind, Object, ref_of
+from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, ServiceLoad
+from reconciler.errors import AlreadyExists, Gone, Invalid
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.kinds import MemoryKinds
+from reconciler.memory.loader import MemoryLoader
+from reconciler.services.selection import TargetFinder
+
+Key = tuple[str, str, str, str]
+"""apiVersion, kind, namespace and name."""
+
+
+def key_of(obj: Mapping[str, Any]) -> Key:
+    """Return what names an object; what has no name yet is named by its generateName."""
+    ref = ref_of(obj)
+    meta = obj.get("metadata") or {}
+    return ref.api_version, ref.kind, ref.namespace, ref.name or str(meta.get("generateName", ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What somebody says that reads answer.
+
+    Attributes:
+        calls: Bodies of API and service calls by method and path or URL.
+        entries: Data of GlobalContextEntries by name.
+    """
+
+    calls: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    entries: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Scopes:
+    """Gives namespaced objects without a namespace the namespace ``default``."""
+
+    def __init__(self) -> None:
+        self._kinds = MemoryKinds()
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def learn(self, obj: Object) -> None:
+        """Take in what a CustomResourceDefinition says."""
+        if obj["kind"] == "CustomResourceDefinition":
+            self._kinds.serve_definition(obj)
+            self._known.clear()
+
+    def placed(self, obj: Object) -> Object:
+        """Return the object as a cluster would store it."""
+        meta = obj["metadata"]
+        if meta.get("namespace") or not self._namespaced(obj["apiVersion"], obj["kind"]):
+            return obj
+        return {**obj, "metadata": {**meta, "namespace": "default"}}
+
+    def _namespaced(self, api_version: str, kind: str) -> bool:
+        known = self._known.get((api_version, kind))
+        if known is None:
+            found = self._kinds.exact(api_version, kind)
+            known = found is None or found.namespaced
+            self._known[api_version, kind] = known
+        return known
+
+
+class Stock:
+    """Objects by their key; the cluster behind them is made when somebody reads it."""
+
+    def __init__(self, objects: Iterable[Object], answers: Answers | None = None) -> None:
+        self.objects: dict[Key, Object] = {}
+        for obj in objects:
+            self.objects.setdefault(key_of(obj), obj)
+        self._answers = answers or Answers()
+
+    @cached_property
+    def cluster(self) -> MemoryCluster:
+        """The cluster with all objects in it."""
+        cluster = MemoryCluster()
+        definitions = (
+            item for item in self.objects.values() if item["kind"] == "CustomResourceDefinition"
+        )
+        for definition in definitions:
+            cluster.serve_definition(definition)
+        for obj in self.objects.values():
+            if not obj["metadata"].get("name"):
+                continue
+            try:
+                cluster.add(obj)
+            except AlreadyExists:
+                # The same object in another version of its kind.
+                continue
+        return cluster
+
+    @cached_property
+    def finder(self) -> TargetFinder:
+        """Finds targets among the objects."""
+        return TargetFinder(kinds=self.cluster, reader=self.cluster)
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return a target as it stands in its file; of a subresource what the cluster shows.
+
+        Raises:
+            Gone: There is no such object.
+        """
+        known = self.objects.get((kind.api_version, kind.kind, namespace, name))
+        if known is not None and kind.subresource != "scale":
+            return known
+        return await self.cluster.get(kind, namespace, name)
+
+    async def load(self, load: Load) -> Any:
+        """Return what a context entry asks for."""
+        if isinstance(load, GlobalLoad):
+            if load.name not in self._answers.entries:
+                text = f"nobody says what the GlobalContextEntry {load.name} holds"
+                raise Gone(text, status=404)
+            return self._answers.entries[load.name]
+        if isinstance(load, ApiLoad | ServiceLoad):
+            place = load.path if isinstance(load, ApiLoad) else load.url
+            if (load.method, place) in self._answers.calls:
+                return self._answers.calls[load.method, place]
+        if isinstance(load, ServiceLoad):
+            text = f"{load.url}: services are not called at the desk; give a value for the entry"
+            raise Invalid(text, status=400)
+        return await MemoryLoader(self.cluster).load(load)

@@ -1,0 +1,1 @@
+"""Test folders: a `kyverno-test.yaml` says which results policies must have."""

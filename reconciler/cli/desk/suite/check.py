@@ -1,0 +1,299 @@
+"""Tests run: what the rules did against what they had to do."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.emit import unified_diff
+from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.inputs import placed, read_exceptions
+from reconciler.cli.desk.policies import PolicySet, compile_all
+from reconciler.cli.desk.session import RuleResult, Session, TriggerRun
+from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock, key_of
+from reconciler.cli.desk.suite.model import Expected, TestFile
+from reconciler.cli.desk.values import DeskValues, read_user, read_values
+from reconciler.engine.outcome import RuleStatus
+from reconciler.engine.patch import equal
+from reconciler.errors import InvalidSetting
+
+_COPIES = ("", "autogen-", "autogen-cronjob-")
+
+
+class End(StrEnum):
+    """How a row ended."""
+
+    PASSED = "Pass"
+    FAILED = "Fail"
+    EXCLUDED = "Excluded"
+    NOT_RUN = "Not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One expected result at one object.
+
+    Attributes:
+        key: Of the object; None where there is none.
+        details: Lines of a diff, or none.
+    """
+
+    expected: Expected
+    key: Key | None
+    end: End
+    reason: str
+    message: str = ""
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRun:
+    """A test and its rows."""
+
+    __test__ = False
+
+    test: TestFile
+    rows: tuple[Row, ...]
+    warnings: tuple[str, ...]
+
+
+async def run_test(test: TestFile) -> TestRun:
+    """Run a test.
+
+    Raises:
+        InvalidSetting: A file that the test names is missing or unreadable.
+    """
+    folder = test.path.parent
+    stage = _stage(test, folder)
+    runs: dict[str, list[TriggerRun]] = {}
+    for expected in test.expected:
+        if expected.operation not in runs:
+            session = stage.session
+            runs[expected.operation] = [
+                await session.run(item, expected.operation) for item in stage.triggers
+            ]
+    rows = [
+        row
+        for expected in test.expected
+        for row in _Checker(stage, folder, runs[expected.operation], expected).rows()
+    ]
+    return TestRun(test=test, rows=tuple(rows), warnings=stage.policies.warnings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """Everything that a test names, in memory."""
+
+    scopes: Scopes
+    policies: PolicySet
+    triggers: tuple[Object, ...]
+    targets: frozenset[Key]
+    session: Session
+
+
+def _stage(test: TestFile, folder: Path) -> _Stage:
+    scopes = Scopes()
+    values = _values(test, folder)
+    files = test.files
+    policies = compile_all(objects(read_all(files["policies"], base=folder)), values)
+    triggers = {key_of(item): item for item in placed(files["resources"], scopes, base=folder)}
+    targets = placed(files["targetResources"], scopes, base=folder)
+    others = placed(files["clusterResources"], scopes, base=folder)
+    session = Session(
+        policies=policies.compiled,
+        stock=Stock([*triggers.values(), *targets, *others, *values.namespaces], _answers(test)),
+        values=values,
+        user=None if not test.user else read_user(*_single(test.user, folder)),
+        exceptions=read_exceptions(files["exceptions"], base=folder),
+        chained=False,
+    )
+    return _Stage(
+        scopes=scopes,
+        policies=policies,
+        triggers=tuple(triggers.values()),
+        targets=frozenset(map(key_of, targets)),
+        session=session,
+    )
+
+
+def _values(test: TestFile, folder: Path) -> DeskValues:
+    if test.values is not None:
+        return read_values(test.values, f"{test.path}: values", head=False)
+    if test.variables:
+        return read_values(*_single(test.variables, folder))
+    return DeskValues()
+
+
+def _single(name: str, folder: Path) -> tuple[Any, str]:
+    found = list(read_all([name], base=folder))
+    if len(found) != 1:
+        raise InvalidSetting(f"{folder / name}: expected one document, found {len(found)}")
+    return found[0].value, str(folder / name)
+
+
+def _answers(test: TestFile) -> Answers:
+    calls: dict[tuple[str, str], Any] = {}
+    for index, item in enumerate(test.calls):
+        place = f"{test.path}: apiCallResponses[{index}]"
+        where = item.get("urlPath") or item.get("url") if isinstance(item, Mapping) else None
+        response = item.get("response") if isinstance(item, Mapping) else None
+        if not isinstance(where, str) or not isinstance(response, Mapping):
+            raise InvalidSetting(f"{place}: expected urlPath or url, and response")
+        calls[str(item.get("method") or "GET"), where] = response.get("body")
+    entries: dict[str, Any] = {}
+    for index, item in enumerate(test.entries):
+        place = f"{test.path}: globalContextEntries[{index}]"
+        if not isinstance(item, Mapping) or set(item) - {"name", "data", "resources"}:
+            raise InvalidSetting(f"{place}: expected name and data or resources")
+        entries[str(item.get("name"))] = item.get("data", item.get("resources"))
+    return Answers(calls=calls, entries=entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    """Checks one entry of ``results``."""
+
+    stage: _Stage
+    folder: Path
+    runs: list[TriggerRun]
+    expected: Expected
+    manifest: dict[Key, Object] = field(default_factory=dict)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each object that the entry is about."""
+        unknown = self._not_run()
+        if unknown:
+            yield self._row(None, End.NOT_RUN, unknown)
+            return
+        for item in self.stage.policies.refused:
+            if item.name == self.expected.policy:
+                yield self._row(None, End.FAILED, "Invalid policy", item.message)
+                return
+        if self.expected.patched:
+            names = [self.expected.patched]
+            listed = placed(names, self.stage.scopes, base=self.folder)
+            self.manifest.update({key_of(item): item for item in listed})
+        keys = self._keys()
+        found = [
+            row
+            for run in self.runs
+            if key_of(run.trigger) in keys
+            for row in self._of_trigger(run)
+        ]
+        found += [row for key in keys for row in self._of_target(key)]
+        # An object that patchedResources leaves out counts only where nothing else does.
+        told = [row for row in found if row.end is not End.EXCLUDED or not row.message]
+        yield from told or found
+        if not found:
+            yield self._row(None, End.FAILED, "Not found", "no object of the test fits")
+
+    def _not_run(self) -> str:
+        name, rule = self.expected.policy, self.expected.rule
+        for item in self.stage.policies.refused:
+            if item.name == name and item.foreign:
+                return item.message
+        operation = next(
+            (
+                found
+                for policy in self.stage.policies.compiled
+                if policy.key.rpartition("/")[2] == name
+                and (found := self.stage.policies.operation(policy.key, rule))
+            ),
+            "",
+        )
+        return (
+            f"{rule} is a {operation} rule; only mutate rules are evaluated" if operation else ""
+        )
+
+    def _keys(self) -> list[Key]:
+        known = dict.fromkeys(key_of(run.trigger) for run in self.runs)
+        known |= dict.fromkeys(key_of(result.before) for result in self._changed_targets())
+        wanted = self.expected.objects
+        found = [
+            key
+            for key in known
+            if any(name == key[3] and space in ("", key[2]) for space, name in wanted)
+        ]
+        return found or list(known)
+
+    def _changed_targets(self) -> Iterator[RuleResult]:
+        for run in self.runs:
+            for result in run.results:
+                if (
+                    result.target
+                    and result.status is RuleStatus.PASS
+                    and key_of(result.before) in self.stage.targets
+                ):
+                    yield result
+
+    def _of_trigger(self, run: TriggerRun) -> Iterator[Row]:
+        names = {f"{prefix}{self.expected.rule}" for prefix in _COPIES}
+        found = [
+            result
+            for result in run.results
+            if result.policy.rpartition("/")[2] == self.expected.policy
+            and (not self.expected.rule or result.rule in names)
+        ]
+        if not found:
+            yield self._row(key_of(run.trigger), End.EXCLUDED, "the rule does not match it")
+        for result in found:
+            yield self._judged(run.by_policy[result.policy], run.trigger, result)
+
+    def _of_target(self, key: Key) -> Iterator[Row]:
+        for result in self._changed_targets():
+            if key_of(result.before) == key:
+                yield self._judged(dict(result.after), dict(result.before), result)
+
+    def _judged(self, after: Object, before: Object, result: RuleResult) -> Row:
+        key, expected = key_of(before), self.expected
+        failed: Row | None = None
+        if expected.patched:
+            wanted = self.manifest.get(key_of(after))
+            if wanted is None:
+                text = f"{expected.patched} has no {key[1]} {key[3]}"
+                if not expected.demands_all:
+                    return self._row(key, End.EXCLUDED, "nothing to compare with", text)
+                failed = self._row(key, End.FAILED, "Resource error", text)
+            elif not equal(_tidy(after), _tidy(wanted)):
+                details = unified_diff(
+                    _tidy(wanted), _tidy(after), names=(expected.patched, "what the policy made")
+                )
+                failed = self._row(key, End.FAILED, "Resource diff", details=details)
+        if failed is None and result.status != expected.result:
+            reason = f"Want {expected.result}, got {result.status}"
+            failed = self._row(key, End.FAILED, reason, result.message)
+        if failed is None:
+            return self._row(key, End.PASSED, "Ok", result.message)
+        if expected.result == "fail":
+            # Mutation never fails by itself: what is expected is that something is not as it says.
+            return replace(failed, end=End.PASSED, reason=f"Ok: {failed.reason}", details=())
+        return failed
+
+    def _row(
+        self,
+        key: Key | None,
+        end: End,
+        reason: str,
+        message: str = "",
+        details: Iterable[str] = (),
+    ) -> Row:
+        return Row(
+            expected=self.expected,
+            key=key,
+            end=end,
+            reason=reason,
+            message=message,
+            details=tuple(details),
+        )
+
+
+def _tidy(value: Any) -> Any:
+    """Return the value without nulls, empty maps and empty lists, which compare as absent."""
+    if isinstance(value, dict):
+        found = {key: _tidy(item) for key, item in value.items()}
+        return {key: item for key, item in found.items() if item not in (None, {}, [])}
+    if isinstance(value, list):
+        return [item for item in map(_tidy, value) if item not in (None, {}, [])]
+    return value

@@ -1,0 +1,276 @@
+"""Values that stand in at the desk for what a cluster would say."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.engine.match import UserInfo, reading
+from reconciler.errors import InvalidPolicy, InvalidSetting
+
+API_GROUP: Final = "cli.kyverno.io"
+
+_FIELDS = ("globalValues", "policies", "namespaceSelector", "namespaces", "subresources")
+_HEAD = ("apiVersion", "kind", "metadata")
+_POLICY_FIELDS = ("name", "resources", "targetResources", "rules")
+_OBJECT_FIELDS = ("name", "namespace", "kind", "values")
+_FIXED = ("target", "element", "elementIndex")
+_AUTOGEN = ("", "autogen-", "autogen-cronjob-")
+
+Values = Mapping[str, Any]
+"""Values by dotted path, as ``request.operation`` or ``settings.data."a.b"``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectValues:
+    """Values that count for one object; empty fields restrict nothing."""
+
+    name: str
+    namespace: str
+    kind: str
+    values: Values
+
+    def concerns(self, obj: Mapping[str, Any]) -> bool:
+        """Return whether they count for an object."""
+        meta = obj.get("metadata") or {}
+        return (
+            self.name == (meta.get("name") or meta.get("generateName"))
+            and self.namespace in ("", meta.get("namespace"))
+            and self.kind in ("", obj.get("kind"))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyValues:
+    """Values that count for one policy: of triggers, of targets, of rules."""
+
+    triggers: tuple[ObjectValues, ...] = ()
+    targets: tuple[ObjectValues, ...] = ()
+    rules: Mapping[str, Values] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskValues:
+    """All values; later ones win: global, of the object, of the command line, of the rule.
+
+    Attributes:
+        fixed: From the command line.
+        namespace_labels: By the name of the namespace.
+    """
+
+    general: Values = field(default_factory=dict)
+    fixed: Values = field(default_factory=dict)
+    policies: Mapping[str, PolicyValues] = field(default_factory=dict)
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    namespaces: tuple[Object, ...] = ()
+
+    def of_trigger(self, policy: str, rule: str, obj: Mapping[str, Any]) -> Values:
+        """Return what counts for a rule at a trigger."""
+        known = self.policies.get(policy, _NONE)
+        if not (known.triggers or known.rules or self.general or self.fixed):
+            return self.general
+        found: dict[str, Any] = dict(self.general)
+        for item in known.triggers:
+            if item.concerns(obj):
+                found |= item.values
+        return {**found, **self.fixed, **known.rules.get(rule, {})}
+
+    def of_target(self, policy: str, obj: Mapping[str, Any]) -> Values:
+        """Return what counts for a target beside what counts for its trigger."""
+        found: dict[str, Any] = {}
+        for item in self.policies.get(policy, _NONE).targets:
+            if item.concerns(obj):
+                found |= item.values
+        return found
+
+    def given(self, policy: str, rules: Iterable[str]) -> Mapping[str, frozenset[str]]:
+        """Return the root names that have a value, by rule."""
+        known = self.policies.get(policy, _NONE)
+        common = [self.general, self.fixed]
+        common += [item.values for item in (*known.triggers, *known.targets)]
+        shared = {split_path(path)[0] for values in common for path in values}
+        return {
+            f"{prefix}{rule}": frozenset(
+                shared | {split_path(path)[0] for path in known.rules.get(rule, {})}
+            )
+            for rule in rules
+            for prefix in _AUTOGEN
+        }
+
+
+_NONE = PolicyValues()
+
+
+def split_path(text: str) -> tuple[str, ...]:
+    """Return the steps of a dotted path; a step in double quotes may contain dots."""
+    steps: list[str] = []
+    for index, part in enumerate(text.split('"')):
+        steps += [part] if index % 2 else [step for step in part.split(".") if step]
+    return tuple(steps) or (text,)
+
+
+def place_values(data: dict[str, Any], values: Values) -> dict[str, Any]:
+    """Return the data with each value at its path; the input stays as it is."""
+    for path, value in values.items():
+        data = _placed(data, split_path(path), value)
+    return data
+
+
+def read_values(raw: Any, location: str, *, head: bool = True) -> DeskValues:
+    """Read a Values document.
+
+    Args:
+        raw: The decoded document.
+        location: Where it stands, for messages.
+        head: It is a file of its own, with apiVersion and kind.
+
+    Raises:
+        InvalidSetting: A field is unknown or has the wrong type.
+    """
+    try:
+        if head:
+            check_head(raw, location, ("Values", "Value"))
+        return _values(raw, location, (*_HEAD, *_FIELDS) if head else _FIELDS)
+    except InvalidPolicy as error:
+        raise InvalidSetting(str(error)) from error
+
+
+def read_user(raw: Any, location: str) -> tuple[UserInfo, dict[str, Any]]:
+    """Return who sends the requests, and the ``userInfo`` that expressions see.
+
+    Raises:
+        InvalidSetting: It is no UserInfo document.
+    """
+    try:
+        check_head(raw, location, ("UserInfo",))
+        fields = reading.mapping(
+            raw, location, allowed=(*_HEAD, "roles", "clusterRoles", "userInfo")
+        )
+        info = reading.mapping(
+            fields.get("userInfo"),
+            f"{location}: userInfo",
+            allowed=("username", "uid", "groups", "extra"),
+        )
+        user = UserInfo(
+            username=str(info.get("username") or ""),
+            groups=reading.strings(info.get("groups"), f"{location}: userInfo.groups"),
+            roles=reading.strings(fields.get("roles"), f"{location}: roles"),
+            cluster_roles=reading.strings(fields.get("clusterRoles"), f"{location}: clusterRoles"),
+        )
+    except InvalidPolicy as error:
+        raise InvalidSetting(str(error)) from error
+    return user, dict(info)
+
+
+def read_settings(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the values of ``--set``, each written ``path=value`` or several by commas.
+
+    Raises:
+        InvalidSetting: A pair has no ``=``, or gives the trigger itself.
+    """
+    found: dict[str, str] = {}
+    for pair in (part for text in pairs for part in text.split(",")):
+        path, sign, value = pair.partition("=")
+        if not sign or not path:
+            raise InvalidSetting(f"--set {pair}: write it as path=value")
+        if split_path(path)[:2] == ("request", "object"):
+            raise InvalidSetting(f"--set {pair}: the trigger is given with --resource")
+        found[path] = value
+    return found
+
+
+def check_head(raw: Any, location: str, kinds: Sequence[str]) -> None:
+    """Refuse a document of another kind.
+
+    Raises:
+        InvalidSetting: Its apiVersion or kind is not the expected one.
+    """
+    api_version = raw.get("apiVersion") if isinstance(raw, Mapping) else None
+    kind = raw.get("kind") if isinstance(raw, Mapping) else None
+    if not str(api_version or "").startswith(f"{API_GROUP}/") or kind not in kinds:
+        raise InvalidSetting(
+            f"{location}: expected apiVersion {API_GROUP}/v1alpha1 and kind {kinds[0]},"
+            f" found {api_version or 'none'} and {kind or 'none'}"
+        )
+
+
+def _values(raw: Any, location: str, allowed: Sequence[str]) -> DeskValues:
+    fields = reading.mapping(raw, location, allowed=allowed)
+    policies: dict[str, PolicyValues] = {}
+    for index, item in enumerate(_list(fields, "policies", location)):
+        place = f"{location}: policies[{index}]"
+        policy = reading.mapping(item, place, allowed=_POLICY_FIELDS)
+        name = reading.string(policy.get("name"), f"{place}.name").rpartition("/")[2]
+        policies[name] = PolicyValues(
+            triggers=_of_objects(policy, "resources", place),
+            targets=_of_objects(policy, "targetResources", place),
+            rules=_of_rules(policy, place),
+        )
+    return DeskValues(
+        general=_pairs(fields.get("globalValues"), f"{location}: globalValues"),
+        policies=policies,
+        namespace_labels=_labels(fields, location),
+        namespaces=tuple(_list(fields, "namespaces", location)),
+    )
+
+
+def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectValues, ...]:
+    found: list[ObjectValues] = []
+    for index, item in enumerate(_list(fields, field_name, location)):
+        place = f"{location}.{field_name}[{index}]"
+        given = reading.mapping(item, place, allowed=_OBJECT_FIELDS)
+        found.append(
+            ObjectValues(
+                name=reading.string(given.get("name"), f"{place}.name"),
+                namespace=str(given.get("namespace") or ""),
+                kind=str(given.get("kind") or ""),
+                values=_pairs(given.get("values"), f"{place}.values"),
+            )
+        )
+    return tuple(found)
+
+
+def _of_rules(fields: Values, location: str) -> dict[str, Values]:
+    found: dict[str, Values] = {}
+    for index, item in enumerate(_list(fields, "rules", location)):
+        place = f"{location}.rules[{index}]"
+        rule = reading.mapping(item, place, allowed=("name", "values", "foreachValues"))
+        if rule.get("foreachValues"):
+            raise InvalidSetting(f"{place}.foreachValues: give a list of values, in values")
+        name = reading.string(rule.get("name"), f"{place}.name")
+        values = _pairs(rule.get("values"), f"{place}.values")
+        for prefix in _AUTOGEN:
+            found[f"{prefix}{name}"] = values
+    return found
+
+
+def _labels(fields: Values, location: str) -> dict[str, Mapping[str, str]]:
+    found: dict[str, Mapping[str, str]] = {}
+    for index, item in enumerate(_list(fields, "namespaceSelector", location)):
+        place = f"{location}: namespaceSelector[{index}]"
+        entry = reading.mapping(item, place, allowed=("name", "labels"))
+        name = reading.string(entry.get("name"), f"{place}.name")
+        found[name] = reading.string_map(entry.get("labels"), f"{place}.labels")
+    return found
+
+
+def _pairs(raw: Any, location: str) -> dict[str, Any]:
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidSetting(f"{location}: expected an object of paths and values")
+    for path in raw:
+        if split_path(path)[0] in _FIXED:
+            raise InvalidSetting(f"{location}.{path}: it comes from the objects, not from values")
+    return dict(raw)
+
+
+def _list(fields: Values, name: str, location: str) -> Sequence[Any]:
+    return reading.sequence(fields.get(name), f"{location}: {name}")
+
+
+def _placed(data: Any, steps: tuple[str, ...], value: Any) -> Any:
+    if not steps:
+        return value
+    known = dict(data) if isinstance(data, Mapping) else {}
+    return {**known, steps[0]: _placed(known.get(steps[0]), steps[1:], value)}

@@ -1,0 +1,67 @@
+"""Preconditions, each with what its two sides are."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from reconciler.cli.explain.masking import HIDDEN
+from reconciler.cli.explain.page import FAIL, NO, YES, Page, shown
+from reconciler.cli.explain.values import Values
+from reconciler.engine.preconditions import Condition, Conditions
+from reconciler.engine.preconditions.operands import Operand
+from reconciler.engine.wildcard import literal
+from reconciler.errors import RetrofitError
+
+
+async def explain_conditions(
+    conditions: Conditions, raw: Any, name: str, values: Values, page: Page
+) -> bool:
+    """Write each condition with the values of its sides; return whether they hold together.
+
+    Args:
+        conditions: Compiled.
+        raw: The same as written, for the words of the author.
+        name: How the place is called.
+        values: Where they are evaluated.
+        page: Where to write.
+    """
+    for condition, written, place in _pairs(conditions, raw, name):
+        key = await _side(condition.key, written.get("key"), values)
+        value = await _side(condition.value, written.get("value"), values)
+        text = f"{place}: {key}  {written.get('operator', '')}  {value}"
+        holds = await values.get(partial(condition.evaluate, values.context))
+        if isinstance(holds, RetrofitError):
+            page.answer(FAIL, text)
+        else:
+            page.answer(YES if holds else NO, text)
+    decision = await values.get(partial(conditions.evaluate, values.context))
+    return not isinstance(decision, RetrofitError) and decision.passed
+
+
+async def _side(operand: Operand, raw: Any, values: Values) -> str:
+    templates = operand.templates
+    words = raw if isinstance(raw, str) else shown(raw)
+    if all(template.constant for template in templates):
+        return shown(raw)
+    if any(values.mask.hides(template) for template in templates):
+        return f"{words} = {HIDDEN}"
+    return f"{words} = {await values.written(lambda: _plain(operand.resolve(values.context)))}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a side as its author knows it: what is data has its wildcards escaped."""
+    if isinstance(value, str):
+        return literal(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _pairs(
+    conditions: Conditions, raw: Any, name: str
+) -> Iterator[tuple[Condition, Mapping[str, Any], str]]:
+    lists = {"": raw} if isinstance(raw, list) else {f".{form}": raw[form] for form in raw or ()}
+    for form, written in lists.items():
+        compiled = conditions.any or () if form == ".any" else conditions.all
+        for index, item in enumerate(written or ()):
+            yield compiled[index], item, f"{name}{form}[{index}]"

@@ -1,0 +1,161 @@
+"""What comes out of Secrets is not shown, whole, in part or computed from."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.engine.entries import ApiCallEntry, Entry
+from reconciler.engine.jmes import Expression
+from reconciler.engine.variables import Template
+from reconciler.services.lint.reads import of_entries
+
+HIDDEN: Final = "***"
+_CONTENT: Final = ("data", "stringData")
+_SHORTEST: Final = 4
+"""Characters; a shorter text is hidden only where it stands alone."""
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """What is secret in what is about to be shown.
+
+    Attributes:
+        texts: The content of all Secrets, encoded and decoded, longest first.
+        paths: Where expressions find such content.
+    """
+
+    texts: tuple[str, ...] = ()
+    paths: frozenset[Path] = field(default_factory=frozenset)
+
+    def at(self, obj: Mapping[str, Any] | None, *roots: Path) -> "Mask":
+        """Return a mask that knows that an object stands at these roots, should it be a Secret."""
+        if obj is None or not is_secret(obj):
+            return self
+        return replace(
+            self, paths=self.paths | {(*root, part) for root in roots for part in _CONTENT}
+        )
+
+    def with_entries(self, entries: Iterable[Entry]) -> "Mask":
+        """Return a mask that knows the context entries that may hold such content."""
+        mask = self
+        for entry in entries:
+            asks = isinstance(entry, ApiCallEntry) and bool(mask.texts)
+            if asks or any(mask.concerns(reader) for reader in of_entries((entry,))):
+                mask = replace(mask, paths=mask.paths | {(entry.name,)})
+        return mask
+
+    def with_values(self, values: Iterable[Any]) -> "Mask":
+        """Return a mask that hides the texts in these values too."""
+        found = {text for value in values for text in _strings(value) if text}
+        return replace(self, texts=_sorted(found.union(self.texts)))
+
+    def concerns(self, reader: Template | Expression) -> bool:
+        """Tell whether what a reader gives may hold the content of a Secret."""
+        return bool(self.paths) and (
+            reader.dynamic
+            or any(
+                path[: len(hidden)] == hidden or hidden[: len(path)] == path
+                for path in reader.reads
+                for hidden in self.paths
+            )
+        )
+
+    def hides(self, reader: Template | Expression) -> bool:
+        """Tell whether what a reader gives is not to be shown at all.
+
+        A whole object that is not computed with is shown, for `value` finds what to hide in it.
+        """
+        return self.concerns(reader) and (
+            reader.dynamic
+            or _computes(reader)
+            or any(path[: len(hidden)] == hidden for path in reader.reads for hidden in self.paths)
+        )
+
+    def value(self, value: Any) -> Any:
+        """Return a value without the content of Secrets."""
+        if isinstance(value, str):
+            return HIDDEN if value in self.texts else self.text(value)
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if isinstance(value, dict):
+            hidden = _CONTENT if is_secret(value) else ()
+            return {
+                self.text(key): _stars(item, HIDDEN) if key in hidden else self.value(item)
+                for key, item in value.items()
+            }
+        return value
+
+    def text(self, text: str) -> str:
+        """Return a text in which the content of Secrets is replaced."""
+        for secret in self.texts:
+            if len(secret) >= _SHORTEST:
+                text = text.replace(secret, HIDDEN)
+        return text
+
+    def pair(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Object, Object]:
+        """Return two states of an object, in which it still shows which parts differ."""
+        old, new = self.value(dict(before)), self.value(dict(after))
+        if is_secret(before):
+            for part in _CONTENT:
+                was, now = before.get(part), after.get(part)
+                if not isinstance(was, dict) or not isinstance(now, dict):
+                    continue
+                for key in was.keys() & now.keys():
+                    if was[key] != now[key]:
+                        old[part][key], new[part][key] = f"{HIDDEN} (old)", f"{HIDDEN} (new)"
+        return old, new
+
+
+def mask_of(objects: Iterable[Mapping[str, Any]]) -> Mask:
+    """Return the mask of all Secrets among the objects."""
+    texts: set[str] = set()
+    for obj in objects:
+        if is_secret(obj):
+            for part in _CONTENT:
+                texts.update(_texts(obj.get(part)))
+    return Mask(texts=_sorted(texts))
+
+
+def is_secret(obj: Mapping[str, Any]) -> bool:
+    """Tell whether an object is a Secret of Kubernetes."""
+    return obj.get("kind") == "Secret" and obj.get("apiVersion", "v1") == "v1"
+
+
+def _sorted(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(texts, key=lambda text: (-len(text), text)))
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _texts(content: Any) -> Iterable[str]:
+    for value in content.values() if isinstance(content, dict) else ():
+        if isinstance(value, str) and value:
+            yield value
+            yield from filter(None, (_decoded(value),))
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _stars(content: Any, stars: str) -> Any:
+    return dict.fromkeys(content, stars) if isinstance(content, dict) else stars
+
+
+def _computes(reader: Template | Expression) -> bool:
+    expressions = reader.expressions if isinstance(reader, Template) else (reader,)
+    return any(expression.functions for expression in expressions)

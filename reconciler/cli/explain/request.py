@@ -1,0 +1,86 @@
+"""The request that a rule is explained on."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.meta import Object, split_api_version
+from reconciler.cli.desk.stock import Stock
+from reconciler.clock import SystemClock
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.jmes.surroundings import surround
+from reconciler.engine.match import Subject, UserInfo
+
+POLICY_UPDATE = ""
+"""The operation of background work: a policy changed, nobody sent a request."""
+
+_WITH_OLD = ("UPDATE", "DELETE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is known of a request.
+
+    Attributes:
+        old: The object before an update; None where nobody gave it.
+        user: Who sends it, with the fields that expressions see.
+    """
+
+    operation: str
+    obj: Object
+    old: Object | None = None
+    user: tuple[UserInfo, Mapping[str, Any]] | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the object, empty where it has none."""
+        return str(self.obj["metadata"].get("namespace") or "")
+
+    @property
+    def old_object(self) -> Object | None:
+        """Return what ``request.oldObject`` is; without a better word the object itself."""
+        if self.operation not in _WITH_OLD:
+            return None
+        return self.old or self.obj
+
+    def subject(self, stock: Stock) -> Subject:
+        """Return what match and exclude look at."""
+        group, version = split_api_version(self.obj["apiVersion"])
+        return Subject(
+            group=group,
+            version=version,
+            kind=self.obj["kind"],
+            name=str(self.obj["metadata"].get("name") or ""),
+            namespace=self.namespace,
+            obj=self.obj,
+            operation=self.operation,
+            user=self.user[0] if self.user else None,
+            namespace_labels=self._labels(stock),
+        )
+
+    def context(self) -> Context:
+        """Return what expressions see."""
+        group, version = split_api_version(self.obj["apiVersion"])
+        user, info = self.user or (None, None)
+        context = request_context(
+            operation=self.operation,
+            obj=self.obj,
+            old_object=self.old_object,
+            name=str(self.obj["metadata"].get("name") or ""),
+            namespace=self.namespace,
+            kind=(group, version, self.obj["kind"]),
+            user_info=info,
+            roles=(user.roles or ()) if user else (),
+            cluster_roles=(user.cluster_roles or ()) if user else (),
+        )
+        return context.bind(**surround(now=SystemClock().now(), below=secrets.randbelow))
+
+    def _labels(self, stock: Stock) -> Mapping[str, str] | None:
+        if not self.namespace:
+            return {}
+        known = stock.objects.get(("v1", "Namespace", "", self.namespace))
+        if known is None:
+            return None
+        labels: Mapping[str, str] = known["metadata"].get("labels") or {}
+        return {"kubernetes.io/metadata.name": self.namespace, **labels}

@@ -1,0 +1,143 @@
+"""The commands of `retrofit jp`: JMESPath as policies understand it, at the desk."""
+
+import json
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import orjson
+
+from reconciler.cli.desk.files import STDIN, read_all
+from reconciler.clock import SystemClock
+from reconciler.engine.jmes import DEFAULT_LIMITS, compile_expression
+from reconciler.engine.jmes.functions.registry import REGISTRY
+from reconciler.engine.jmes.functions.signature import Function
+from reconciler.engine.jmes.limits import Run
+from reconciler.engine.jmes.surroundings import Surroundings
+from reconciler.engine.jmes.syntax import Source, Tree, parse
+from reconciler.errors import InvalidSetting
+
+_EPILOG = """\b
+Examples:
+  kubectl get deploy web -o json | retrofit jp query 'spec.replicas'
+  retrofit jp query -i web.yaml 'metadata.labels' 'spec.template.spec.containers[].image'
+  retrofit jp parse 'items[?metadata.name == `web`]'
+  retrofit jp function to_string
+
+\b
+Exit code: 0; 1 when an expression or the input is wrong; 2 when a flag is.
+"""
+
+
+@click.group("jp", epilog=_EPILOG)
+def jp() -> None:
+    """Try JMESPath expressions, with the functions and the null rules of policies."""
+
+
+_QUERY_EPILOG = """\b
+Examples:
+  kubectl get deploy web -o json | retrofit jp query 'spec.replicas'
+  retrofit jp query -u -i web.yaml 'metadata.name'
+"""
+
+
+@jp.command(epilog=_QUERY_EPILOG)
+@click.argument("expressions", metavar="EXPRESSION...", nargs=-1, required=True)
+@click.option(
+    "-i",
+    "--input",
+    "source",
+    default=STDIN,
+    metavar="FILE",
+    help="JSON or YAML to ask; standard input where it is left out.",
+)
+@click.option("-c", "--compact", is_flag=True, help="Results on one line.")
+@click.option("-u", "--unquoted", is_flag=True, help="Results that are text without quotes.")
+def query(expressions: tuple[str, ...], source: str, *, compact: bool, unquoted: bool) -> None:
+    """Print what expressions give, as JSON; of several each under its own text."""
+    data = _read(source)
+    for text in expressions:
+        expression = compile_expression(text)
+        run = Run(data, DEFAULT_LIMITS)
+        run.surroundings = Surroundings(now=SystemClock().now(), below=secrets.randbelow)
+        value = expression.resolve(run)
+        if len(expressions) > 1:
+            click.echo(f"# {text}")
+        if unquoted and isinstance(value, str):
+            click.echo(value)
+        else:
+            click.echo(_json(value, compact=compact))
+
+
+_PARSE_EPILOG = """\b
+Example:
+  retrofit jp parse 'a.b || length(c)'
+"""
+
+
+@jp.command("parse", epilog=_PARSE_EPILOG)
+@click.argument("expressions", metavar="EXPRESSION...", nargs=-1, required=True)
+def parse_(expressions: tuple[str, ...]) -> None:
+    """Print how expressions are understood: the syntax tree, one part per line."""
+    for text in expressions:
+        compile_expression(text)  # Also finds functions that do not exist.
+        if len(expressions) > 1:
+            click.echo(f"# {text}")
+        for line in _tree_lines(parse(Source(text=text, shown=text), DEFAULT_LIMITS), 0):
+            click.echo(line)
+
+
+_FUNCTION_EPILOG = """\b
+Examples:
+  retrofit jp function
+  retrofit jp function join to_string
+"""
+
+
+@jp.command(epilog=_FUNCTION_EPILOG)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def function(names: tuple[str, ...]) -> None:
+    """Print the functions that expressions may call, with the types that they take."""
+    for name in names:
+        if name not in REGISTRY:
+            raise InvalidSetting(f"there is no function {name}; see `retrofit jp function`")
+    shown = names or sorted(REGISTRY)
+    width = max(len(_signature(name, REGISTRY[name])) for name in shown)
+    for name in shown:
+        known = REGISTRY[name]
+        notes = ["JMESPath" if known.standard else "policies only"]
+        if not known.pure:
+            notes.append("another result each time")
+        click.echo(f"{_signature(name, known):<{width}}  {', '.join(notes)}")
+
+
+def _read(source: str) -> Any:
+    documents = list(read_all([source]))
+    if len(documents) > 1:
+        raise InvalidSetting(f"{documents[1].place}: a second document; one can be asked")
+    return documents[0].value if documents else None
+
+
+def _json(value: Any, *, compact: bool) -> str:
+    try:
+        return orjson.dumps(value, option=0 if compact else orjson.OPT_INDENT_2).decode()
+    except TypeError:  # an integer beyond 64 bits
+        return json.dumps(value, ensure_ascii=False, indent=None if compact else 2)
+
+
+def _tree_lines(node: Tree, depth: int) -> Iterable[str]:
+    value = f" {json.dumps(node['value'], ensure_ascii=False)}" if "value" in node else ""
+    yield f"{'  ' * depth}{node['type']}{value}"
+    for child in node["children"]:
+        if isinstance(child, dict):
+            yield from _tree_lines(child, depth + 1)
+        else:
+            yield f"{'  ' * (depth + 1)}{json.dumps(child)}"
+
+
+def _signature(name: str, known: Function) -> str:
+    takes = [" | ".join(types) for types in known.takes]
+    if known.variadic:
+        takes[-1] += "..."
+    return f"{name}({', '.join(takes)})"

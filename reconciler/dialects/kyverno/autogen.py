@@ -1,0 +1,168 @@
+"""Rules for Pods, written once more for the controllers that make Pods.
+
+The reference decides for the whole policy whether it may be done. Rules with targets are never
+expanded: the copy would change controllers that the author has not named.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+ANNOTATION: Final = "pod-policies.kyverno.io/autogen-controllers"
+
+_CONTROLLERS: Final = {
+    "DaemonSet": "apps/v1/DaemonSet",
+    "Deployment": "apps/v1/Deployment",
+    "Job": "batch/v1/Job",
+    "StatefulSet": "apps/v1/StatefulSet",
+    "ReplicaSet": "apps/v1/ReplicaSet",
+    "ReplicationController": "v1/ReplicationController",
+}
+_CRON_JOB: Final = "CronJob"
+_TEMPLATE: Final = ("spec", "template")
+_CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template")
+_MAX_NAME: Final = 63
+_NARROWING: Final = ("name", "names", "selector", "annotations")
+
+
+def generated(
+    rules: Sequence[Mapping[str, Any]], annotation: str | None
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the position of a rule for Pods, and the rule as it is for controllers.
+
+    Args:
+        rules: Of the policy.
+        annotation: Which controllers are wanted, by commas; ``none`` for none, None for all.
+    """
+    wanted = {*_CONTROLLERS, _CRON_JOB}
+    if annotation is not None:
+        wanted &= {name.strip() for name in annotation.split(",")}
+    if not wanted or not _possible(rules):
+        return
+    kinds = [text for name, text in _CONTROLLERS.items() if name in wanted]
+    for index, rule in enumerate(rules):
+        if not _for_pods(rule):
+            continue
+        if kinds:
+            yield index, _expanded(rule, "autogen-", kinds, _TEMPLATE)
+        if _CRON_JOB in wanted:
+            yield index, _expanded(rule, "autogen-cronjob-", ["batch/v1/CronJob"], _CRON_TEMPLATE)
+
+
+def _possible(rules: Sequence[Mapping[str, Any]]) -> bool:
+    return not any(
+        rule.get("generate") is not None
+        or _has_operations(rule.get("mutate"))
+        or any(_narrow(item) for part in ("match", "exclude") for item in _resources(rule, part))
+        for rule in rules
+    )
+
+
+def _has_operations(mutate: Any) -> bool:
+    if not isinstance(mutate, Mapping):
+        return False
+    blocks = mutate.get("foreach")
+    return bool(mutate.get("patchesJson6902")) or any(
+        isinstance(block, Mapping) and bool(block.get("patchesJson6902"))
+        for block in (blocks if isinstance(blocks, list) else ())
+    )
+
+
+def _narrow(resources: Mapping[str, Any]) -> bool:
+    kinds = _kinds(resources)
+    return any(resources.get(field) for field in _NARROWING) or (
+        len(kinds) > 1 and any(map(_is_pod, kinds))
+    )
+
+
+def _for_pods(rule: Mapping[str, Any]) -> bool:
+    mutate = rule.get("mutate")
+    if not isinstance(mutate, Mapping) or mutate.get("targets") is not None:
+        return False
+    matched = [kind for item in _resources(rule, "match") for kind in _kinds(item)]
+    excluded = [kind for item in _resources(rule, "exclude") for kind in _kinds(item)]
+    return any(map(_is_pod, matched)) and (not excluded or any(map(_is_pod, excluded)))
+
+
+def _resources(rule: Mapping[str, Any], part: str) -> Iterator[Mapping[str, Any]]:
+    block = rule.get(part)
+    if not isinstance(block, Mapping):
+        return
+    filters = [block]
+    for form in ("any", "all"):
+        if isinstance(block.get(form), list):
+            filters += [item for item in block[form] if isinstance(item, Mapping)]
+    for item in filters:
+        if isinstance(item.get("resources"), Mapping):
+            yield item["resources"]
+
+
+def _kinds(resources: Mapping[str, Any]) -> list[str]:
+    kinds = resources.get("kinds")
+    return [kind for kind in kinds if isinstance(kind, str)] if isinstance(kinds, list) else []
+
+
+def _is_pod(kind: str) -> bool:
+    return kind.rpartition("/")[2] == "Pod"
+
+
+def _expanded(
+    rule: Mapping[str, Any], prefix: str, kinds: list[str], path: tuple[str, ...]
+) -> Mapping[str, Any]:
+    mutate = {
+        name: _patched(value, path)
+        for name, value in rule["mutate"].items()
+        if name in ("patchStrategicMerge", "foreach")
+    }
+    made = {**rule, "mutate": mutate}
+    for part in ("match", "exclude"):
+        if part in rule:
+            made[part] = _with_kinds(rule[part], kinds)
+    moved = ".".join(path)
+    replaced: dict[str, Any] = _replaced(made, moved)
+    return {**replaced, "name": f"{prefix}{rule['name']}"[:_MAX_NAME]}
+
+
+def _patched(value: Any, path: tuple[str, ...]) -> Any:
+    if not isinstance(value, list):
+        return _wrapped(value, path)
+    # A block keeps what the reference keeps; its order and nested blocks are not among it.
+    kept = ("list", "context", "preconditions")
+    return [
+        {name: block[name] for name in kept if name in block}
+        | {"patchStrategicMerge": _wrapped(block.get("patchStrategicMerge"), path)}
+        for block in value
+        if isinstance(block, Mapping)
+    ]
+
+
+def _wrapped(value: Any, path: tuple[str, ...]) -> Any:
+    for step in reversed(path):
+        value = {step: value}
+    return value
+
+
+def _with_kinds(block: Any, kinds: list[str]) -> Any:
+    if isinstance(block, list):
+        return [_with_kinds(item, kinds) for item in block]
+    if not isinstance(block, Mapping):
+        return block
+    made = {
+        name: _with_kinds(value, kinds) if name in ("any", "all", "resources") else value
+        for name, value in block.items()
+    }
+    if any(map(_is_pod, _kinds(block))):
+        made["kinds"] = kinds
+    return made
+
+
+def _replaced(value: Any, moved: str) -> Any:
+    if isinstance(value, str):
+        for root in ("request.object", "request.oldObject"):
+            for part in ("spec", "metadata"):
+                value = value.replace(f"{root}.{part}", f"{root}.{moved}.{part}")
+        return value
+    if isinstance(value, list):
+        return [_replaced(item, moved) for item in value]
+    if isinstance(value, Mapping):
+        return {_replaced(key, moved): _replaced(item, moved) for key, item in value.items()}
+    return value

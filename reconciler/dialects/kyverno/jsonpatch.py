@@ -1,0 +1,146 @@
+"""The text of a JSON patch with variables, decoded once to a document that has variables in it.
+
+A word stands in for each variable while the text is decoded. So what a variable gives when the
+rule is evaluated is a value, and cannot become an operation, a field or a comment of the patch.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.engine.jmes import braces
+from reconciler.engine.jmes.limits import DEFAULT_LIMITS
+from reconciler.engine.patch import Operation, compile_operations, parse_operations
+
+Path = tuple[str | int, ...]
+
+_ESCAPED = re.compile(r"\\\{\{")
+_QUOTES = ("'", '"')
+_NO_OPERATION = {"op": "remove", "path": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """A patch whose variables are still to be replaced.
+
+    Attributes:
+        document: The list of operations; strings hold the variables as they were written.
+        quoted: Paths of strings that are one variable in quotes, so that its value becomes text.
+        plain: Paths of strings that are one variable without quotes.
+        fixed: The operations whose shape is known, with a word for each variable.
+        shaped: Whether that is all of them, and no path has a variable.
+    """
+
+    document: list[Any]
+    quoted: frozenset[Path]
+    plain: frozenset[Path]
+    fixed: tuple[Operation, ...]
+    shaped: bool
+
+
+@dataclass(slots=True)
+class _Words:
+    """The words that stand for variables, and what they stand for."""
+
+    prefix: str
+    sources: list[str] = field(default_factory=list)
+    in_quotes: list[bool] = field(default_factory=list)
+    quoted: set[Path] = field(default_factory=set)
+    plain: set[Path] = field(default_factory=set)
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(f"{self.prefix}_([0-9]+)_")
+
+    def add(self, source: str, *, in_quotes: bool) -> str:
+        self.sources.append(source)
+        self.in_quotes.append(in_quotes)
+        return f"{self.prefix}_{len(self.sources) - 1}_"
+
+    def restore(self, value: Any, path: Path) -> Any:
+        """Return the value with the variables back in their places."""
+        if isinstance(value, dict):
+            return {
+                self._restored(key): self.restore(item, (*path, key))
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self.restore(item, (*path, index)) for index, item in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        if whole := self.pattern.fullmatch(value):
+            (self.quoted if self.in_quotes[int(whole[1])] else self.plain).add(path)
+        return self._restored(value)
+
+    def _restored(self, text: str) -> str:
+        return self.pattern.sub(lambda found: self.sources[int(found[1])], text)
+
+
+def decode(text: str, *, location: str) -> Decoded:
+    """Decode the text of a patch.
+
+    Raises:
+        InvalidPolicy: It cannot be read, or what is fixed of it is no patch.
+    """
+    words = _Words(prefix=_unused_word(text))
+    drawn = parse_operations(_with_words(text, words, location), location=location)
+    shapes = [item if _is_shaped(item, words.pattern) else _NO_OPERATION for item in drawn]
+    fixed = compile_operations(shapes, location=location)
+    return Decoded(
+        document=words.restore(drawn, ()),
+        quoted=frozenset(words.quoted),
+        plain=frozenset(words.plain),
+        fixed=fixed,
+        shaped=all(shape is item for shape, item in zip(shapes, drawn, strict=True))
+        and not any(words.pattern.search(str(step)) for item in fixed for step in item.path),
+    )
+
+
+def _unused_word(text: str) -> str:
+    word = "variable"
+    while word in text:
+        word += "x"
+    return word
+
+
+def _with_words(text: str, words: _Words, location: str) -> str:
+    is_json = text.startswith("[")
+    pieces: list[str] = []
+    position, open_quote = 0, False
+    for start, end in _spans(text, location):
+        piece = text[position:start]
+        open_quote = _is_open(piece, open_quote=open_quote)
+        around = text[start - 1 : start], text[end : end + 1]
+        in_quotes = open_quote if is_json else around[0] in _QUOTES and around[0] == around[1]
+        word = words.add(text[start:end], in_quotes=in_quotes)
+        pieces += [piece, f'"{word}"' if is_json and not in_quotes else word]
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
+def _spans(text: str, location: str) -> Iterator[tuple[int, int]]:
+    found = braces.find(text, passes=DEFAULT_LIMITS.passes, location=location)
+    spans = [(one.start, one.end) for one in found]
+    escapes = [match.span() for match in _ESCAPED.finditer(text)]
+    outside = [one for one in escapes if not any(a <= one[0] < b for a, b in spans)]
+    yield from sorted([*spans, *outside])
+
+
+def _is_open(piece: str, *, open_quote: bool) -> bool:
+    """Return whether a JSON string is open behind a piece of text."""
+    escaped = False
+    for char in piece:
+        if char == '"' and not escaped:
+            open_quote = not open_quote
+        escaped = char == "\\" and not escaped
+    return open_quote
+
+
+def _is_shaped(item: Any, words: re.Pattern[str]) -> bool:
+    if isinstance(item, str):
+        return words.fullmatch(item) is None
+    if not isinstance(item, dict):
+        return True
+    named = [*item, str(item.get("op", ""))]
+    return not any(words.search(text) for text in named)

@@ -1,0 +1,151 @@
+"""The binary form of certificates (DER), as far as reading them takes.
+
+Own, because certificates out of a cluster are often a little wrong (a serial number of 0), and
+the library refuses those.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BOOLEAN = 0x01
+INTEGER = 0x02
+BIT_STRING = 0x03
+OCTET_STRING = 0x04
+OBJECT_ID = 0x06
+UTC_TIME = 0x17
+GENERALIZED_TIME = 0x18
+SEQUENCE = 0x30
+SET = 0x31
+
+_TEXTS = {
+    0x0C: "utf-8",
+    0x12: "ascii",
+    0x13: "ascii",
+    0x14: "latin-1",
+    0x16: "ascii",
+    0x1E: "utf-16-be",
+}
+_LONG = 0x80
+_LENGTH_BYTES = 4
+_HIGH_TAG = 0x1F
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element.
+
+    Attributes:
+        tag: Its identifier octet.
+        raw: All its bytes.
+        content: Its bytes without tag and length.
+    """
+
+    tag: int
+    raw: bytes
+    content: bytes
+
+    def children(self, tag: int | None = None) -> "list[Element]":
+        """Give the elements inside, of an element whose tag must be `tag`.
+
+        Raises:
+            ValueError: It has another tag, or its content is cut off.
+        """
+        self.expect(tag)
+        return list(_elements(self.content))
+
+    def expect(self, tag: int | None) -> bytes:
+        """Give the content of an element whose tag must be `tag`.
+
+        Raises:
+            ValueError: It has another tag.
+        """
+        if tag is not None and self.tag != tag:
+            raise ValueError(f"tag {self.tag:#x} where {tag:#x} belongs")
+        return self.content
+
+    def integer(self) -> int:
+        """Read an integer.
+
+        Raises:
+            ValueError: It is none.
+        """
+        return int.from_bytes(self.expect(INTEGER), signed=True)
+
+    def bits(self) -> bytes:
+        """Read a string of bits; the rest of its last byte is filled with zeros.
+
+        Raises:
+            ValueError: It is none.
+        """
+        content = self.expect(BIT_STRING)
+        if not content:
+            raise ValueError("a string of bits without its first byte")
+        return content[1:]
+
+    def oid(self) -> tuple[int, ...]:
+        """Read an object identifier.
+
+        Raises:
+            ValueError: It is none.
+        """
+        parts: list[int] = []
+        value = 0
+        for byte in self.expect(OBJECT_ID):
+            value = value << 7 | byte & 0x7F
+            if not byte & _LONG:
+                parts.append(value)
+                value = 0
+        if not parts:
+            raise ValueError("an empty object identifier")
+        first = min(parts[0] // 40, 2)
+        return (first, parts[0] - first * 40, *parts[1:])
+
+    def text(self) -> str:
+        """Read a string.
+
+        Raises:
+            ValueError: It is none.
+        """
+        if self.tag not in _TEXTS:
+            raise ValueError(f"tag {self.tag:#x} where a text belongs")
+        return self.content.decode(_TEXTS[self.tag])
+
+
+def parse(raw: bytes) -> Element:
+    """Read the one element that `raw` consists of.
+
+    Raises:
+        ValueError: It does not.
+    """
+    found = next(_elements(raw), None)
+    if found is None or len(found.raw) != len(raw):
+        raise ValueError("bytes that belong to nothing")
+    return found
+
+
+def _elements(data: bytes) -> Iterator[Element]:
+    position = 0
+    while position < len(data):
+        start = position
+        tag = data[position]
+        if tag & _HIGH_TAG == _HIGH_TAG:
+            raise ValueError("a tag of several bytes")
+        length, position = _length(data, position + 1)
+        end = position + length
+        if end > len(data):
+            raise ValueError("cut off")
+        yield Element(tag, data[start:end], data[position:end])
+        position = end
+
+
+def _length(data: bytes, position: int) -> tuple[int, int]:
+    if position >= len(data):
+        raise ValueError("cut off")
+    length = data[position]
+    position += 1
+    if length < _LONG:
+        return length, position
+    count = length - _LONG
+    if not 1 <= count <= _LENGTH_BYTES:
+        raise ValueError("a length that DER does not allow")
+    return int.from_bytes(data[position : position + count]), position + count

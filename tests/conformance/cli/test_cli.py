@@ -1,0 +1,64 @@
+"""Every row of the offline tests, checked as `retrofit test` checks it."""
+
+import asyncio
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.cli.desk.suite.check import End, Row, TestRun, run_test
+from reconciler.cli.desk.suite.model import find, read_tests
+from tests.conformance.data import required, root
+from tests.conformance.verdicts import DEVIATION, HERE
+
+FOLDER = root() / "cli"
+REASONS = {
+    entry["cli"]: entry["reason"]
+    for entry in yaml.safe_load((HERE / "deviations.yaml").read_text(encoding="utf-8"))
+    if "cli" in entry
+}
+
+
+def cases() -> list[Any]:
+    """Return a parameter for each entry of ``results``."""
+    if not FOLDER.is_dir():
+        return []
+    found = []
+    for path in find([str(FOLDER)], "kyverno-test.yaml"):
+        place = path.relative_to(FOLDER).parent
+        marker = pytest.mark.conformance(f"cli/{'/'.join(place.parts[:2])}")
+        for number, test in enumerate(read_tests(path)):
+            found += [
+                pytest.param(path, number, index, id=f"{place}-{index}", marks=marker)
+                for index, _ in enumerate(test.expected)
+            ]
+    return found
+
+
+@lru_cache(maxsize=2)
+def run(path: Path, number: int) -> TestRun:
+    return asyncio.run(run_test(read_tests(path)[number]))
+
+
+def test_the_data_is_there() -> None:
+    if not FOLDER.is_dir():
+        (pytest.fail if required() else pytest.skip)("conformance data absent")
+
+
+@pytest.mark.parametrize(("path", "number", "index"), cases())
+def test_row(path: Path, number: int, index: int) -> None:
+    found = run(path, number)
+    expected = found.test.expected[index]
+    rows = [row for row in found.rows if row.expected is expected]
+    assert rows
+    if all(row.end is End.NOT_RUN for row in rows):
+        kind = "operation" if "mutate rules" in rows[0].reason else "language"
+        pytest.skip(f"{DEVIATION}{REASONS[kind]}")
+    failed = [_told(row) for row in rows if row.end not in {End.PASSED, End.EXCLUDED}]
+    assert not failed, "\n".join(failed)
+
+
+def _told(row: Row) -> str:
+    return "\n".join([f"{row.key}: {row.reason} {row.message}", *row.details])

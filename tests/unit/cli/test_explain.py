@@ -1,0 +1,304 @@
+"""`retrofit explain`: every step with its reason, and nothing out of Secrets."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.cli.main import retrofit
+
+POLICY = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: reload}
+spec:
+  background: false
+  rules:
+  - name: stamp
+    context:
+    - {name: mode, variable: {jmesPath: request.object.data.mode, default: none}}
+    - {name: extra, configMap: {name: extra, namespace: a}}
+    match:
+      any:
+      - resources: {kinds: [Secret]}
+      - resources:
+          kinds: [ConfigMap]
+          namespaceSelector: {matchLabels: {team: x}}
+          operations: [CREATE, UPDATE]
+    exclude:
+      any:
+      - subjects: [{kind: User, name: bob}]
+    preconditions:
+      all:
+      - {key: "{{ request.operation }}", operator: AnyIn, value: [CREATE, UPDATE]}
+      - {key: "{{ mode }}", operator: NotEquals, value: none}
+    mutate:
+      targets:
+      - apiVersion: apps/v1
+        kind: Deployment
+        namespace: "{{ request.namespace }}"
+        selector: {matchLabels: {uses: settings}}
+        preconditions:
+          all:
+          - key: "{{ target.metadata.annotations.mode || '' }}"
+            operator: NotEquals
+            value: "{{ mode }}"
+      - {apiVersion: v1, kind: Service, name: absent, namespace: a}
+      patchStrategicMerge:
+        metadata: {annotations: {mode: "{{ mode }}", extra: "{{ extra.data.k }}"}}
+"""
+NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "a", "labels": {"team": "x"}},
+}
+EXTRA = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "extra", "namespace": "a"},
+    "data": {"k": "v"},
+}
+TRIGGER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "settings", "namespace": "a"},
+    "data": {"mode": "strict"},
+}
+USER = """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: UserInfo
+userInfo: {username: bob}
+"""
+
+
+def deployment(name: str, namespace: str, **annotations: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": namespace, "labels": {"uses": "settings"}}
+    if annotations:
+        meta["annotations"] = annotations
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta}
+
+
+WORLD = [
+    NAMESPACE,
+    EXTRA,
+    deployment("web", "a"),
+    deployment("done", "a", mode="strict"),
+    deployment("web", "b"),
+]
+
+
+class Desk:
+    """Files in a folder, and the command that reads them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, name: str, content: Any) -> str:
+        path = self.folder / name
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump_all(content))
+        return str(path)
+
+    def explain(self, *words: str, policy: str = POLICY) -> Result:
+        file = self.write("policy.yaml", policy)
+        return CliRunner().invoke(retrofit, ["explain", file, *words])
+
+    def story(
+        self,
+        *words: str,
+        policy: str = POLICY,
+        trigger: Any = TRIGGER,
+        world: Any = WORLD,
+    ) -> list[str]:
+        """Return the lines, without their indentation."""
+        files = ["--trigger", self.write("trigger.yaml", [trigger])]
+        if world:
+            files += ["--target", self.write("world.yaml", world)]
+        done = self.explain(*files, *words, policy=policy)
+        assert done.exit_code == 0, done.stderr
+        return [line.strip() for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_rule_that_fires_is_told_step_by_step(desk: Desk) -> None:
+    lines = desk.story()
+    assert lines[:6] == [
+        "ClusterPolicy reload",
+        "rule stamp (spec.rules[0])",
+        "no    match.any[0]: kind does not match [Secret]",
+        "yes   match.any[1]",
+        "no    exclude.any[0]: user info does not match subject for the given conditionBlock",
+        "yes   match and exclude: the rule concerns this request",
+    ]
+    assert 'context[0] mode = "strict"' in lines
+    operation = '{{ request.operation }} = "CREATE"  AnyIn  ["CREATE", "UPDATE"]'
+    assert f"yes   preconditions.all[0]: {operation}" in lines
+    assert "yes   the rule fires" in lines
+    assert '{{ request.namespace }} = "a"' in lines
+    assert "means apps/v1 Deployment, in namespace a, with labels uses=settings" in lines
+
+
+def test_targets_are_told_one_by_one(desk: Desk) -> None:
+    lines = desk.story()
+    done = lines.index("yes   Deployment a/done is selected")
+    web = lines.index("yes   Deployment a/web is selected")
+    assert lines[done + 1] == (
+        "no    preconditions.all[0]: {{ target.metadata.annotations.mode || '' }} = \"strict\""
+        '  NotEquals  {{ mode }} = "strict"'
+    )
+    assert lines[done + 2 : web] == ["no    preconditions not met"]
+    assert lines[web + 2 : web + 5] == [
+        '{{ mode }} = "strict"',
+        '{{ extra.data.k }} = "v"',
+        "yes   mutated Deployment/web in namespace a",
+    ]
+    assert "+    mode: strict" in lines
+    assert "no    Deployment b/web: its namespace is not a" in lines
+    assert 'no    Service a/absent: services "absent" not found' in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "last"),
+    [
+        (
+            ["--operation", "DELETE"],
+            "concern this request: DELETE fires only rules that list the operation",
+        ),
+        (
+            ["--operation", "POLICY-UPDATE"],
+            "mutateExistingOnPolicyUpdate is not true for this rule",
+        ),
+        (
+            ["--operation", "CONNECT"],
+            "kind does not match [Secret]; operation does not match [CREATE, UPDATE]",
+        ),
+    ],
+)
+def test_operations(desk: Desk, words: list[str], last: str) -> None:
+    found = desk.story(*words)[-1]
+    assert found.startswith("no    ")
+    assert found.endswith(last)
+
+
+def test_a_user_who_is_excluded(desk: Desk) -> None:
+    lines = desk.story("--userinfo", desk.write("user.yaml", USER))
+    assert "yes   exclude.any[0]" in lines
+    assert lines[-1].endswith("resource excluded since one of the criteria excluded it")
+
+
+def test_a_namespace_that_nobody_gave(desk: Desk) -> None:
+    last = desk.story(world=None)[-1]
+    assert last.startswith("open  match and exclude cannot be decided: ")
+    assert last.endswith("give its Namespace in a file")
+
+
+def test_a_precondition_that_does_not_hold(desk: Desk) -> None:
+    lines = desk.story(trigger={**TRIGGER, "data": {"mode": "none"}})
+    assert 'no    preconditions.all[1]: {{ mode }} = "none"  NotEquals  "none"' in lines
+    assert lines[-1] == "no    the rule does not fire: preconditions not met"
+
+
+def test_a_variable_that_does_not_resolve(desk: Desk) -> None:
+    policy = POLICY.replace("{{ request.operation }}", "{{ request.object.data.absent }}")
+    lines = desk.story(policy=policy)
+    assert any(line.startswith("error preconditions.all[0]: ") for line in lines)
+    assert lines[-1].startswith("error the rule fails: failed to evaluate preconditions: ")
+
+
+def test_the_object_before_an_update(desk: Desk) -> None:
+    policy = POLICY.replace("{{ request.operation }}", "{{ request.oldObject.data.mode }}")
+    old = desk.write("old.yaml", [{**TRIGGER, "data": {"mode": "UPDATE"}}])
+    lines = desk.story("--operation", "UPDATE", "--old", old, policy=policy)
+    assert any('{{ request.oldObject.data.mode }} = "UPDATE"' in line for line in lines)
+
+
+PASSWORD, TOKEN = "correct horse", "battery-staple"
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "settings", "namespace": "a"},
+    "data": {"mode": base64.b64encode(PASSWORD.encode()).decode()},
+    "stringData": {"token": TOKEN},
+}
+SECRETIVE = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: copy}
+spec:
+  rules:
+  - name: copy
+    context:
+    - {name: plain, variable: {value: "{{ base64_decode(request.object.data.mode) }}"}}
+    - {name: all, variable: {jmesPath: request.object}}
+    match: {any: [{resources: {kinds: [Secret]}}]}
+    preconditions:
+      all:
+      - {key: "{{ length(plain) }}", operator: GreaterThan, value: 0}
+      - {key: "{{ to_upper(request.object.data.mode) }}", operator: NotEquals, value: x}
+    mutate:
+      targets:
+      - {apiVersion: v1, kind: Secret, name: other, namespace: a}
+      - {apiVersion: v1, kind: ConfigMap, name: extra, namespace: a}
+      patchStrategicMerge:
+        data:
+          mode: "{{ request.object.data.mode }}"
+          note: "is {{ plain }}"
+          loud: "{{ to_upper(plain) }}"
+"""
+
+
+def test_secrets_are_not_shown(desk: Desk) -> None:
+    other = {**SECRET, "metadata": {"name": "other", "namespace": "a"}, "data": {"mode": "bGV0"}}
+    lines = desk.story(policy=SECRETIVE, trigger=SECRET, world=[other, EXTRA])
+    text = "\n".join(lines)
+    encoded = SECRET["data"]["mode"]
+    for hidden in (PASSWORD, PASSWORD.upper(), TOKEN, encoded, encoded.upper(), "bGV0", "13"):
+        assert hidden not in text
+    assert "yes   mutated Secret/other in namespace a" in lines
+    assert 'mode: "*** (old)"' in text
+    assert '+  mode: "***"' in lines or '+  note: "is ***"' in text
+    assert "yes   mutated ConfigMap/extra in namespace a" in lines
+
+
+def test_a_foreach_over_a_secret_is_not_shown(desk: Desk) -> None:
+    policy = yaml.safe_load(SECRETIVE)
+    mutate = policy["spec"]["rules"][0]["mutate"]
+    patch = {"data": {"{{ element }}": "{{ to_upper(element) }}"}}
+    del mutate["patchStrategicMerge"]
+    mutate["foreach"] = [
+        {"list": "request.object.data.values(@)", "patchStrategicMerge": patch},
+    ]
+    text = "\n".join(desk.story(policy=yaml.safe_dump(policy), trigger=SECRET, world=[EXTRA]))
+    assert "foreach request.object.data.values(@) = ***" in text
+    assert "open  the diff is not shown" in text
+    assert SECRET["data"]["mode"].upper() not in text
+
+
+def test_without_a_trigger_the_rules_are_outlined(desk: Desk) -> None:
+    done = desk.explain()
+    assert done.exit_code == 0
+    assert "may be fired by Secret, ConfigMap (CREATE, UPDATE)\n" in done.stdout
+    assert "Give an object with --trigger" in done.stdout
+
+
+def test_a_refused_policy_is_one_line(desk: Desk) -> None:
+    done = desk.explain(policy=POLICY.replace("kinds: [Secret]", "kinds: []"))
+    assert done.exit_code == 1
+    assert "policy.yaml:2: ClusterPolicy reload: spec.rules[0].match.any[0]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--target", "x"], ["--operation", "PATCH"]])
+def test_flags_that_are_wrong(desk: Desk, words: list[str]) -> None:
+    assert desk.explain(*words).exit_code == 2
+
+
+def test_the_help_shows_examples() -> None:
+    done = CliRunner().invoke(retrofit, ["explain", "-h"])
+    assert "Examples:\n    retrofit explain policy.yaml" in done.stdout

@@ -1,0 +1,70 @@
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("base64_encode('häuser')", "aMOkdXNlcg=="),
+        ("base64_decode('aMOkdXNlcg==')", "häuser"),
+        ("base64_decode('')", ""),
+        ("sha256('')", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ("sha1('ä')", "961fa22f61a56e19f3f5f8867901ac8cf5e6d11f"),
+        ("md5('a')", "0cc175b9c0f1b6a831c399e269772661"),
+        ("parse_json('[1, 2.50, \"ä\", null]')", [1, 2.5, "ä", None]),
+        ("parse_json('123456789012345678901234567890')", 1.2345678901234568e29),
+        ("parse_yaml('a: yes')", {"a": "yes"}),
+        ("parse_yaml('')", None),
+        ("parse_yaml(text).b", [{"c": 0o644}, "2026-11-21"]),
+        ("parse_yaml('[&x [1], *x]')", [[1], [1]]),
+    ],
+)
+def test_what_a_function_gives(run, source, expected):
+    text = "# words\n1: a\nb:\n- c: 0644\n- 2026-11-21\n"
+    assert run(source, text=text) == expected
+
+
+def test_lines_of_base64_are_joined(run):
+    assert run("base64_decode(text)", text="aMOk\r\ndXNlcg==\n") == "häuser"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("base64_decode('aMO')", "'base64_decode': argument #1 is not base64 with padding"),
+        ("base64_decode('YQ==YQ==')", "'base64_decode': argument #1 is not base64 with padding"),
+        ("base64_decode('a-_=')", "'base64_decode': argument #1 is not base64 with padding"),
+        ("base64_decode('/w==')", "'base64_decode': the decoded bytes are not UTF-8 text"),
+        ("parse_json('{a: 1}')", "'parse_json': argument #1 is not JSON"),
+        ("parse_json('NaN')", "'parse_json': argument #1 is not JSON"),
+        ("parse_json('1e999')", "'parse_json': argument #1 is not JSON"),
+    ],
+)
+def test_what_cannot_be_decoded(fails, source, reason):
+    assert fails(source) == f"JMESPath function {reason}"
+
+
+def test_yaml_is_refused_with_its_place(fails):
+    assert "'parse_yaml': argument #1 is not YAML: line 1, column " in fails("parse_yaml('a: ]')")
+    message = fails("parse_yaml('!!python/name:os.system x')")
+    assert "the tag tag:yaml.org,2002:python/name:os.system is not supported" in message
+
+
+@pytest.mark.parametrize("function", ["parse_json", "parse_yaml"])
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 201 + "]" * 201])
+def test_what_is_nested_deeply_is_refused(fails, function, text):
+    assert "nested deeper than 200 levels" in fails(f"{function}(text)", text=text)
+
+
+def test_aliases_do_not_multiply_beyond_the_limit(fails):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert "longer than" in fails("parse_yaml(text)", text="\n".join(lines))
+
+
+def test_nested_aliases_are_measured_by_what_they_mean(fails):
+    lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 300)]
+    assert "nested deeper than 200 levels" in fails("parse_yaml(text)", text="\n".join(lines))
+
+
+def test_half_a_character_has_no_bytes(fails):
+    assert "not well-formed text" in fails("sha256(text)", text="\ud800")

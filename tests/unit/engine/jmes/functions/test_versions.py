@@ -1,0 +1,45 @@
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "expected"),
+    [
+        ("1.4.2", ">=1.4.0 <2.0.0", True),
+        ("2.0.0", ">=1.4.0 <2.0.0", False),
+        ("2.0.0-rc.1", "<2.0.0", True),
+        ("1.4.2+build", "1.4.2", True),
+        ("1.4.2", "= 1.4.2", True),
+        ("1.4.2", "!=1.4.2", False),
+        ("1.4.2", "!1.4.3", True),
+        ("3.1.0", "<2.0.0 || >=3.0.0", True),
+        ("2.1.0", "<2.0.0||>=3.0.0", False),
+        ("3.9.9", "3.x", True),
+        ("4.0.0", "3.x.x", False),
+        ("3.2.7", "3.2.x", True),
+        ("3.3.0", ">3.2.x", True),
+        ("3.2.9", ">3.2.x", False),
+        ("3.2.9", "<=3.2.x", True),
+        ("3.2.0", "<3.2.x", False),
+        ("3.2.0", ">=3.2.x", True),
+        ("5.0.0", "!4.x.x", True),
+        ("4.5.6", "!=4.x", False),
+        ("v1.0.0", "0.0.0", True),
+        ("", ">0.0.0", False),
+    ],
+)
+def test_which_versions_a_range_holds(run, version, wanted, expected):
+    found = run("semver_compare(version, wanted)", version=version, wanted=wanted)
+    assert found is expected
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["", "latest", ">=", "1.2", "x", "~1.2.3", "|| 1.0.0", "1.0.0 ||", "1.2.x.x", "01.0.0"],
+)
+def test_what_is_no_range(fails, wanted):
+    message = fails("semver_compare('1.0.0', wanted)", wanted=wanted)
+    assert message.startswith("JMESPath function 'semver_compare': argument #2 ")
+
+
+def test_a_range_is_not_endless(fails):
+    assert "longer than" in fails("semver_compare('1.0.0', x)", x="1.0.0 " * 1000)

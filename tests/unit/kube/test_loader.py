@@ -1,0 +1,290 @@
+"""Context entries by HTTP: the API server and services, both stood in for on this machine."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import orjson
+import pytest
+from aiohttp import web
+
+from admission.pki import make_ca, make_serving
+from reconciler.clock import SystemClock
+from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
+from reconciler.errors import Forbidden, Gone, Invalid, Unavailable, UnknownKind
+from reconciler.kube.loader import KubeLoader
+
+NOW = SystemClock().now()
+LOCAL = ["127.0.0.1", "*.example"]
+
+
+def get(path):
+    return ApiLoad(method="GET", path=path)
+
+
+@pytest.fixture
+def loader(client):
+    return KubeLoader(client, LOCAL, timeout=5.0)
+
+
+@pytest.fixture
+def service(api):
+    """Return what asks the stand-in as a service."""
+
+    def asked(path="/answer", method="GET", **more):
+        return ServiceLoad(method=method, url=f"{api.address}{path}", **more)
+
+    return asked
+
+
+class TestApiServer:
+    async def test_a_config_map_is_its_data_and_metadata(self, api, loader):
+        meta = {"name": "c", "namespace": "n", "labels": {"a": "b"}}
+        stored = {"kind": "ConfigMap", "metadata": meta, "data": {"k": "v"}, "binaryData": {}}
+        api.answer("GET /api/v1/namespaces/n/configmaps/c", stored)
+        found = await loader.load(ConfigMapLoad(namespace="n", name="c"))
+        assert found == {"data": {"k": "v"}, "metadata": meta}
+
+    async def test_a_config_map_without_data_has_an_empty_one(self, api, loader):
+        api.answer("GET /api/v1/namespaces/n/configmaps/c", {"metadata": {"name": "c"}})
+        found = await loader.load(ConfigMapLoad(namespace="n", name="c"))
+        assert found["data"] == {}
+
+    async def test_a_missing_config_map_is_gone(self, api, loader):
+        absent = {"kind": "Status", "reason": "NotFound", "details": {"name": "c"}, "code": 404}
+        api.answer("GET /api/v1/namespaces/n/configmaps/c", (404, absent))
+        with pytest.raises(Gone):
+            await loader.load(ConfigMapLoad(namespace="n", name="c"))
+
+    @pytest.mark.parametrize("name", ["../../secrets/s", "a/b", "", "..", "."])
+    async def test_a_name_never_leads_elsewhere(self, api, loader, name):
+        with pytest.raises((Gone, Invalid, UnknownKind)):
+            await loader.load(ConfigMapLoad(namespace="n", name=name))
+        assert all(item.path.startswith("/api/v1/namespaces/n/configmaps/") for item in api.seen)
+
+    async def test_an_answer_is_decoded_and_asked_for_as_ourselves(self, api, loader):
+        api.answer("GET /apis/apps/v1/deployments", {"items": [1]})
+        assert await loader.load(get("/apis/apps/v1/deployments")) == {"items": [1]}
+        assert api.seen[0].headers["Authorization"] == "Bearer secret"
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            ("labelSelector=a=b", {"labelSelector": "a=b"}),
+            ("labelSelector=a%3Db", {"labelSelector": "a=b"}),
+            ("labelSelector=a in (b,c)&limit=1", {"labelSelector": "a in (b,c)", "limit": "1"}),
+            ("watch", {"watch": ""}),
+            ("", {}),
+        ],
+    )
+    async def test_a_query_arrives_as_it_was_meant(self, api, loader, query, expected):
+        api.answer("GET /api/v1/pods", {"items": []})
+        await loader.load(get(f"/api/v1/pods?{query}"))
+        assert api.seen[0].query == expected
+
+    async def test_data_is_posted(self, api, loader):
+        api.answer("POST /apis/x/v1/reviews", {"status": {"allowed": True}})
+        load = ApiLoad(method="POST", path="/apis/x/v1/reviews", body='{"spec":{"a":1}}')
+        assert await loader.load(load) == {"status": {"allowed": True}}
+        assert api.seen[0].body == {"spec": {"a": 1}}
+
+    @pytest.mark.parametrize("path", ["api/v1/pods", "", "@evil.example/", ".evil.example/"])
+    async def test_a_path_begins_with_a_slash(self, api, loader, path):
+        with pytest.raises(Invalid, match="begins with /"):
+            await loader.load(get(path))
+        assert not api.seen
+
+    async def test_a_missing_right_is_named(self, api, loader):
+        denied = {"kind": "Status", "reason": "Forbidden", "message": "no", "code": 403}
+        api.answer("GET /api/v1/namespaces/n/secrets/s", (403, denied))
+        with pytest.raises(Forbidden) as caught:
+            await loader.load(get("/api/v1/namespaces/n/secrets/s"))
+        assert caught.value.permission == "get secrets in namespace n"
+
+    async def test_a_text_is_no_answer(self, api, loader):
+        api.answer("GET /healthz", (200, b"ok"))
+        with pytest.raises(Invalid, match="/healthz: the answer is not JSON"):
+            await loader.load(get("/healthz"))
+
+    async def test_a_global_entry_is_not_kept(self, loader):
+        with pytest.raises(Invalid, match="GlobalContextEntry g"):
+            await loader.load(GlobalLoad(name="g"))
+
+
+class TestService:
+    async def test_an_answer_is_decoded_and_no_token_is_sent(self, api, loader, service):
+        api.answer("GET /answer", {"a": [1]})
+        assert await loader.load(service("/answer?q=1%2B1")) == {"a": [1]}
+        (seen,) = api.seen
+        assert "Authorization" not in seen.headers
+        assert seen.query == {"q": "1+1"}
+
+    async def test_data_and_headers_are_sent(self, api, loader, service):
+        api.answer("POST /answer", {"ok": True})
+        headers = (("Authorization", "Basic abc"), ("X-Team", "red"))
+        await loader.load(service(method="POST", body='{"a":1}', headers=headers))
+        (seen,) = api.seen
+        assert seen.body == {"a": 1}
+        assert seen.headers["Content-Type"] == "application/json"
+        assert (seen.headers["Authorization"], seen.headers["X-Team"]) == ("Basic abc", "red")
+
+    async def test_a_content_type_of_the_policy_holds(self, api, loader, service):
+        api.answer("POST /answer", {})
+        typed = (("Content-Type", "application/x.own+json"),)
+        await loader.load(service(method="POST", body="{}", headers=typed))
+        assert api.seen[0].headers["Content-Type"] == "application/x.own+json"
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://127.0.0.2/",
+            "http://localhost/",
+            "http://127.0.0.1.evil.test/",
+            "http://127.0.0.1@evil.test/",
+            "http://example/",
+            "https://[::1]/",
+        ],
+    )
+    async def test_a_host_that_is_not_allowed_is_not_asked(self, loader, url):
+        with pytest.raises(Invalid, match="allow it with --service-hosts"):
+            await loader.load(ServiceLoad(method="GET", url=url))
+
+    async def test_without_allowed_hosts_nobody_is_asked(self, api, client, service):
+        with pytest.raises(Invalid, match=r"service 127\.0\.0\.1 may not be called"):
+            await KubeLoader(client, ()).load(service())
+        assert not api.seen
+
+    async def test_a_wildcard_allows_hosts(self, client):
+        # Nobody has this name: it is asked for, which is what counts here.
+        loader = KubeLoader(client, ["*.invalid"], timeout=5.0)
+        with pytest.raises(Unavailable, match=r"service a\.invalid does not answer"):
+            await loader.load(ServiceLoad(method="GET", url="http://A.invalid/"))
+
+    @pytest.mark.parametrize(
+        "url", ["", "answer", "ftp://127.0.0.1/", "file:///etc/passwd", "http://", "http://[x/"]
+    )
+    async def test_only_web_addresses_are_asked(self, loader, url):
+        with pytest.raises(Invalid, match="no http or https address"):
+            await loader.load(ServiceLoad(method="GET", url=url))
+
+    async def test_a_port_that_none_is_is_refused(self, loader):
+        with pytest.raises(Invalid, match=r"service 127\.0\.0\.1"):
+            await loader.load(ServiceLoad(method="GET", url="http://127.0.0.1:99999/"))
+
+    async def test_a_header_with_a_line_break_is_refused(self, loader, service):
+        split = (("X-A", "b\r\nX-C: d"),)
+        with pytest.raises(Invalid, match="header"):
+            await loader.load(service(headers=split))
+
+    async def test_a_redirect_is_not_followed(self, api, loader, service):
+        api.answer("GET /answer", (302, b"", {"Location": "/elsewhere"}))
+        with pytest.raises(Invalid, match="HTTP 302"):
+            await loader.load(service())
+        assert [item.path for item in api.seen] == ["/answer"]
+
+    @pytest.mark.parametrize(
+        ("status", "error"),
+        [(400, Invalid), (404, Invalid), (500, Unavailable), (503, Unavailable)],
+    )
+    async def test_a_status_that_is_no_success(self, api, loader, service, status, error):
+        api.answer("GET /answer", (status, {"secret": "x"}))
+        with pytest.raises(error, match=f"service 127.0.0.1: HTTP {status}") as caught:
+            await loader.load(service())
+        assert "secret" not in str(caught.value)
+
+    async def test_what_is_not_json_is_said_without_the_url(self, api, loader, service):
+        api.answer("GET /answer", (200, b"<html>"))
+        with pytest.raises(
+            Invalid, match=r"service 127\.0\.0\.1: the answer is not JSON"
+        ) as caught:
+            await loader.load(service("/answer?token=secret"))
+        assert "secret" not in str(caught.value)
+
+    async def test_an_answer_in_many_pieces_is_read_to_its_end(self, api, loader, service):
+        whole = orjson.dumps(["x" * 1000] * 500)
+
+        async def slowly(request):
+            response = web.StreamResponse()
+            await response.prepare(request)
+            for start in range(0, len(whole), 50_000):
+                await response.write(whole[start : start + 50_000])
+                await asyncio.sleep(0)
+            return response
+
+        api.answer("GET /answer", slowly)
+        assert await loader.load(service()) == orjson.loads(whole)
+
+    async def test_a_long_answer_is_refused_before_its_end(self, api, loader, service):
+        async def for_ever(request):
+            response = web.StreamResponse()
+            await response.prepare(request)
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await response.write(b"x" * 100_000)
+            return response
+
+        api.answer("GET /answer", for_ever)
+        with pytest.raises(Invalid, match="longer than 2000000 bytes"):
+            await loader.load(service())
+
+    async def test_a_service_that_does_not_answer_is_given_up(self, api, client, service):
+        over = asyncio.Event()
+
+        async def silent(_request):
+            await over.wait()
+            return web.Response()
+
+        api.answer("GET /answer", silent)
+        loader = KubeLoader(client, LOCAL, timeout=0.2)
+        with pytest.raises(Unavailable, match=r"service 127\.0\.0\.1 does not answer: Timeout"):
+            await loader.load(service())
+        over.set()
+
+    async def test_nobody_listens(self, loader):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
+            with pytest.raises(Unavailable, match="does not answer"):
+                await loader.load(ServiceLoad(method="GET", url=url))
+
+
+class TestCertificates:
+    @pytest.fixture
+    def ca(self):
+        return make_ca(NOW)
+
+    @pytest.fixture
+    async def url(self, api, ca, tmp_path):
+        """Serve the stand-in by TLS, with a certificate of the CA."""
+        pair = make_serving(ca, ["127.0.0.1"], NOW)
+        file = tmp_path / "serving.pem"
+        file.write_bytes(pair.certificate + pair.key)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(file)
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", api.handle)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        api.answer("GET /answer", {"ok": True})
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}/answer"
+        await runner.cleanup()
+
+    async def test_the_bundle_of_the_policy_is_trusted(self, loader, ca, url):
+        load = ServiceLoad(method="GET", url=url, ca_bundle=ca.certificate.decode())
+        assert await loader.load(load) == {"ok": True}
+
+    async def test_another_is_not(self, api, loader, url):
+        other = make_ca(NOW).certificate.decode()
+        for bundle in (other, ""):
+            load = ServiceLoad(method="GET", url=url, ca_bundle=bundle)
+            with pytest.raises(Unavailable, match="Certificate"):
+                await loader.load(load)
+        assert not api.seen
+
+    @pytest.mark.parametrize("bundle", ["none", "-----BEGIN CERTIFICATE-----\nno", "é"])
+    async def test_a_bundle_that_none_is_is_refused(self, loader, bundle):
+        load = ServiceLoad(method="GET", url="https://127.0.0.1/", ca_bundle=bundle)
+        with pytest.raises(Invalid, match="caBundle"):
+            await loader.load(load)

@@ -1,0 +1,112 @@
+"""Context entries on the objects of an in-memory cluster."""
+
+import pytest
+
+from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
+from reconciler.errors import Gone, Invalid, UnknownKind
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.loader import MemoryLoader
+
+
+def config_map(name, namespace="a", **labels):
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"of": name}}
+
+
+@pytest.fixture
+def loader():
+    cluster = MemoryCluster()
+    for obj in (
+        config_map("one", team="red"),
+        config_map("two"),
+        config_map("three", "b"),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d", "namespace": "a"},
+            "spec": {"replicas": 2},
+        },
+    ):
+        cluster.add(obj)
+    return MemoryLoader(cluster)
+
+
+def get(path):
+    return ApiLoad(method="GET", path=path)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/api/v1/configmaps", {"one", "two", "three"}),
+        ("/api/v1/namespaces/a/configmaps", {"one", "two"}),
+        ("/api/v1/namespaces/a/configmaps?labelSelector=team%3Dred", {"one"}),
+        ("/api/v1/namespaces/a/configmaps?labelSelector=team=red", {"one"}),
+        ("/api/v1/configmaps?fieldSelector=metadata.name=two", {"two"}),
+        ("/api/v1/namespaces/none/configmaps", set()),
+        ("/apis/apps/v1/deployments", {"d"}),
+    ],
+)
+async def test_a_path_of_a_collection_lists(loader, path, names):
+    found = await loader.load(get(path))
+    assert {item["metadata"]["name"] for item in found["items"]} == names
+    assert found["kind"].endswith("List")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "name"),
+    [
+        ("/api/v1/namespaces/a", "Namespace", "a"),
+        ("/api/v1/namespaces/a/configmaps/one", "ConfigMap", "one"),
+        ("/apis/apps/v1/namespaces/a/deployments/d/", "Deployment", "d"),
+    ],
+)
+async def test_a_path_of_an_object_reads(loader, path, kind, name):
+    found = await loader.load(get(path))
+    assert (found["kind"], found["metadata"]["name"]) == (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/api/v1/namespaces/a/configmaps/none", Gone),
+        ("/api/v1/nothings", UnknownKind),
+        ("/apis/none.example/v1/nothings", UnknownKind),
+        ("/apis/apps/v1", UnknownKind),
+        ("/version", Gone),
+        ("", Gone),
+        ("/api/v1/namespaces/a/configmaps/one/proxy", Invalid),
+    ],
+)
+async def test_what_is_not_there_is_named(loader, path, error):
+    with pytest.raises(error) as caught:
+        await loader.load(get(path))
+    assert str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        ApiLoad(method="POST", path="/api/v1/configmaps", body='{"p":"secret"}'),
+        ServiceLoad(
+            method="GET",
+            url="https://u:secret@host/?token=secret",
+            headers=(("Authorization", "secret"),),
+        ),
+        GlobalLoad(name="entry"),
+    ],
+)
+async def test_what_needs_a_cluster_is_refused_without_secrets(loader, load):
+    with pytest.raises(Invalid, match="only reads of objects") as caught:
+        await loader.load(load)
+    assert "secret" not in str(caught.value)
+    assert "secret" not in repr(load)
+
+
+async def test_a_config_map_without_data_has_none(loader):
+    found = await loader.load(ConfigMapLoad(namespace="a", name="one"))
+    assert found["data"] == {"of": "one"}
+    assert found["metadata"]["labels"] == {"team": "red"}
+    with pytest.raises(Gone):
+        await loader.load(ConfigMapLoad(namespace="a", name="none"))
