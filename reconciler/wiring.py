@@ -61,7 +61,10 @@ def controller_services(
         }
     )
     backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
-    triggers = TriggerReader(kinds=kinds, reader=reader, requests=requests)
+    chance = random.SystemRandom()
+    triggers = TriggerReader(
+        kinds=kinds, reader=reader, requests=requests, clock=clock, below=chance.randrange
+    )
     lanes = Lanes(
         reader=reader,
         writer=KubeWriter(client, clock),
@@ -93,7 +96,7 @@ def controller_services(
         processor=processor,
         sweep=sweeper.run,
         clock=clock,
-        chance=random.SystemRandom().random,
+        chance=chance.random,
         retention=retention,
         observe=observe,
         confirmation=settings.confirmation,

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import click
 import orjson
@@ -91,6 +92,7 @@ def _may_hold_policies(document: Document) -> bool:
     return isinstance(kind, str) and (kind in KINDS or kind.endswith("List"))
 
 
+@cache
 def namespaced(api_version: str, kind: str) -> bool | None:
     """Tell whether a kind that every cluster serves is namespaced; None for all others."""
     scopes = {item.namespaced for item in asyncio.run(MemoryKinds().find(api_version, kind))}

@@ -65,12 +65,14 @@ class Controller:
                 task.result()
             return 1 if self.lost.is_set() else 0
         finally:
-            await self.leadership.stop(self.settings.drain_timeout)
+            # What began under a Lease that is lost belongs to somebody else now.
+            drain = 0.0 if self.lost.is_set() else self.settings.drain_timeout
+            await self.leadership.stop(drain)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.events.flush(), 2.0)
             # Only now, when nothing of ours writes any more, may another process lead.
             electing.cancel()
             await asyncio.gather(electing, return_exceptions=True)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.events.flush(), 2.0)
             for task in (*background, stopping):
                 task.cancel()
             await asyncio.gather(*background, stopping, return_exceptions=True)
@@ -231,6 +233,7 @@ def _assemble(
             retry=settings.lease_retry,
         ),
     )
+    client.may_write = lambda: election.leading
     return Controller(
         settings=settings,
         client=client,

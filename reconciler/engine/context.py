@@ -87,7 +87,9 @@ class Context:
         """
         data = self.data
         if self.deferred:
-            wanted = self.deferred.keys() if EVERYTHING in roots else roots & self.deferred.keys()
+            # In the order of the policy, so that the same rule always tells the same first error.
+            every = EVERYTHING in roots
+            wanted = [name for name in self.deferred if every or name in roots]
             if wanted:
                 data = {**data, **{name: self.deferred[name]() for name in wanted}}
         if _IMAGES not in roots or _IMAGES in data:

@@ -114,7 +114,7 @@ def apply_edits(
         if isinstance(result, Unmet):
             unmet = result
             continue
-        if isinstance(edit, ForeachEdit) and edit.depth == 0:
+        if isinstance(edit, ForeachEdit):
             # The next block shall see what this one made of the object.
             context = context.with_object(result) if edit.own else context.bind(target=result)
         after = result

@@ -53,13 +53,13 @@ class Loads:
         if running is None:
             running = asyncio.create_task(self._fetch(load))
             self._running[load] = running
-        try:
-            await asyncio.shield(running)
-        finally:
-            self._running.pop(load, None)
+        # Whoever stops waiting stops nobody else.
+        await asyncio.shield(running)
 
     async def _fetch(self, load: Load) -> None:
         try:
             self.found[load] = await self.loader.load(load)
         except (Gone, UnknownKind, Invalid) as error:
             self.found[load] = LoadFailure(str(error))
+        finally:
+            del self._running[load]

@@ -285,8 +285,8 @@ def _vanished(status: RequestStatus, selection: Selection) -> list[TargetStatus]
         TargetStatus(
             ref=item.ref,
             subresource=item.subresource,
-            outcome=Outcome.NOT_FOUND,
-            message="it is gone, or no longer fits the target",
+            outcome=Outcome.SKIPPED,
+            message="it is gone, or no target of the rule any more",
         )
         for item in status.targets
         if item.outcome not in SUCCESSES and identity(item) not in there

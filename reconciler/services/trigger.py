@@ -1,13 +1,15 @@
 """The trigger of a request as processing sees it: read, confirmed, put into a context."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.meta import Kind, Object, split_api_version
 from reconciler.api.updaterequest import RequestSpec
+from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
+from reconciler.engine.jmes import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
 from reconciler.errors import Gone, UnknownKind
@@ -32,11 +34,17 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerReader:
-    """Reads what a request refers to."""
+    """Reads what a request refers to.
+
+    Attributes:
+        below: Gives a random integer from 0 up to, but without, its argument, for expressions.
+    """
 
     kinds: Kinds
     reader: Reader
     requests: Requests
+    clock: Clock
+    below: Callable[[int], int]
 
     async def read(self, spec: RequestSpec, program: Program) -> Trigger:
         """Return the trigger of a request, confirmed by a live read.
@@ -158,6 +166,7 @@ class TriggerReader:
             cluster_roles=user.get("clusterRoles") or [],
             extra=extra,
         )
+        context = context.bind(**surround(now=self.clock.now(), below=self.below))
         return Trigger(presence=Presence.STORED, subject=subject, context=context)
 
     async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:

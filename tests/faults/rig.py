@@ -183,7 +183,8 @@ class Rig:
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
         """Return an object of the test's namespace, or of another."""
         path = object_path(self._kinds[kind], self._place(namespace), name)
-        return await self._client.json("GET", path)
+        found: Object = await self._client.json("GET", path)
+        return found
 
     async def find(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """Return an object, None where there is none."""

@@ -372,6 +372,21 @@ async def test_requests_of_a_policy_that_goes_are_skipped(rig: Rig) -> None:
     assert status.message == f"policy {place} was deleted"
 
 
+async def test_a_waiting_request_heeds_a_policy_that_is_corrected(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "any"))
+    await rig.apply(rule(place, [target(place, "any", "Secret")], GOT))
+    await rig.create(config_map(place, "trigger-1"))
+    await rig.parked("Forbidden")
+    await rig.apply(rule(place, [target(place, "any")], GOT))
+    await rig.applied({"any": {"got": "trigger-1"}}, within=10)
+    await rig.finish()
+    status = await ended(rig, "CREATE")
+    assert status.state is State.COMPLETED
+    outcomes = {item.ref.kind: item.outcome for item in status.targets}
+    assert outcomes == {"ConfigMap": "Patched", "Secret": "Skipped"}
+
+
 async def test_requests_of_a_policy_that_was_replaced_are_skipped(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "any"))

@@ -1,5 +1,6 @@
 """What a person sees when the programs start into a world that is not as it should be."""
 
+import functools
 import json
 import os
 import signal
@@ -211,7 +212,7 @@ def test_the_kinds_are_not_there_yet(start: Starter, empty: ControlPlane) -> Non
         assert not ready(one)
     install(empty, "default")
     for one in programs:
-        wait_until(lambda one=one: ready(one), within=40, what="it is ready")
+        wait_until(functools.partial(ready, one), within=40, what="it is ready")
         one.runs()
 
 
@@ -257,7 +258,7 @@ def test_the_api_server_comes_later(start: Starter, installed: ControlPlane) -> 
     finally:
         installed.start_apiserver()
     for one in programs:
-        wait_until(lambda one=one: ready(one), within=40, what="it is ready")
+        wait_until(functools.partial(ready, one), within=40, what="it is ready")
         one.runs()
 
 

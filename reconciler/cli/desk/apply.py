@@ -54,8 +54,9 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     show_default=True,
     help="diff for people; yaml, json: all triggers and what else changed; patch: RFC 6902.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="diff: say why rules left objects alone.")
 @click.option("--check", is_flag=True, help=f"Exit with {CHANGES} when something would change.")
-def apply(*, output: str, check: bool, **paths: Any) -> None:
+def apply(*, output: str, verbose: bool, check: bool, **paths: Any) -> None:
     """Show what policies would change, rule by rule and object by object; nothing is written.
 
     POLICY and FILE are files with YAML or JSON documents, folders, or quoted wildcards. Policies
@@ -74,7 +75,7 @@ def apply(*, output: str, check: bool, **paths: Any) -> None:
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
         click.echo(text, err=True)
     summary = Summary()
-    writer = writer_of(output, sys.stdout)
+    writer = writer_of(output, sys.stdout, verbose=verbose, unplaced=inputs.unplaced)
     asyncio.run(_work(inputs, writer, summary))
     writer.close()
     summary.show(sys.stderr)

@@ -1,6 +1,7 @@
 """What `apply` is given, read and checked."""
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.exceptions import PolicyException, compile_exception, is_exception
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.policies import PolicySet, compile_all
-from reconciler.cli.desk.stock import Answers, Scopes, Stock
+from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock
 from reconciler.cli.desk.values import (
     DeskValues,
     check_head,
@@ -37,7 +38,11 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Everything in memory."""
+    """Everything in memory.
+
+    Attributes:
+        unplaced: Objects whose files name no namespace, though they have one.
+    """
 
     policies: PolicySet
     triggers: Sequence[Object]
@@ -45,6 +50,7 @@ class Inputs:
     values: DeskValues
     user: tuple[UserInfo, dict[str, Any]] | None
     exceptions: Sequence[PolicyException]
+    unplaced: AbstractSet[Key]
 
 
 def read_inputs(paths: Paths) -> Inputs:
@@ -74,6 +80,7 @@ def read_inputs(paths: Paths) -> Inputs:
         values=values,
         user=None if paths.user is None else read_user(*_single(paths.user)),
         exceptions=read_exceptions(paths.exceptions),
+        unplaced=scopes.moved,
     )
 
 

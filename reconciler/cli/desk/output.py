@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TextIO
 
 import click
@@ -32,24 +33,34 @@ class Writer(ABC):
         """Write what belongs at the end."""
 
 
-def writer_of(output: str, stream: TextIO) -> Writer:
-    """Return the writer of a format."""
+def writer_of(
+    output: str, stream: TextIO, *, verbose: bool = False, unplaced: AbstractSet[Key] = frozenset()
+) -> Writer:
+    """Return the writer of a format.
+
+    Args:
+        output: One of `FORMATS`.
+        stream: Where to write.
+        verbose: A diff also says why rules left objects alone.
+        unplaced: Objects that are written without their namespace, as they were read.
+    """
     match output:
         case "yaml":
-            return _Objects(stream, as_json=False)
+            return _Objects(stream, as_json=False, unplaced=unplaced)
         case "json":
-            return _Objects(stream, as_json=True)
+            return _Objects(stream, as_json=True, unplaced=unplaced)
         case "patch":
             return _Patches(stream)
         case _:
-            return _Diffs(stream)
+            return _Diffs(stream, verbose=verbose)
 
 
 class _Diffs(Writer):
     """A unified diff for each change, and a line for each error."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, verbose: bool) -> None:
         super().__init__(stream)
+        self._verbose = verbose
         self._coloured = stream.isatty()
 
     @override
@@ -60,6 +71,8 @@ class _Diffs(Writer):
             elif result.status is RuleStatus.ERROR:
                 text = f"{head_of(result)}: {result.message}\n\n"
                 self._stream.write(click.style(text, fg="red") if self._coloured else text)
+            elif self._verbose:
+                self._stream.write(f"{head_of(result)}: skipped: {result.message}\n\n")
 
     @override
     def close(self) -> None:
@@ -77,9 +90,10 @@ class _Diffs(Writer):
 class _Objects(Writer):
     """All triggers as they shall be, then the targets that change."""
 
-    def __init__(self, stream: TextIO, *, as_json: bool) -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool, unplaced: AbstractSet[Key]) -> None:
         super().__init__(stream)
         self._json = as_json
+        self._unplaced = unplaced
         self._objects: dict[Key, Mapping[str, Any]] = {}
 
     @override
@@ -93,12 +107,19 @@ class _Objects(Writer):
 
     @override
     def close(self) -> None:
+        objects = [self._as_read(key, obj) for key, obj in self._objects.items()]
         if self._json:
-            listed = {"apiVersion": "v1", "kind": "List", "items": list(self._objects.values())}
+            listed = {"apiVersion": "v1", "kind": "List", "items": objects}
             self._stream.write(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode() + "\n")
             return
-        for index, obj in enumerate(self._objects.values()):
+        for index, obj in enumerate(objects):
             self._stream.write(("---\n" if index else "") + render_yaml(obj))
+
+    def _as_read(self, key: Key, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        if key not in self._unplaced:
+            return obj
+        meta = {name: value for name, value in obj["metadata"].items() if name != "namespace"}
+        return {**obj, "metadata": meta}
 
 
 class _Patches(Writer):

@@ -1,5 +1,6 @@
 """Rules evaluated on triggers, one policy after the other, as the controller evaluates them."""
 
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,9 +9,11 @@ from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.exceptions import PolicyException
 from reconciler.cli.desk.stock import Key, Stock, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
+from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import change, decide, own_change
+from reconciler.engine.jmes import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.program import CompiledPolicy, Program
@@ -21,6 +24,9 @@ from reconciler.services.selection import Found
 CREATE = "CREATE"
 UPDATE = "UPDATE"
 DELETE = "DELETE"
+
+NO_TARGET = "no object fits the targets of the rule"
+_OPERATION = "request.operation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,10 @@ class TriggerRun:
     by_policy: Mapping[str, Object]
 
 
+def _surroundings() -> Mapping[str, Any]:
+    return surround(now=SystemClock().now(), below=secrets.randbelow)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """Policies, and what they are evaluated on.
@@ -66,6 +76,8 @@ class Session:
         user: Who sends the requests, with the fields that expressions see; None: nobody says.
         chained: A target that a rule changed is what later rules see, as in a cluster. Without,
             each rule sees the targets as they are in their files.
+        changed: What became of targets so far.
+        surroundings: Time and chance for expressions; the time stands still in a session.
     """
 
     policies: Sequence[CompiledPolicy]
@@ -75,6 +87,7 @@ class Session:
     exceptions: Sequence[PolicyException] = ()
     chained: bool = True
     changed: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
+    surroundings: Mapping[str, Any] = field(default_factory=_surroundings)
 
     async def run(self, trigger: Object, operation: str = "") -> TriggerRun:
         """Return what the policies make of a trigger and of their targets.
@@ -138,6 +151,8 @@ class Session:
         selection = await self.stock.finder.select(program, context, loads)
         for message in (*selection.errors, *(item.message for item in selection.failures)):
             yield frame.own(RuleStatus.ERROR, message)
+        if not (selection.found or selection.errors or selection.failures):
+            yield frame.own(RuleStatus.SKIP, NO_TARGET)
         for found in selection.found:
             try:
                 obj = await self._read(found)
@@ -182,7 +197,8 @@ class Session:
             self.changed[key_of(after)] = after
 
     def _request(self, obj: Object, operation: str, values: Values) -> tuple[Subject, Context]:
-        operation = operation or str(values.get("request.operation") or CREATE)
+        operation = operation or str(values.get(_OPERATION) or CREATE)
+        values = {path: value for path, value in values.items() if path != _OPERATION}
         group, version = split_api_version(obj["apiVersion"])
         meta = obj["metadata"]
         name, namespace = str(meta.get("name") or ""), str(meta.get("namespace") or "")
@@ -209,6 +225,7 @@ class Session:
             roles=(user.roles or ()) if user else (),
             cluster_roles=(user.cluster_roles or ()) if user else (),
         )
+        context = context.bind(**self.surroundings)
         return subject, _with_values(context, values) if values else context
 
     def _labels(self, namespace: str) -> Mapping[str, str]:

@@ -38,9 +38,14 @@ class Answers:
 
 
 class Scopes:
-    """Gives namespaced objects without a namespace the namespace ``default``."""
+    """Gives namespaced objects without a namespace the namespace ``default``.
+
+    Attributes:
+        moved: The keys of the objects that got it.
+    """
 
     def __init__(self) -> None:
+        self.moved: set[Key] = set()
         self._kinds = MemoryKinds()
         self._known: dict[tuple[str, str], bool] = {}
 
@@ -55,7 +60,9 @@ class Scopes:
         meta = obj["metadata"]
         if meta.get("namespace") or not self._namespaced(obj["apiVersion"], obj["kind"]):
             return obj
-        return {**obj, "metadata": {**meta, "namespace": "default"}}
+        found = {**obj, "metadata": {**meta, "namespace": "default"}}
+        self.moved.add(key_of(found))
+        return found
 
     def _namespaced(self, api_version: str, kind: str) -> bool:
         known = self._known.get((api_version, kind))

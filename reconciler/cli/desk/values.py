@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import Object
+from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
 from reconciler.engine.match import UserInfo, reading
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
@@ -15,7 +16,7 @@ _HEAD = ("apiVersion", "kind", "metadata")
 _POLICY_FIELDS = ("name", "resources", "targetResources", "rules")
 _OBJECT_FIELDS = ("name", "namespace", "kind", "values")
 _FIXED = ("target", "element", "elementIndex")
-_AUTOGEN = ("", "autogen-", "autogen-cronjob-")
+_AUTOGEN = ("", *PREFIXES)
 
 Values = Mapping[str, Any]
 """Values by dotted path, as ``request.operation`` or ``settings.data."a.b"``."""
@@ -90,11 +91,9 @@ class DeskValues:
         common += [item.values for item in (*known.triggers, *known.targets)]
         shared = {split_path(path)[0] for values in common for path in values}
         return {
-            f"{prefix}{rule}": frozenset(
-                shared | {split_path(path)[0] for path in known.rules.get(rule, {})}
-            )
+            name: frozenset(shared | {split_path(path)[0] for path in known.rules.get(rule, {})})
             for rule in rules
-            for prefix in _AUTOGEN
+            for name in _copies(rule)
         }
 
 
@@ -239,9 +238,13 @@ def _of_rules(fields: Values, location: str) -> dict[str, Values]:
             raise InvalidSetting(f"{place}.foreachValues: give a list of values, in values")
         name = reading.string(rule.get("name"), f"{place}.name")
         values = _pairs(rule.get("values"), f"{place}.values")
-        for prefix in _AUTOGEN:
-            found[f"{prefix}{name}"] = values
+        found |= dict.fromkeys(_copies(name), values)
     return found
+
+
+def _copies(rule: str) -> list[str]:
+    """Return the names of a rule and of those that are generated of it."""
+    return [f"{prefix}{rule}"[:MAX_NAME] for prefix in _AUTOGEN]
 
 
 def _labels(fields: Values, location: str) -> dict[str, Mapping[str, str]]:

@@ -85,7 +85,7 @@ class Mask:
         if isinstance(value, dict):
             hidden = _CONTENT if is_secret(value) else ()
             return {
-                self.text(key): _stars(item, HIDDEN) if key in hidden else self.value(item)
+                self.text(key): _stars(item) if key in hidden else self.value(item)
                 for key, item in value.items()
             }
         return value
@@ -152,8 +152,8 @@ def _decoded(text: str) -> str:
         return ""
 
 
-def _stars(content: Any, stars: str) -> Any:
-    return dict.fromkeys(content, stars) if isinstance(content, dict) else stars
+def _stars(content: Any) -> Any:
+    return dict.fromkeys(content, HIDDEN) if isinstance(content, dict) else HIDDEN
 
 
 def _computes(reader: Template | Expression) -> bool:

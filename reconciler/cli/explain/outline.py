@@ -22,9 +22,15 @@ def outline(policy: Mapping[str, Any], compiled: CompiledPolicy, page: Page) -> 
     for warning in compiled.warnings:
         page.inner.answer(OPEN, warning)
     for program in compiled.programs:
-        raw = policy["spec"]["rules"][int(program.origin.location.rpartition("[")[2].rstrip("]"))]
-        _rule(program, raw, page.inner)
+        _rule(program, raw_rule(policy, program), page.inner)
     page.line("Give an object with --trigger to see what happens to it.")
+
+
+def raw_rule(policy: Mapping[str, Any], program: Program) -> Mapping[str, Any]:
+    """Return a rule as its author wrote it."""
+    index = int(program.origin.location.rpartition("[")[2].rstrip("]"))
+    rule: Mapping[str, Any] = policy["spec"]["rules"][index]
+    return rule
 
 
 def _rule(program: Program, raw: Mapping[str, Any], page: Page) -> None:

@@ -37,9 +37,9 @@ class Page:
         """Write a headline."""
         self._print(Text(text, "bold"))
 
-    def line(self, text: str, style: str = "") -> None:
+    def line(self, text: str) -> None:
         """Write a plain line."""
-        self._print(Text(text, style))
+        self._print(Text(text))
 
     def answer(self, mark: tuple[str, str], text: str) -> None:
         """Write a line that begins with one of the marks."""

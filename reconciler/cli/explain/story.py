@@ -7,6 +7,7 @@ from typing import Any, Literal
 from reconciler.cli.desk.stock import Stock
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.masking import mask_of
+from reconciler.cli.explain.outline import raw_rule
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.request import POLICY_UPDATE, Request
 from reconciler.cli.explain.targets import TargetStory
@@ -49,7 +50,7 @@ class Story:
         place = program.origin.location
         self.page.inner.head(f"rule {program.rule} ({place})")
         page = self.page.inner.inner
-        raw = self.policy["spec"]["rules"][int(place.rpartition("[")[2].rstrip("]"))]
+        raw = raw_rule(self.policy, program)
         subject = self.request.subject(self.stock)
         if not self._matches(program, raw, subject, page):
             return

@@ -20,7 +20,10 @@ _CONTROLLERS: Final = {
 _CRON_JOB: Final = "CronJob"
 _TEMPLATE: Final = ("spec", "template")
 _CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template")
-_MAX_NAME: Final = 63
+MAX_NAME: Final = 63
+PREFIXES: Final = ("autogen-", "autogen-cronjob-")
+"""Of the names of the rules that are made: for controllers, for CronJobs."""
+
 _NARROWING: Final = ("name", "names", "selector", "annotations")
 
 
@@ -43,9 +46,9 @@ def generated(
         if not _for_pods(rule):
             continue
         if kinds:
-            yield index, _expanded(rule, "autogen-", kinds, _TEMPLATE)
+            yield index, _expanded(rule, PREFIXES[0], kinds, _TEMPLATE)
         if _CRON_JOB in wanted:
-            yield index, _expanded(rule, "autogen-cronjob-", ["batch/v1/CronJob"], _CRON_TEMPLATE)
+            yield index, _expanded(rule, PREFIXES[1], ["batch/v1/CronJob"], _CRON_TEMPLATE)
 
 
 def _possible(rules: Sequence[Mapping[str, Any]]) -> bool:
@@ -119,7 +122,7 @@ def _expanded(
             made[part] = _with_kinds(rule[part], kinds)
     moved = ".".join(path)
     replaced: dict[str, Any] = _replaced(made, moved)
-    return {**replaced, "name": f"{prefix}{rule['name']}"[:_MAX_NAME]}
+    return {**replaced, "name": f"{prefix}{rule['name']}"[:MAX_NAME]}
 
 
 def _patched(value: Any, path: tuple[str, ...]) -> Any:

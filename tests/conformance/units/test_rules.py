@@ -9,6 +9,7 @@ from admission.decide import Limits, decide
 from admission.filters import default_filters
 from reconciler.api.meta import Object, ObjectRef
 from reconciler.api.updaterequest import RequestSpec
+from reconciler.clock import SystemClock
 from reconciler.dialects import compile_policy
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.entries import with_entries
@@ -208,7 +209,11 @@ async def test_trigger_resolution(case: dict[str, Any]) -> None:
         operation=info.get("admissionRequest", {}).get("operation", ""),
     )
     reader = TriggerReader(
-        kinds=cluster, reader=cluster, requests=MemoryRequests(cluster, "kyverno")
+        kinds=cluster,
+        reader=cluster,
+        requests=MemoryRequests(cluster, "kyverno"),
+        clock=SystemClock(),
+        below=lambda limit: limit - 1,
     )
     program = compile_policy(some_policy()).programs[0]
     trigger = await reader.read(spec, program)

@@ -53,7 +53,7 @@ def api_call(name="api", *, path=None, default=None, bound="", **call):
 
 def context(*entries, loads=None, **data):
     base = Context({"request": {"object": OBJECT, "operation": "CREATE"}, **data})
-    return with_entries(base.with_loads(loads or {}), entries)
+    return with_entries(base if loads is None else base.with_loads(loads), entries)
 
 
 def search(source, seen):
@@ -185,6 +185,12 @@ class TestLaziness:
         assert search("a", seen.bind(a=2)) == 2
         assert search("a", with_entries(seen.bind(a=2), [variable("a", value=3)])) == 3
         assert search("a", seen) == 1
+
+    def test_they_are_evaluated_in_the_order_of_the_policy(self):
+        names = [f"e{n}" for n in range(20)]
+        seen = context(*(config_map(name, of=name) for name in names))
+        assert needed("@", seen).name == "e0"
+        assert needed(f"[{', '.join(reversed(names[3:]))}]", seen).name == "e3"
 
     def test_the_whole_context_holds_all_entries(self):
         found = search("@", context(variable("a", value=1), variable("b", value=2)))

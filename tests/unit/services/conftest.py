@@ -116,7 +116,13 @@ class World:
         self.index = PolicyIndex()
         self.policies = MemoryPolicies(cluster)
         self.requests = MemoryRequests(cluster, NAMESPACE)
-        self.triggers = TriggerReader(kinds=cluster, reader=wire, requests=self.requests)
+        self.triggers = TriggerReader(
+            kinds=cluster,
+            reader=wire,
+            requests=self.requests,
+            clock=clock,
+            below=lambda limit: limit - 1,
+        )
         self.loader = MemoryLoader(cluster)
         self.lanes = Lanes(reader=wire, writer=wire, missing_pauses=(0.0, 0.0))
         self.processor = Processor(

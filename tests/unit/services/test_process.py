@@ -420,7 +420,7 @@ class TestTargets:
         assert again.disposition == Done()
         assert outcomes(again) == dict.fromkeys(("s", "t", "pod"), Outcome.PATCHED)
 
-    async def test_a_target_that_failed_and_vanished_is_not_found(
+    async def test_a_target_that_failed_and_vanished_is_skipped(
         self, world, make, trigger, attempt
     ):
         stored = world.cluster.add(make.object("Secret", "s1"))
@@ -433,8 +433,8 @@ class TestTargets:
         _, parked = await attempt(await world.ask(policy, trigger))
         world.remove(stored)
         ended, _ = await attempt(parked)
-        assert isinstance(ended.disposition, Fail)
-        assert outcomes(ended) == {"s1": Outcome.NOT_FOUND}
+        assert isinstance(ended.disposition, Done)
+        assert outcomes(ended) == {"s1": Outcome.SKIPPED}
 
     async def test_what_is_refused_for_its_content_is_final(
         self, world, make, target, trigger, attempt

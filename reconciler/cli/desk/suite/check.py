@@ -11,15 +11,17 @@ from reconciler.cli.desk.emit import unified_diff
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.policies import PolicySet, compile_all
-from reconciler.cli.desk.session import RuleResult, Session, TriggerRun
+from reconciler.cli.desk.session import NO_TARGET, RuleResult, Session, TriggerRun
 from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock, key_of
 from reconciler.cli.desk.suite.model import Expected, TestFile
 from reconciler.cli.desk.values import DeskValues, read_user, read_values
+from reconciler.dialects.kyverno.autogen import PREFIXES
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import equal
 from reconciler.errors import InvalidSetting
 
-_COPIES = ("", "autogen-", "autogen-cronjob-")
+NO_MATCH = "the rule does not match it, or finds no target"
+_COPIES = ("", *PREFIXES)
 
 
 class End(StrEnum):
@@ -187,7 +189,7 @@ class _Checker:
         told = [row for row in found if row.end is not End.EXCLUDED or not row.message]
         yield from told or found
         if not found:
-            yield self._row(None, End.FAILED, "Not found", "no object of the test fits")
+            yield self._row(None, End.FAILED, "Not found", "the test has no such object")
 
     def _not_run(self) -> str:
         name, rule = self.expected.policy, self.expected.rule
@@ -208,43 +210,57 @@ class _Checker:
         )
 
     def _keys(self) -> list[Key]:
-        known = dict.fromkeys(key_of(run.trigger) for run in self.runs)
-        known |= dict.fromkeys(key_of(result.before) for result in self._changed_targets())
-        wanted = self.expected.objects
-        found = [
-            key
-            for key in known
-            if any(name == key[3] and space in ("", key[2]) for space, name in wanted)
-        ]
-        return found or list(known)
+        triggers = dict.fromkeys(key_of(run.trigger) for run in self.runs)
+        known = triggers | dict.fromkeys(
+            key_of(result.before)
+            for result in self._at_targets()
+            if result.status is RuleStatus.PASS
+        )
+        # A target that stays as it is counts only where it is asked for.
+        if not self.expected.objects:
+            return list(known)
+        return self._wanted(known) or self._wanted(self.stage.targets)
 
-    def _changed_targets(self) -> Iterator[RuleResult]:
+    def _wanted(self, keys: Iterable[Key]) -> list[Key]:
+        return [
+            key
+            for key in keys
+            if any(
+                name == key[3] and space in ("", key[2]) for space, name in self.expected.objects
+            )
+        ]
+
+    def _results(self, run: TriggerRun) -> Iterator[RuleResult]:
+        names = {f"{prefix}{self.expected.rule}" for prefix in _COPIES}
+        for result in run.results:
+            if (
+                result.policy.rpartition("/")[2] == self.expected.policy
+                and (not self.expected.rule or result.rule in names)
+                and result.message != NO_TARGET
+            ):
+                yield result
+
+    def _at_targets(self) -> Iterator[RuleResult]:
         for run in self.runs:
-            for result in run.results:
-                if (
-                    result.target
-                    and result.status is RuleStatus.PASS
-                    and key_of(result.before) in self.stage.targets
-                ):
+            for result in self._results(run):
+                if result.target and key_of(result.before) in self.stage.targets:
                     yield result
 
     def _of_trigger(self, run: TriggerRun) -> Iterator[Row]:
-        names = {f"{prefix}{self.expected.rule}" for prefix in _COPIES}
-        found = [
-            result
-            for result in run.results
-            if result.policy.rpartition("/")[2] == self.expected.policy
-            and (not self.expected.rule or result.rule in names)
-        ]
+        found = list(self._results(run))
         if not found:
-            yield self._row(key_of(run.trigger), End.EXCLUDED, "the rule does not match it")
+            yield self._row(key_of(run.trigger), End.EXCLUDED, NO_MATCH)
         for result in found:
             yield self._judged(run.by_policy[result.policy], run.trigger, result)
 
     def _of_target(self, key: Key) -> Iterator[Row]:
-        for result in self._changed_targets():
-            if key_of(result.before) == key:
-                yield self._judged(dict(result.after), dict(result.before), result)
+        found = [result for result in self._at_targets() if key_of(result.before) == key]
+        changed = [result for result in found if result.status is RuleStatus.PASS]
+        is_trigger = any(key_of(run.trigger) == key for run in self.runs)
+        if not found and not is_trigger:
+            yield self._row(key, End.EXCLUDED, NO_MATCH)
+        for result in changed or ([] if is_trigger else found):
+            yield self._judged(dict(result.after), dict(result.before), result)
 
     def _judged(self, after: Object, before: Object, result: RuleResult) -> Row:
         key, expected = key_of(before), self.expected

@@ -53,11 +53,11 @@ def _abs(_run: Run, number: float) -> float:
 
 
 def _ceil(_run: Run, number: float) -> float:
-    return math.ceil(_finite(number))
+    return bounded(math.ceil(_finite(number)))
 
 
 def _floor(_run: Run, number: float) -> float:
-    return math.floor(_finite(number))
+    return bounded(math.floor(_finite(number)))
 
 
 def _avg(run: Run, numbers: list[float]) -> Any:

@@ -1,0 +1,73 @@
+"""What every adapter does when a context entry asks for something of the API server."""
+
+import pytest
+
+from reconciler.api.meta import Kind
+from reconciler.engine.entries import ApiLoad, ConfigMapLoad
+from reconciler.errors import Gone, Invalid, UnknownKind
+from reconciler.kube.client import connect
+from reconciler.kube.loader import KubeLoader
+from reconciler.memory.loader import MemoryLoader
+
+CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
+
+
+@pytest.fixture
+async def loader(world, cluster):
+    if cluster is None:
+        yield MemoryLoader(world.backend.cluster)
+        return
+    client = await connect(str(cluster.kubeconfig))
+    yield KubeLoader(client, ())
+    await client.close()
+
+
+async def names(loader, path):
+    found = await loader.load(ApiLoad(method="GET", path=path))
+    assert found["kind"] == "ConfigMapList"
+    return {item["metadata"]["name"] for item in found["items"]} - {"kube-root-ca.crt"}
+
+
+async def test_a_config_map_is_its_data_and_metadata(world, loader):
+    created = await world.create(CONFIG_MAPS, "c", data={"a": "1", "b.c": "2"})
+    found = await loader.load(ConfigMapLoad(namespace=world.namespace, name="c"))
+    assert found == {"data": {"a": "1", "b.c": "2"}, "metadata": created["metadata"]}
+
+
+async def test_a_config_map_without_data_has_an_empty_one(world, loader):
+    await world.create(CONFIG_MAPS, "c")
+    found = await loader.load(ConfigMapLoad(namespace=world.namespace, name="c"))
+    assert found["data"] == {}
+
+
+async def test_a_missing_config_map_is_gone(world, loader):
+    with pytest.raises(Gone):
+        await loader.load(ConfigMapLoad(namespace=world.namespace, name="none"))
+
+
+async def test_an_empty_name_never_means_all(world, loader):
+    with pytest.raises(Invalid, match="empty"):
+        await loader.load(ConfigMapLoad(namespace=world.namespace, name=""))
+
+
+async def test_a_path_of_an_object_gives_it(world, loader):
+    created = await world.create(CONFIG_MAPS, "c", data={"a": "1"})
+    path = f"/api/v1/namespaces/{world.namespace}/configmaps/c"
+    assert await loader.load(ApiLoad(method="GET", path=path)) == created
+
+
+async def test_a_path_of_a_collection_gives_a_list(world, loader):
+    for name in ("one", "two"):
+        await world.create(CONFIG_MAPS, name, metadata={"labels": {"of": name}})
+    path = f"/api/v1/namespaces/{world.namespace}/configmaps"
+    assert await names(loader, path) == {"one", "two"}
+    assert await names(loader, f"{path}?labelSelector=of%3Done") == {"one"}
+    assert await names(loader, f"{path}?labelSelector=of=two") == {"two"}
+    assert await names(loader, f"{path}?fieldSelector=metadata.name=one") == {"one"}
+
+
+async def test_paths_that_lead_nowhere(world, loader):
+    place = f"/api/v1/namespaces/{world.namespace}"
+    for path in (f"{place}/configmaps/none", f"{place}/nothings", "/apis/none.example/v1/x"):
+        with pytest.raises((Gone, UnknownKind)):
+            await loader.load(ApiLoad(method="GET", path=path))

@@ -1,0 +1,322 @@
+"""`retrofit apply`."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.cli.desk import policies
+from reconciler.dialects import compile_policy
+from tests.unit.cli.desk.conftest import Desk
+
+Policy = Callable[..., str]
+
+LABEL = """
+- name: label
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  mutate: {patchStrategicMerge: {metadata: {labels: {seen: "{{ request.object.data.a }}"}}}}
+"""
+SECOND = """
+- name: second
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  preconditions:
+    all: [{key: "{{ request.object.metadata.labels.seen || '' }}", operator: Equals, value: b}]
+  mutate:
+    patchesJson6902: |-
+      - op: add
+        path: /metadata/labels/second
+        value: "{{ request.object.metadata.labels.seen }}"
+"""
+SPREAD = """
+- name: spread
+  match: {any: [{resources: {kinds: [ConfigMap], names: [settings]}}]}
+  mutate:
+    targets:
+    - apiVersion: v1
+      kind: Secret
+      namespace: "{{ request.namespace }}"
+      selector: {matchLabels: {take: "yes"}}
+    patchStrategicMerge: {metadata: {annotations: {mode: "{{ request.object.data.a }}"}}}
+"""
+OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
+SECRETS = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Secret, metadata: {name: one, labels: {take: "yes"}}}
+- {apiVersion: v1, kind: Secret, metadata: {name: two, labels: {take: "no"}}}
+- {apiVersion: v1, kind: Secret, metadata: {name: three, namespace: other, labels: {take: "yes"}}}
+"""
+
+
+def test_a_diff_for_each_change(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    done = desk.run("apply", policy(LABEL), "-r", "cm.yaml")
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "p / label: ConfigMap default/settings\n"
+        "--- ConfigMap default/settings\n"
+        "+++ ConfigMap default/settings\n"
+        "@@ -3,5 +3,7 @@\n metadata:\n   name: settings\n   namespace: default\n"
+        "+  labels:\n+    seen: b\n data:\n   a: b\n\n"
+    )
+    assert done.stderr == "1 objects read as triggers: 1 changes, 0 errors\n"
+
+
+def test_rules_and_policies_see_what_was_before_them(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    words = [policy(LABEL, "a"), policy(SECOND, "b"), "-r", "cm.yaml"]
+    done = desk.run("apply", *words, "-o", "json")
+    (found,) = json.loads(done.stdout)["items"]
+    assert found["metadata"]["labels"] == {"seen": "b", "second": "b"}
+    other_way = desk.run("apply", *reversed(words[:2]), *words[2:], "-o", "json")
+    assert json.loads(other_way.stdout)["items"][0]["metadata"]["labels"] == {"seen": "b"}
+
+
+def test_targets(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("secrets.yaml", SECRETS)
+    done = desk.run("apply", policy(SPREAD), "-r", "cm.yaml", "-t", "secrets.yaml", "-o", "patch")
+    (found,) = json.loads(done.stdout)
+    assert found["object"] == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "namespace": "default",
+        "name": "one",
+    }
+    assert found["trigger"]["name"] == "settings"
+    assert found["patch"] == [
+        {"op": "add", "path": "/metadata/annotations", "value": {"mode": "b"}}
+    ]
+
+
+def test_yaml_goes_through_standard_input_and_output(desk: Desk, policy: Policy) -> None:
+    label = policy(LABEL)
+    done = desk.run("apply", label, "-r", "-", "-o", "yaml", stdin=f"{OBJECT}---\n{SECRETS}")
+    assert done.stdout.count("---\n") == 3
+    assert "namespace: default" not in done.stdout
+    assert "namespace: other" in done.stdout
+    again = desk.run("apply", label, "-r", "-", "--check", stdin=done.stdout)
+    assert again.exit_code == 0
+    assert again.stdout == ""
+
+
+def test_why_an_object_is_left_alone(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    done = desk.run("apply", policy(SECOND + SPREAD), "-r", "cm.yaml", "-v")
+    assert done.stdout == (
+        "p / second: ConfigMap default/settings: skipped: preconditions not met\n\n"
+        "p / spread: ConfigMap default/settings: skipped:"
+        " no object fits the targets of the rule\n\n"
+    )
+
+
+def test_check_tells_that_something_would_change(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    assert desk.run("apply", policy(LABEL), "-r", "cm.yaml", "--check").exit_code == 3
+
+
+def test_folders_and_wildcards(desk: Desk, policy: Policy) -> None:
+    desk.write("in/a/one.yaml", OBJECT)
+    desk.write("in/two.yml", OBJECT.replace("settings", "two"))
+    desk.write(
+        "in/three.json", '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}'
+    )
+    desk.write("in/notes.txt", "no YAML: [")
+    label = policy(LABEL.replace("data.a", "data.a || 'x'"))
+    assert "3 objects read as triggers: 3 changes" in desk.run("apply", label, "-r", "in").stderr
+    assert "2 objects" in desk.run("apply", label, "-r", "in/**/*.y*ml").stderr
+
+
+def test_an_error_of_a_rule(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT.replace("a: b", "c: d"))
+    done = desk.run("apply", policy(LABEL), "-r", "cm.yaml")
+    assert done.exit_code == 1
+    assert "p / label: ConfigMap default/settings: variable substitution failed" in done.stdout
+    assert "0 changes, 1 errors" in done.stderr
+
+
+def test_values(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    rule = """
+    - name: mode
+      match: {any: [{resources: {kinds: [ConfigMap], operations: [UPDATE]}}]}
+      context:
+      - {name: other, configMap: {name: absent}}
+      - {name: image, imageRegistry: {reference: absent}}
+      mutate:
+        patchStrategicMerge: {metadata: {labels: {x: "{{ other.data.mode }}-{{ image.digest }}"}}}
+    """
+    desk.write(
+        "values.yaml",
+        """
+        apiVersion: cli.kyverno.io/v1alpha1
+        kind: Values
+        globalValues: {request.operation: UPDATE, other.data.mode: global}
+        policies:
+        - name: p
+          resources: [{name: settings, values: {other.data.mode: object}}]
+          rules: [{name: mode, values: {image.digest: d1}}]
+        """,
+    )
+    words = ["apply", policy(rule), "-r", "cm.yaml", "-f", "values.yaml", "-o", "yaml"]
+    assert "x: object-d1" in desk.run(*words).stdout
+    assert "x: line-d1" in desk.run(*words, "--set", "other.data.mode=line").stdout
+    refused = desk.run("apply", policy(rule), "-r", "cm.yaml")
+    assert refused.exit_code == 1
+    assert "images are not read from a registry here" in refused.stderr
+
+
+def test_values_of_a_target(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("secrets.yaml", SECRETS.replace('"no"', '"yes"'))
+    rule = SPREAD.replace(
+        "      selector:", "      context: [{name: team, apiCall: {urlPath: /x}}]\n      selector:"
+    ).replace("request.object.data.a", "team.name")
+    desk.write(
+        "values.yaml",
+        """
+        apiVersion: cli.kyverno.io/v1alpha1
+        kind: Values
+        policies:
+        - name: p
+          targetResources:
+          - {name: one, values: {team.name: red}}
+          - {name: two, kind: Secret, namespace: default, values: {team.name: blue}}
+        """,
+    )
+    words = ["apply", policy(rule), "-r", "cm.yaml", "-t", "secrets.yaml", "-f", "values.yaml"]
+    found = json.loads(desk.run(*words, "-o", "patch").stdout)
+    assert {item["object"]["name"]: item["patch"][0]["value"] for item in found} == {
+        "one": {"mode": "red"},
+        "two": {"mode": "blue"},
+    }
+
+
+def test_time_and_chance(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    rule = LABEL.replace("request.object.data.a", "time_now_utc()")
+    done = desk.run("apply", policy(rule), "-r", "cm.yaml", "-o", "yaml")
+    assert 'seen: "20' in done.stdout
+
+
+def test_who_asks(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    rule = LABEL.replace(
+        "kinds: [ConfigMap]}", "kinds: [ConfigMap]}, subjects: [{kind: User, name: ann}]"
+    ).replace("request.object.data.a", "request.userInfo.username")
+    user = "apiVersion: cli.kyverno.io/v1alpha1\nkind: UserInfo\nuserInfo: {username: %s}\n"
+    desk.write("ann.yaml", user % "ann")
+    desk.write("bob.yaml", user % "bob")
+    words = ["apply", policy(rule), "-r", "cm.yaml", "-o", "yaml", "-u"]
+    assert "seen: ann" in desk.run(*words, "ann.yaml").stdout
+    assert "seen" not in desk.run(*words, "bob.yaml").stdout
+
+
+def test_context_entries_read_the_files(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("context.yaml", OBJECT.replace("settings", "other").replace("a: b", "a: c"))
+    rule = LABEL.replace("request.object.data.a", "other.data.a").replace(
+        "  mutate:", "  context: [{name: other, configMap: {name: other}}]\n  mutate:"
+    )
+    words = ["apply", policy(rule), "-r", "cm.yaml", "-o", "yaml"]
+    assert "seen: c" in desk.run(*words, "--context-file", "context.yaml").stdout
+    assert desk.run(*words).exit_code == 1
+
+
+def test_an_exception(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write(
+        "exception.yaml",
+        """
+        apiVersion: kyverno.io/v2
+        kind: PolicyException
+        metadata: {name: e, namespace: default}
+        spec:
+          match: {any: [{resources: {kinds: [ConfigMap], names: [settings]}}]}
+          exceptions: [{policyName: p, ruleNames: ["lab*"]}]
+        """,
+    )
+    done = desk.run("apply", policy(LABEL), "-r", "cm.yaml", "--exception", "exception.yaml")
+    assert done.exit_code == 0
+    assert "0 changes, 0 errors" in done.stderr
+
+
+def test_namespace_labels(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    rule = LABEL.replace(
+        "kinds: [ConfigMap]", "kinds: [ConfigMap], namespaceSelector: {matchLabels: {env: prod}}"
+    )
+    desk.write(
+        "values.yaml",
+        """
+        apiVersion: cli.kyverno.io/v1alpha1
+        kind: Values
+        namespaceSelector: [{name: default, labels: {env: prod}}]
+        """,
+    )
+    words = ["apply", policy(rule), "-r", "cm.yaml", "--check"]
+    assert desk.run(*words).exit_code == 0
+    assert desk.run(*words, "-f", "values.yaml").exit_code == 3
+
+
+def test_a_policy_is_compiled_once(
+    desk: Desk, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write("cm.yaml", "---\n".join(OBJECT.replace("settings", f"n{n}") for n in range(20)))
+    seen: list[str] = []
+
+    def counting(obj: policies.Object, **given: object) -> object:
+        seen.append(obj["metadata"]["name"])
+        return compile_policy(obj, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(policies, "compile_policy", counting)
+    assert "20 changes" in desk.run("apply", policy(LABEL), "-r", "cm.yaml").stderr
+    assert seen == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "Error: cm.yaml:2:1: is not YAML: did not find expected node content"),
+        ("kind: ConfigMap", "Error: cm.yaml:1: the object has no apiVersion"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 5}", "metadata.name is no text"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: 5}}", "metadata.labels.a is no"),
+        ("hello", "expected a Kubernetes object, found text"),
+        ("", "cm.yaml: no object is in there"),
+    ],
+)
+def test_objects_that_are_none(desk: Desk, policy: Policy, text: str, message: str) -> None:
+    desk.write("cm.yaml", text)
+    done = desk.run("apply", policy(LABEL), "-r", "cm.yaml")
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_policy_that_is_refused(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    done = desk.run(
+        "apply", policy(LABEL.replace("patchStrategicMerge", "patch")), "-r", "cm.yaml"
+    )
+    assert done.exit_code == 1
+    assert "p.yaml:1: ClusterPolicy p: spec.rules[0].mutate.patch: unknown field" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["absent.yaml", "-r", "cm.yaml"], 1, "absent.yaml: there is no such file"),
+        (["cm.yaml", "-r", "cm.yaml"], 1, "cm.yaml: no policy is in there"),
+        (["*.absent", "-r", "cm.yaml"], 1, "*.absent: no file fits"),
+        (["-", "-r", "-"], 1, "standard input (-) can be read once only"),
+        (["cm.yaml"], 2, "name the triggers with --resource"),
+        (["cm.yaml", "-r", "cm.yaml", "--set", "a"], 1, "--set a: write it as path=value"),
+        (["cm.yaml", "-r", "cm.yaml", "-f", "cm.yaml"], 1, "expected apiVersion cli.kyverno.io"),
+    ],
+)
+def test_wrong_calls(desk: Desk, words: list[str], code: int, message: str) -> None:
+    desk.write("cm.yaml", OBJECT)
+    done = desk.run("apply", *words)
+    assert done.exit_code == code
+    assert message in done.stderr

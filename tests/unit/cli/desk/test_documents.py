@@ -1,0 +1,91 @@
+"""Manifests as text."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.cli.desk.documents import MAX_DEPTH, parse_documents
+from reconciler.cli.desk.emit import render_yaml
+from reconciler.errors import InvalidSetting
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text(
+    "ab: -#\n\"'{}[]1.e0y&*!|>%@\t"
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    max_leaves=15,
+)
+
+
+def values(text: str) -> list[Any]:
+    return [item.value for item in parse_documents(text.encode(), "f")]
+
+
+@given(value=VALUES)
+def test_what_is_written_is_read_again(value: Any) -> None:
+    assert values(render_yaml({"value": value})) == [{"value": value}]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\n---\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("a: yes\nb: off\nc: 'yes'\nd: n", [{"a": True, "b": False, "c": "yes", "d": False}]),
+        (
+            "a: 0644\nb: 0x10\nc: 1e3\nd: 1_0\ne: 1.5",
+            [{"a": 420, "b": 16, "c": 1000, "d": 10, "e": 1.5}],
+        ),
+        (
+            "a: &x {b: 1}\nc: {<<: *x, d: 2}\ne: *x",
+            [{"a": {"b": 1}, "c": {"b": 1, "d": 2}, "e": {"b": 1}}],
+        ),
+        ("a: &x {b: 1}\nc: {<<: *x, b: 2}", [{"a": {"b": 1}, "c": {"b": 2}}]),
+        ('{"a": [1, 2.0]}', [{"a": [1, 2.0]}]),
+        ('{"a": 1}\n---\n{"b": 2}', [{"a": 1}, {"b": 2}]),
+        ("{a: 1}", [{"a": 1}]),
+        ("2026-01-01: 2026-01-01", [{"2026-01-01": "2026-01-01"}]),
+        ("# nothing\n", []),
+    ],
+)
+def test_reading(text: str, expected: Any) -> None:
+    assert values(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "f:2:1: is not YAML: did not find expected"),
+        ("a: 1\nb: 2\na: 3", "f:3:4: is not YAML: the key a stands here twice"),
+        ("[" * 100_000, f"f:1:{MAX_DEPTH + 1}: is not YAML: nested deeper than"),
+        ("a: &x [*x]", "nothing before has the anchor x"),
+        ("a: {{ b }}: c", "as a key; put {{ }} into quotes"),
+        ("a: !!python/object:os.system x", "is not supported; use plain JSON types"),
+        ("x: {<<: [1]}", "<< takes a map or a list of maps"),
+        ('{"a": "b"', "f:1:10: is not JSON"),
+        ("\ufffe", "f: is not YAML"),
+    ],
+)
+def test_what_cannot_be_read_names_its_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        values(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_aliases_do_not_multiply_without_end() -> None:
+    lines = ["a0: &a0 [1]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    with pytest.raises(InvalidSetting, match="with its aliases it has more than"):
+        values("\n".join(lines))
+
+
+def test_a_document_knows_its_line() -> None:
+    found = list(parse_documents(b"a: 1\n---\nb: 2\n", "f"))
+    assert [item.place for item in found] == ["f:1", "f:2"]

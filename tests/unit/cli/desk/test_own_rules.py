@@ -1,0 +1,141 @@
+"""Rules that change their trigger, and those that are made of rules for Pods."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.engine.context import request_context
+from reconciler.engine.entries import with_entries
+from reconciler.engine.evaluate import own_change
+from reconciler.engine.outcome import RuleStatus
+
+PODS = {"any": [{"resources": {"kinds": ["Pod"]}}]}
+OFF = {"pod-policies.kyverno.io/autogen-controllers": "none"}
+LABELS = {"metadata": {"labels": {"node": "{{ request.object.spec.nodeName }}"}}}
+
+
+def rule(name: str = "r", match: Any = PODS, **mutate: Any) -> dict[str, Any]:
+    return {"name": name, "match": match, "mutate": mutate or {"patchStrategicMerge": LABELS}}
+
+
+def policy(*rules: dict[str, Any], annotations: Any = None) -> dict[str, Any]:
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {"rules": list(rules)},
+    }
+
+
+def names(*rules: dict[str, Any], annotations: Any = None) -> list[str]:
+    compiled = compile_policy(policy(*rules, annotations=annotations), own=True)
+    return [program.rule for program in compiled.programs]
+
+
+def changed(obj: dict[str, Any], which: int = 0, **mutate: Any) -> Any:
+    compiled = compile_policy(policy(rule(**mutate)), own=True)
+    program = compiled.programs[which]
+    context = request_context(
+        operation="CREATE", obj=obj, old_object=None, name="x", namespace="y",
+        kind=("", "v1", "Pod"), user_info=None,
+    )  # fmt: skip
+    return own_change(program, with_entries(context, program.entries), obj)
+
+
+def test_the_cluster_ignores_them_with_a_warning() -> None:
+    compiled = compile_policy(policy(rule()))
+    assert compiled.programs == ()
+    assert "has no mutate.targets" in compiled.warnings[0]
+
+
+def test_the_trigger_is_the_object() -> None:
+    obj = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "n"}}
+    result = changed(obj)
+    assert result.status is RuleStatus.PASS
+    assert result.after["metadata"] == {"name": "a", "labels": {"node": "n"}}
+    assert result.message == "mutated Pod/a"
+    assert changed(result.after).status is RuleStatus.SKIP
+
+
+def test_the_value_at_the_place_of_the_patch() -> None:
+    obj = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "n"}}
+    result = changed(obj, patchStrategicMerge={"spec": {"nodeName": "{{ @ }}-1"}})
+    assert result.after["spec"] == {"nodeName": "n-1"}
+
+
+def test_a_block_sees_what_the_block_before_it_made() -> None:
+    obj = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "x"}, {"name": "y"}]},
+    }
+    image = {
+        "spec": {"containers": [{"name": "{{ element.name }}", "image": "i-{{ element.name }}"}]}
+    }
+    labels = {"metadata": {"labels": {"{{ element.name }}": "{{ element.image }}"}}}
+    blocks = [
+        {"list": "request.object.spec.containers", "patchStrategicMerge": image},
+        {"list": "request.object.spec.containers", "patchStrategicMerge": labels},
+    ]
+    result = changed(obj, foreach=blocks)
+    assert [item["name"] for item in result.after["spec"]["containers"]] == ["x", "y"]
+    assert result.after["metadata"]["labels"] == {"x": "i-x", "y": "i-y"}
+
+
+def test_rules_for_pods_are_for_controllers_too() -> None:
+    assert names(rule()) == ["r", "autogen-r", "autogen-cronjob-r"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ("none", ["r"]),
+        ("CronJob", ["r", "autogen-cronjob-r"]),
+        ("Deployment, Nonsense", ["r", "autogen-r"]),
+    ],
+)
+def test_the_annotation(annotation: str, expected: list[str]) -> None:
+    key = "pod-policies.kyverno.io/autogen-controllers"
+    assert names(rule(), annotations={key: annotation}) == expected
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        rule("o", patchesJson6902="- {op: remove, path: /a}"),
+        rule("o", foreach=[{"list": "request.object.a", "patchesJson6902": "[]"}]),
+        rule("o", match={"any": [{"resources": {"kinds": ["Pod"], "names": ["a"]}}]}),
+        rule("o", match={"any": [{"resources": {"kinds": ["Pod", "Service"]}}]}),
+        {"name": "o", "match": PODS, "generate": {}},
+    ],
+)  # fmt: skip
+def test_one_rule_keeps_the_whole_policy_from_it(other: dict[str, Any]) -> None:
+    assert "autogen-r" not in names(rule(), other)
+
+
+def test_rules_with_targets_are_never_expanded() -> None:
+    targets = [{"apiVersion": "v1", "kind": "Secret", "name": "s", "namespace": "n"}]
+    assert names(rule(targets=targets, patchStrategicMerge=LABELS)) == ["r"]
+
+
+@pytest.mark.parametrize(("which", "path"), [(1, ["spec"]), (2, ["spec", "jobTemplate", "spec"])])
+def test_the_patch_moves_into_the_template(which: int, path: list[str]) -> None:
+    inner: dict[str, Any] = {"template": {"spec": {"nodeName": "n"}, "metadata": {}}}
+    obj: dict[str, Any] = inner
+    for step in reversed(path):
+        obj = {step: obj}
+    result = changed({"kind": "X", "metadata": {"name": "a"}, **obj}, which)
+    assert result.status is RuleStatus.PASS
+    found = result.after
+    for step in path:
+        found = found[step]
+    assert found["template"]["metadata"]["labels"] == {"node": "n"}
+
+
+def test_given_entries_are_not_compiled() -> None:
+    one = rule() | {"context": [{"name": "node", "imageRegistry": {"reference": "x"}}]}
+    given = {"r": frozenset({"node"})}
+    compiled = compile_policy(policy(one, annotations=OFF), own=True, given=given)
+    assert compiled.programs[0].entries == ()

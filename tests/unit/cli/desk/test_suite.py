@@ -1,0 +1,242 @@
+"""`retrofit test`."""
+
+import json
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from reconciler.cli.desk.suite.check import NO_MATCH
+from tests.unit.cli.desk.conftest import Desk
+
+Policy = Callable[..., str]
+
+RULES = """
+- name: label
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  preconditions:
+    all: [{key: "{{ request.object.data.a || '' }}", operator: NotEquals, value: skip}]
+  mutate: {patchStrategicMerge: {metadata: {labels: {seen: "{{ request.object.data.a }}"}}}}
+- name: check
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  validate: {pattern: {data: {a: "?*"}}}
+- name: spread
+  match: {any: [{resources: {kinds: [ConfigMap], names: [one]}}]}
+  mutate:
+    targets: [{apiVersion: v1, kind: Secret, namespace: default, name: secret}]
+    patchStrategicMerge: {metadata: {labels: {from: "{{ request.object.metadata.name }}"}}}
+"""
+OBJECTS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one}
+data: {a: b}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: two}
+data: {a: skip}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: three}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: four}
+"""
+SECRET = """
+apiVersion: v1
+kind: Secret
+metadata: {name: secret}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: other}
+"""
+PATCHED = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one, namespace: default, labels: {seen: b}, annotations: {}}
+data: {a: b}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: secret, labels: {from: one}}
+"""
+
+
+@pytest.fixture
+def suite(desk: Desk, policy: Policy) -> Callable[[str], None]:
+    policy(RULES)
+    desk.write("objects.yaml", OBJECTS)
+    desk.write("secret.yaml", SECRET)
+    desk.write("patched.yaml", PATCHED)
+
+    def write(rows: str, more: str = "") -> None:
+        head = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\n"
+        files = "policies: [p.yaml]\nresources: [objects.yaml]\ntargetResources: [secret.yaml]\n"
+        desk.write("kyverno-test.yaml", f"{head}{files}{more}results:\n{rows}")
+
+    return write
+
+
+def row(**fields: str) -> str:
+    return "- {policy: p, kind: x, " + ", ".join(f"{k}: {v}" for k, v in fields.items()) + "}\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "end", "reason"),
+    [
+        ({"rule": "label", "resources": "[one]", "result": "pass"}, "Pass", "Ok"),
+        ({"rule": "label", "resources": "[default/one]", "result": "pass",
+          "patchedResources": "patched.yaml"}, "Pass", "Ok"),
+        ({"rule": "label", "resources": "[two]", "result": "skip"}, "Pass", "Ok"),
+        ({"rule": "label", "resources": "[two]", "result": "pass"}, "Fail", "Want pass, got skip"),
+        ({"rule": "label", "resources": "[three]", "result": "error"}, "Pass", "Ok"),
+        ({"rule": "label", "resources": "[three]", "result": "fail"}, "Pass",
+         "Ok: Want fail, got error"),
+        ({"rule": "label", "resources": "[four]", "result": "pass"}, "Excluded",
+         NO_MATCH),
+        ({"rule": "check", "resources": "[one]", "result": "pass"}, "Not run",
+         "check is a validate rule; only mutate rules are evaluated"),
+        ({"rule": "spread", "resources": "[secret]", "result": "pass",
+          "patchedResources": "patched.yaml"}, "Pass", "Ok"),
+        ({"rule": "label", "resources": "[two]", "result": "skip",
+          "patchedResources": "patched.yaml"}, "Excluded", "nothing to compare with"),
+        ({"rule": "label", "resources": "[two]", "result": "skip",
+          "failOnMissingResources": "true", "patchedResources": "patched.yaml"},
+         "Fail", "Resource error"),
+        ({"rule": "label", "resources": "[absent]", "result": "pass"}, "Fail", "Not found"),
+        ({"rule": "spread", "resources": "[other]", "result": "skip"}, "Excluded", NO_MATCH),
+        ({"rule": "label", "resources": "[one]", "operation": "DELETE", "result": "pass"},
+         "Excluded", NO_MATCH),
+    ],
+)  # fmt: skip
+def test_a_row(
+    desk: Desk, suite: Callable[..., None], fields: dict[str, str], end: str, reason: str
+) -> None:
+    suite(row(**fields))
+    done = desk.run("test", ".", "-o", "json")
+    (found,) = json.loads(done.stdout)["tests"][0]["rows"]
+    assert (found["end"], found["reason"]) == (end, reason)
+    assert done.exit_code == (end == "Fail")
+    strict = desk.run("test", ".", "--strict")
+    assert strict.exit_code == (end != "Pass")
+
+
+def test_a_difference_is_shown(desk: Desk, suite: Callable[..., None]) -> None:
+    desk.write("patched.yaml", PATCHED.replace("seen: b", "seen: c"))
+    suite(row(rule="label", resources="[one]", result="pass", patchedResources="patched.yaml"))
+    done = desk.run("test", ".")
+    assert done.exit_code == 1
+    assert "  Fail      p/label  ConfigMap/default/one  Resource diff\n" in done.stdout
+    assert "      -    seen: c\n      +    seen: b\n" in done.stdout
+    assert done.stdout.endswith(
+        "0 passed (0 of them excluded), 1 failed, 0 not run, 0 broken tests\n"
+    )
+
+
+def test_without_objects_a_row_is_about_all(desk: Desk, suite: Callable[..., None]) -> None:
+    suite(row(rule="spread", result="pass", patchedResources="patched.yaml"))
+    done = desk.run("test", ".", "-o", "json")
+    ends = {item["object"]: item["end"] for item in json.loads(done.stdout)["tests"][0]["rows"]}
+    assert ends["Secret/default/secret"] == "Pass"
+    assert "Fail" not in ends.values() or ends["ConfigMap/default/one"] == "Fail"
+
+
+def test_a_target_that_stays_as_it_is(
+    desk: Desk, suite: Callable[..., None], policy: Policy
+) -> None:
+    policy(
+        RULES.replace("name: secret}]", "preconditions: {all: [%s]}}]")
+        % '{key: "{{ target.metadata.name }}", operator: Equals, value: secret}'
+    )
+    suite(row(rule="spread", resources="[other]", result="skip"))
+    done = desk.run("test", ".", "--strict")
+    assert done.exit_code == 0
+    assert "  Pass      p/spread  Secret/default/other  Ok" in done.stdout
+
+
+def test_junit(desk: Desk, suite: Callable[..., None]) -> None:
+    suite(
+        row(rule="label", resources="[one]", result="pass")
+        + row(rule="label", resources="[two]", result="pass")
+        + row(rule="check", resources="[one]", result="pass")
+    )
+    desk.write("other/kyverno-test.yaml", "kind: Test\n")
+    root = ET.fromstring(desk.run("test", ".", "-o", "junit").stdout)
+    suites = {item.get("name"): item for item in root}
+    assert suites["t"].attrib | {"file": ""} == {
+        "name": "t", "file": "", "tests": "3", "failures": "1", "skipped": "1",
+    }  # fmt: skip
+    assert [len(case) for case in suites["t"]] == [0, 1, 1]
+    assert suites["broken"].get("errors") == "1"
+
+
+def test_inline_values(desk: Desk, suite: Callable[..., None], policy: Policy) -> None:
+    entry = "  context: [{name: given, configMap: {name: none}}]\n  preconditions"
+    rules = RULES.replace('"{{ request.object.data.a }}"', '"{{ given.x }}"')
+    policy(rules.replace("  preconditions", entry, 1))
+    suite(
+        row(rule="label", resources="[one]", result="pass", patchedResources="patched.yaml"),
+        "values: {policies: [{name: p, rules: [{name: label, values: {given.x: b}}]}]}\n",
+    )
+    assert desk.run("test", ".").exit_code == 0
+
+
+def test_policies_of_another_language_are_not_run(desk: Desk, suite: Callable[..., None]) -> None:
+    desk.write(
+        "p.yaml",
+        """
+        apiVersion: policies.kyverno.io/v1
+        kind: MutatingPolicy
+        metadata: {name: p}
+        """,
+    )
+    suite(row(result="pass", resources="[one]"))
+    done = desk.run("test", ".")
+    assert done.exit_code == 0
+    assert "1 not run" in done.stdout
+
+
+def test_a_policy_that_is_refused_fails_its_rows(
+    desk: Desk, suite: Callable[..., None], policy: Policy
+) -> None:
+    policy(RULES.replace("patchStrategicMerge", "patch"))
+    suite(row(rule="label", resources="[one]", result="skip"))
+    done = desk.run("test", ".")
+    assert done.exit_code == 1
+    assert "Invalid policy: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "kyverno-test.yaml:2:1: is not YAML"),
+        ("kind: Values", "expected apiVersion cli.kyverno.io/v1alpha1 and kind Test"),
+        ("kind: Test\napiVersion: cli.kyverno.io/v1\nmore: 1", "unknown field 'more'"),
+        (
+            "kind: Test\napiVersion: cli.kyverno.io/v1\nresults: [{policy: p, result: good}]",
+            "results[0].result: expected one of pass, fail, skip, warn, error",
+        ),
+        (
+            "{kind: Test, apiVersion: cli.kyverno.io/v1, policies: [absent.yaml]}",
+            "absent.yaml: there is no such file",
+        ),
+    ],
+)
+def test_broken_tests_are_one_line(desk: Desk, text: str, message: str) -> None:
+    desk.write("kyverno-test.yaml", text)
+    done = desk.run("test", ".")
+    assert done.exit_code == 1
+    first, last = done.stdout.splitlines()
+    assert message in first
+    assert first.startswith("kyverno-test.yaml")
+    assert last.endswith("1 broken tests")
+
+
+def test_nothing_to_run(desk: Desk) -> None:
+    done = desk.run("test", ".")
+    assert done.exit_code == 1
+    assert done.stderr == "Error: .: no kyverno-test.yaml is in there\n"

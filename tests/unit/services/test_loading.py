@@ -1,0 +1,153 @@
+"""What context entries need is read once per attempt, when it is first named."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from reconciler.engine.context import Context
+from reconciler.engine.entries import ConfigMapEntry, ConfigMapLoad, VariableEntry, with_entries
+from reconciler.engine.jmes import compile_expression
+from reconciler.engine.variables import compile_template
+from reconciler.errors import EvaluationError, Forbidden, Gone, Invalid, Unavailable, UnknownKind
+from reconciler.services.loading import MAX_LOADS, Loads
+
+
+class Shelf:
+    """Gives every ConfigMap its own name, and counts who asks."""
+
+    def __init__(self):
+        self.calls = Counter()
+        self.failures = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked = asyncio.Event()
+
+    async def load(self, load):
+        self.calls[load.name] += 1
+        self.asked.set()
+        await self.gate.wait()
+        if load.name in self.failures:
+            raise self.failures[load.name]
+        return {"data": {"k": load.name}}
+
+
+@pytest.fixture
+def shelf():
+    return Shelf()
+
+
+def config_map(name):
+    template = compile_template(f"of-{name}", location="entry")
+    return ConfigMapEntry(name=name, config_map=template, namespace=None, home="default", bound="")
+
+
+def reading(source, loads, *entries):
+    """Return an evaluation of an expression on a context with the entries."""
+    context = with_entries(loads.of(Context({})), entries)
+    return lambda: context.search(compile_expression(source))
+
+
+ONE, TWO = config_map("one"), config_map("two")
+
+
+async def test_only_what_is_named_is_read(shelf):
+    loads = Loads(shelf)
+    assert await loads.evaluate(reading("'x'", loads, ONE, TWO)) == "x"
+    assert not shelf.calls
+    assert await loads.evaluate(reading("two.data.k", loads, ONE, TWO)) == "of-two"
+    assert shelf.calls == {"of-two": 1}
+
+
+async def test_what_is_found_later_is_read_later(shelf):
+    template = compile_template("{{ one.data.k }}-next", location="entry")
+    chained = ConfigMapEntry(
+        name="chained", config_map=template, namespace=None, home="default", bound=""
+    )
+    loads = Loads(shelf)
+    found = await loads.evaluate(reading("chained.data.k", loads, ONE, chained))
+    assert found == "of-one-next"
+    assert shelf.calls == {"of-one": 1, "of-one-next": 1}
+
+
+async def test_targets_of_one_attempt_share_what_was_read(shelf):
+    loads = Loads(shelf)
+    shelf.gate.clear()
+    running = [
+        asyncio.create_task(loads.evaluate(reading("one.data.k", loads, ONE))) for _ in range(9)
+    ]
+    await shelf.asked.wait()
+    shelf.gate.set()
+    assert await asyncio.gather(*running) == ["of-one"] * 9
+    assert await loads.evaluate(reading("one.data.k", loads, ONE)) == "of-one"
+    assert shelf.calls == {"of-one": 1}
+    other = Loads(shelf)
+    await other.evaluate(reading("one", other, ONE))
+    assert shelf.calls == {"of-one": 2}
+
+
+async def test_who_stops_waiting_stops_nobody_else(shelf):
+    loads = Loads(shelf)
+    shelf.gate.clear()
+    first, second = (
+        asyncio.create_task(loads.evaluate(reading("one.data.k", loads, ONE))) for _ in range(2)
+    )
+    await shelf.asked.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    shelf.gate.set()
+    assert await second == "of-one"
+    assert shelf.calls == {"of-one": 1}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Gone("it is gone"), UnknownKind("it is gone"), Invalid("it is gone")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_is_not_there_is_an_error_of_the_rule(shelf, error):
+    shelf.failures["of-one"] = error
+    loads = Loads(shelf)
+    for _ in range(2):
+        with pytest.raises(EvaluationError, match="context entry one: it is gone"):
+            await loads.evaluate(reading("one", loads, ONE))
+    assert shelf.calls == {"of-one": 1}
+
+
+async def test_a_default_rescues_what_is_not_there(shelf):
+    shelf.failures["of-one"] = Gone("it is gone")
+    rescued = VariableEntry(
+        name="v",
+        value=None,
+        path=compile_template("one.data.k", location="entry"),
+        default=compile_template("d", location="entry"),
+    )
+    loads = Loads(shelf)
+    assert await loads.evaluate(reading("v", loads, ONE, rescued)) == "d"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("later"), Forbidden("later", permission="get configmaps")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_may_pass_is_tried_again_by_the_caller(shelf, error):
+    shelf.failures["of-one"] = error
+    loads = Loads(shelf)
+    with pytest.raises(type(error)):
+        await loads.evaluate(reading("one", loads, ONE))
+    del shelf.failures["of-one"]
+    assert await loads.evaluate(reading("one.data.k", loads, ONE)) == "of-one"
+    assert ConfigMapLoad(namespace="default", name="of-one") in loads.found
+
+
+async def test_a_rule_that_reads_without_end_is_stopped(shelf):
+    loads = Loads(shelf)
+    for number in range(MAX_LOADS):
+        entry = config_map(f"e{number}")
+        await loads.evaluate(reading(f"e{number}", loads, entry))
+    with pytest.raises(EvaluationError, match=f"read more than {MAX_LOADS} things"):
+        await loads.evaluate(reading("one", loads, ONE))
+    assert await loads.evaluate(reading("e7.data.k", loads, config_map("e7"))) == "of-e7"
+    assert sum(shelf.calls.values()) == MAX_LOADS
