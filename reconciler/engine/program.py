@@ -117,6 +117,7 @@ class CompiledPolicy:
         match_conditions: CEL conditions for the webhook, as written.
         warnings: What the author should know: legal, but not acted on or surprising.
         rule_count: Rules by kind, for the status.
+        first_own: Of the rules that change their trigger, only the first that does is applied.
     """
 
     key: str
@@ -130,6 +131,7 @@ class CompiledPolicy:
     match_conditions: tuple[Any, ...] = ()
     warnings: tuple[str, ...] = ()
     rule_count: tuple[tuple[str, int], ...] = ()
+    first_own: bool = False
 
     @property
     def namespace(self) -> str:

@@ -34,11 +34,11 @@ KINDS_OF_THE_SUITE = (
 
 
 @pytest.fixture(scope="module")
-def cluster(programs: Binaries | Path) -> Iterator[Cluster]:
+def cluster(binaries: Binaries | Path) -> Iterator[Cluster]:
     """A cluster of its own: rights that other tests grant would count here."""
-    if isinstance(programs, Path):
+    if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose rights are not known")
-    with ControlPlane.start(Options(binaries=programs)) as plane:
+    with ControlPlane.start(Options(binaries=binaries)) as plane:
         plane.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
         for name in ("admin", "view"):
             wait_aggregated(plane, name, "updaterequests")

@@ -100,12 +100,16 @@ class Session:
         results: list[RuleResult] = []
         by_policy: dict[str, Object] = {}
         for policy in self.policies:
+            done = False
             for program in policy.programs:
+                if program.own and policy.first_own and done:
+                    continue
                 async for result in self._evaluate(program, current, operation):
                     results.append(result)
                     if program.own and result.status is RuleStatus.PASS:
                         current = dict(result.after)
                         self._keep(current, result)
+                        done = True
             by_policy[policy.key] = current
         return TriggerRun(
             trigger=trigger, results=tuple(results), after=current, by_policy=by_policy

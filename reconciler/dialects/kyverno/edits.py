@@ -10,7 +10,7 @@ from reconciler.dialects.kyverno.jsonpatch import decode
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
-from reconciler.engine.jmes import compile_expression
+from reconciler.engine.jmes import IMPURE, compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.patch import (
     Operation,
@@ -27,7 +27,6 @@ _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
 _NOTHING = Context({})
 _FORMS = ("foreach", "patchStrategicMerge", "patchesJson6902")
 _FOREACH_FIELDS = ("list", "order", "context", "preconditions", *_FORMS)
-_IMPURE = frozenset({"random", "time_now", "time_now_utc", "time_since"})
 _STABLE = frozenset({"add", "replace", "remove"})
 
 
@@ -151,5 +150,5 @@ def _unstable(template: Template, scope: Scope) -> bool:
         template.dynamic
         or any(path[:1] in {(), ("target",)} for path in template.reads)
         or not template.roots.isdisjoint(scope.entries)
-        or any(not _IMPURE.isdisjoint(item.functions) for item in template.expressions)
+        or any(not IMPURE.isdisjoint(item.functions) for item in template.expressions)
     )

@@ -111,6 +111,7 @@ def compile_policy(
             (name.lower(), sum(rule.get(name) is not None for rule in rules))
             for name in OPERATIONS
         ),
+        first_own=spec.get("applyRules") == "One",
     )
 
 

@@ -101,6 +101,15 @@ def test_yaml_goes_through_standard_input_and_output(desk: Desk, policy: Policy)
     assert again.stdout == ""
 
 
+def test_of_own_rules_only_the_first_if_the_policy_says_so(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    path = desk.folder / policy(LABEL + SECOND)
+    path.write_text(path.read_text().replace("spec:\n", "spec:\n  applyRules: One\n"))
+    done = desk.run("apply", str(path), "-r", "cm.yaml")
+    assert "1 changes" in done.stderr
+    assert "second" not in done.stdout
+
+
 def test_why_an_object_is_left_alone(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     done = desk.run("apply", policy(SECOND + SPREAD), "-r", "cm.yaml", "-v")
