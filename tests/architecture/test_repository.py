@@ -16,7 +16,7 @@ MAKEFILE = ROOT / "Makefile"
 LEFT_OVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")
 HOME = re.compile(r"(?<![\w.-])/(?:root|home/[\w.-]+|Users/[\w.-]+)/")
 INDEX = re.compile(
-    r"--(?:extra-)?index-url|GOPROXY=|GOSUMDB=|find-links"
+    r"--(?:extra-)?index-url|GO(?:PROXY|SUMDB)=|find-links"
     r"|\b(?:pypi|pythonhosted)\.org\b|\b(?:proxy|sum)\.golang\.org\b"
 )
 TARGET = re.compile(r"^([a-z][a-z0-9-]*):(?!=)(.*)$", re.MULTILINE)
