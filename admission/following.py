@@ -1,7 +1,7 @@
 """What the webhooks decide by, kept in step with the cluster by watches."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from admission.filters import Filters, read_settings
@@ -12,6 +12,7 @@ from reconciler.kube.watch import Change, Watch
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.services.policies import PolicyIndex, policy_key
+from reconciler.services.ports import Reader
 
 SETTINGS_NAME = "kyverno"
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
@@ -128,3 +129,16 @@ class Follower:
             return None
         reason = self.watch.problem or "the API server says nothing"
         return f"no news for {silent:.0f}s: {reason}"
+
+
+async def take_all(reader: Reader, kinds: Iterable[Kind], take: Take) -> None:
+    """Hand over all stored objects of some kinds, as if each had just changed."""
+    for kind in kinds:
+        token = ""
+        while True:
+            page = await reader.list_page(kind, token=token)
+            for obj in page.items:
+                take("MODIFIED", obj)
+            token = page.token
+            if not token:
+                break

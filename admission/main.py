@@ -24,6 +24,7 @@ from admission.following import (
     NamespaceLabels,
     PolicyFeed,
     Take,
+    take_all,
 )
 from admission.pki import Pair
 from admission.policies import review_policy
@@ -39,6 +40,7 @@ from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
 from reconciler.kube.preflight import wait_for_kinds
+from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.watch import Watch
@@ -140,7 +142,7 @@ class Admission:
                 clock=self.clock,
                 metrics=self.metrics,
             ),
-            self._resources(index, namespaces, roles, filters, deciding),
+            self._resources(namespaces, roles, filters, deciding, feed=policies),
             review_policy,
         )
         try:
@@ -194,11 +196,12 @@ class Admission:
 
     def _resources(
         self,
-        index: PolicyIndex,
         namespaces: NamespaceLabels,
         roles: RoleIndex,
         filters: FilterFeed,
         deciding: Sequence[Follower],
+        *,
+        feed: PolicyFeed,
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
@@ -207,8 +210,11 @@ class Admission:
             for item in deciding:
                 await item.watch.caught_up()
 
+        async def read_policies() -> None:
+            await take_all(KubeReader(self.client), (CLUSTER_POLICIES, POLICIES), feed.take)
+
         return ResourceWebhook(
-            index=index,
+            index=feed.index,
             namespaces=namespaces.by_name,
             roles=roles,
             kinds=KubeKinds(self.client, self.clock),
@@ -224,6 +230,7 @@ class Admission:
             clock=self.clock,
             metrics=self.metrics,
             caught_up=caught_up,
+            read_policies=read_policies,
         )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from admission.decide import IGNORE, Answer, Limits, answer, decide, unknown
 from admission.following import FilterFeed
@@ -17,6 +17,8 @@ from reconciler.services.ports import Kinds, Requests
 from reconciler.services.record import Unrecorded, fault, record
 
 _log = logger("admission.resources")
+
+_LEARNED = 100
 
 # Of these the admission request names the object's own kind, not one of the subresource.
 _OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
@@ -35,6 +37,8 @@ class ResourceWebhook:
         roles: Of users, kept up to date by somebody else.
         filters: Of the settings, which hold instead of those in ``limits``.
         budget_seconds: Time for recording; what is not stored then counts as failed.
+        read_policies: Takes all stored policies into the index.
+        learned: Digests of registrations after which the policies were read.
         caught_up: Returns when policies, namespaces and roles are those that are stored.
     """
 
@@ -49,9 +53,16 @@ class ResourceWebhook:
     clock: Clock
     metrics: Metrics
     caught_up: Callable[[], Awaitable[None]] = _at_once
+    read_policies: Callable[[], Awaitable[None]] = _at_once
+    learned: dict[str, None] = field(default_factory=dict)
 
     async def review(
-        self, request: AdmissionRequest, failure_policy: str, policy: str = ""
+        self,
+        request: AdmissionRequest,
+        failure_policy: str,
+        *,
+        policy: str = "",
+        digest: str = "",
     ) -> Answer:
         """Return the answer once everything that the request fires is stored.
 
@@ -60,9 +71,11 @@ class ResourceWebhook:
             failure_policy: ``Fail`` or ``Ignore``: the rules of policies with this one.
             policy: The key of the one policy that is asked for; empty for those that share a
                 webhook.
+            digest: Of the policies that the webhook was registered for; empty where the address
+                does not tell.
         """
         try:
-            await self._catch_up()
+            await self._catch_up(digest)
             parent = await self._parent(request)
         except ClusterError as error:
             return self._undecided(request, failure_policy, error)
@@ -83,14 +96,25 @@ class ResourceWebhook:
             self._count_lost(len(intent.refused), unrecorded)
         return answer(failure_policy, intent.refused, unrecorded)
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, digest: str) -> None:
         # A policy that came while the watch was interrupted would lose its triggers.
         try:
             async with asyncio.timeout(self.budget_seconds):
                 await self.caught_up()
+                await self._learn(digest)
         except TimeoutError:
             message = f"the policies could not be read within {self.budget_seconds:g} s"
             raise Unavailable(message) from None
+
+    async def _learn(self, digest: str) -> None:
+        """Read the policies where a registration is for others than those that are known."""
+        if digest in {"", self.index.digest} or digest in self.learned:
+            return
+        await self.read_policies()
+        # What was read then may be newer than the registration, and differ from it for good.
+        self.learned[digest] = None
+        if len(self.learned) > _LEARNED:
+            self.learned.pop(next(iter(self.learned)))
 
     async def _parent(self, request: AdmissionRequest) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""

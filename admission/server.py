@@ -54,9 +54,11 @@ class WebhookServer:
         self._policies = policies
         app = web.Application(client_max_size=transport.max_body)
         for name in _FAILURE_POLICIES:
-            app.router.add_post(f"/validate/{{failure:{name}}}", self._resource)
-            app.router.add_post(f"/validate/{{failure:{name}}}/{{name}}", self._resource)
-            app.router.add_post(f"/validate/{{failure:{name}}}/{{ns}}/{{name}}", self._resource)
+            for at in ("", "/at/{digest}"):
+                base = f"{at}/validate/{{failure:{name}}}"
+                app.router.add_post(base, self._resource)
+                app.router.add_post(f"{base}/{{name}}", self._resource)
+                app.router.add_post(f"{base}/{{ns}}/{{name}}", self._resource)
         app.router.add_post("/policies", self._policy)
         app.router.add_route("*", "/{path:.*}", _unknown)
         self._runner = web.AppRunner(
@@ -76,9 +78,12 @@ class WebhookServer:
         failure_policy = _FAILURE_POLICIES[http.match_info["failure"]]
         parts = (http.match_info.get(part) for part in ("ns", "name"))
         policy = "/".join(part for part in parts if part)
+        digest = http.match_info.get("digest", "")
 
         async def review(request: AdmissionRequest) -> Answer:
-            return await self._resources.review(request, failure_policy, policy)
+            return await self._resources.review(
+                request, failure_policy, policy=policy, digest=digest
+            )
 
         return await self._answer(http, review, path=failure_policy)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from reconciler.api.meta import Object
 from reconciler.dialects import compile_policy
@@ -34,6 +35,16 @@ def policy_key(policy: Object) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def digest_of(policies: Iterable[CompiledPolicy]) -> str:
+    """Return a digest of which policies there are, in which generations.
+
+    It stands in the address of the webhook, so that a replica which has not heard of a policy
+    yet is told by the first call that the policy's own registration causes.
+    """
+    known = sorted(f"{item.key} {item.uid} {item.generation}" for item in policies)
+    return blake2b("\n".join(known).encode(), digest_size=8).hexdigest()
+
+
 @dataclass(slots=True)
 class PolicyIndex:
     """Compiled policies by key, and their rules by the kind that triggers them."""
@@ -42,6 +53,7 @@ class PolicyIndex:
     _invalid: dict[str, InvalidEntry] = field(default_factory=dict)
     _by_kind: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict)
     _anywhere: tuple[CompiledRule, ...] = ()
+    _digest: str = ""
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
         """Take in a policy as stored; one that is known in this generation or a newer is kept."""
@@ -70,6 +82,11 @@ class PolicyIndex:
         self._invalid.pop(key, None)
         if self._policies.pop(key, None) is not None:
             self._rebuild()
+
+    @property
+    def digest(self) -> str:
+        """Return what `digest_of` gives for the policies that can act."""
+        return self._digest or digest_of(())
 
     def get(self, key: str) -> CompiledPolicy | None:
         """Return a policy that can act, None where it is unknown or invalid."""
@@ -113,6 +130,7 @@ class PolicyIndex:
                         by_kind.setdefault(name, []).append(rule)
         self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
         self._anywhere = tuple(anywhere)
+        self._digest = digest_of(self.policies())
 
 
 def _exact_kinds(scopes: Iterable[KindScope]) -> set[str] | None:

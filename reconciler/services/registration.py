@@ -13,6 +13,7 @@ from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, Object
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.engine.wildcard import has_wildcard
+from reconciler.services.policies import digest_of
 
 RESOURCE_CONFIGURATION = "kube-retrofit-resource"
 POLICY_CONFIGURATION = "kube-retrofit-policy"
@@ -107,18 +108,20 @@ def configurations(
 
 def _resource_webhooks(
     failure_policy: str,
-    policies: Iterable[CompiledPolicy],
+    policies: Sequence[CompiledPolicy],
     kinds: Kinds,
     registration: Registration,
 ) -> Iterable[Object]:
+    # A replica that has not heard of these policies is told so by the address.
+    base = f"/at/{digest_of(policies)}/validate/{failure_policy.lower()}"
     chosen = [item for item in policies if item.failure_policy == failure_policy]
     shared = [item for item in chosen if not item.match_conditions]
-    groups = [(failure_policy.lower(), f"/validate/{failure_policy.lower()}", shared)]
+    groups = [(failure_policy.lower(), base, shared)]
     # Conditions hold for a whole webhook, so a policy that has some gets one of its own.
     groups += [
         (
             f"{failure_policy.lower()}-{blake2b(item.key.encode(), digest_size=6).hexdigest()}",
-            f"/validate/{failure_policy.lower()}/{item.key}",
+            f"{base}/{item.key}",
             [item],
         )
         for item in chosen

@@ -75,6 +75,8 @@ async def test_no_policy_needs_no_webhook_for_resources(webhooks):
 async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
     found = await webhooks(make.policy())
     (hook,) = found.values()
+    path = hook["clientConfig"]["service"].pop("path")
+    assert re.fullmatch(r"/at/[0-9a-f]{16}/validate/fail", path)
     assert hook == {
         "name": "fail.retrofit.kyverno.io",
         "admissionReviewVersions": ["v1"],
@@ -82,7 +84,6 @@ async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
             "service": {
                 "name": "kyverno-svc",
                 "namespace": "kyverno",
-                "path": "/validate/fail",
                 "port": 443,
             },
             "caBundle": base64.b64encode(b"PEM").decode(),
@@ -113,10 +114,22 @@ async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
 
 async def test_outside_a_cluster_an_address_is_called(make, webhooks):
     found = await webhooks(make.policy(), url="https://127.0.0.1:9443/")
-    assert found["fail.retrofit.kyverno.io"]["clientConfig"] == {
-        "url": "https://127.0.0.1:9443/validate/fail",
+    config = found["fail.retrofit.kyverno.io"]["clientConfig"]
+    assert re.fullmatch(r"https://127.0.0.1:9443/at/[0-9a-f]{16}/validate/fail", config["url"])
+    assert config == {
+        "url": config["url"],
         "caBundle": base64.b64encode(b"PEM").decode(),
     }
+
+
+async def test_the_address_tells_which_policies_it_is_for(make, webhooks):
+    def path(found):
+        return found["fail.retrofit.kyverno.io"]["clientConfig"]["service"]["path"]
+
+    first = path(await webhooks(make.policy("a", uid="1")))
+    assert path(await webhooks(make.policy("a", uid="1"))) == first
+    assert path(await webhooks(make.policy("a", uid="1"), make.policy("b", uid="2"))) != first
+    assert path(await webhooks(make.policy("a", uid="2"))) != first
 
 
 async def test_each_failure_policy_has_its_webhook(make, webhooks):
@@ -128,9 +141,8 @@ async def test_each_failure_policy_has_its_webhook(make, webhooks):
         "fail.retrofit.kyverno.io": "Fail",
         "ignore.retrofit.kyverno.io": "Ignore",
     }
-    assert found["ignore.retrofit.kyverno.io"]["clientConfig"]["service"]["path"] == (
-        "/validate/ignore"
-    )
+    path = found["ignore.retrofit.kyverno.io"]["clientConfig"]["service"]["path"]
+    assert path.endswith("/validate/ignore")
 
 
 async def test_rules_are_joined_by_operations_and_scope(make, webhooks):
@@ -218,7 +230,7 @@ async def test_conditions_of_a_policy_hold_for_it_alone(make, webhooks):
     )
     assert len(found) == 2
     (own,) = (item for name, item in found.items() if name != "fail.retrofit.kyverno.io")
-    assert own["clientConfig"]["service"]["path"] == "/validate/fail/picky"
+    assert own["clientConfig"]["service"]["path"].endswith("/validate/fail/picky")
     assert [item["name"] for item in own["matchConditions"]] == [
         "kube-retrofit-own-writes",
         "not-me",

@@ -55,7 +55,15 @@ class Away(MemoryCluster):
 class World:
     """A server, its cluster, and a client."""
 
-    def __init__(self, index, *, requests=MemoryRequests, namespaces=None, cluster=MemoryCluster):
+    def __init__(
+        self,
+        index,
+        *,
+        requests=MemoryRequests,
+        namespaces=None,
+        cluster=MemoryCluster,
+        **callbacks,
+    ):
         self.cluster = cluster()
         self.requests = requests(self.cluster, "kyverno")
         self.metrics = create_metrics()
@@ -72,6 +80,7 @@ class World:
             budget_seconds=0.5,
             clock=clock,
             metrics=self.metrics,
+            **callbacks,
         )
         transport = Transport(
             max_body=MAX_BODY, drain_timeout=2.0, clock=clock, metrics=self.metrics
@@ -115,6 +124,37 @@ async def test_a_trigger_is_stored_before_the_answer(world, make):
     assert world.count(
         "requests_recorded_total", policy="set-team", rule="copy", source="admission"
     )
+
+
+async def test_a_replica_that_has_not_heard_of_a_policy_reads_it_before_it_answers(make):
+    index, reads = make.index(), []
+
+    async def read_policies():
+        reads.append("policies")
+        index.apply(make.policy())
+
+    registered = make.index(make.policy()).digest
+    async with World(index, read_policies=read_policies) as world:
+        path = f"/at/{registered}/validate/fail"
+        for number in range(3):
+            review = make.review(obj=make.thing(), uid=f"review-{number}")
+            assert (await world.post(path, review))[1]["response"]["allowed"] is True
+        assert len(await world.stored()) == 3
+        assert reads == ["policies"]
+
+
+async def test_a_registration_for_other_policies_is_read_for_once(make):
+    index, reads = make.index(make.policy()), []
+
+    async def read_policies():
+        reads.append("policies")
+
+    async with World(index, read_policies=read_policies) as world:
+        for number in range(3):
+            review = make.review(obj=make.thing(), uid=f"review-{number}")
+            await world.post("/at/0123456789abcdef/validate/fail", review)
+        assert len(await world.stored()) == 3
+        assert reads == ["policies"]
 
 
 async def test_the_same_review_twice_is_one_request(world, make):
