@@ -60,6 +60,12 @@ def _entry(name: str, source: str, raw: Any, place: str, *, scope: Scope, origin
             return _config_map(name, raw, place, scope, origin)
         case "apiCall":
             return _api_call(name, raw, place, scope, origin)
+        case "globalReference" if not scope.offline:
+            raise InvalidPolicy(
+                place,
+                "this version keeps no GlobalContextEntry in the cluster; read the objects with "
+                "an apiCall or a configMap",
+            )
         case "globalReference":
             return _global(name, raw, place, scope)
         case _:

@@ -130,7 +130,11 @@ def _trigger_part(
     rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults
 ) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
     location = origin.location
-    known = replace(TRIGGER, given=defaults.given.get(origin.rule, frozenset()))
+    known = replace(
+        TRIGGER,
+        given=defaults.given.get(origin.rule, frozenset()),
+        offline=defaults.own,
+    )
     entries, scope = compile_entries(rule.get("context"), f"{location}.context", known, origin)
     preconditions = checked_conditions(
         rule.get("preconditions"), f"{location}.preconditions", scope

@@ -204,3 +204,13 @@ class TestProjection:
         ]
         new, _ = self.paths(rule(*changes))
         assert new == {"pre.key", "t.name", "t.space", "t.label", "t.value", "p.x"}
+
+
+def test_a_global_reference_is_refused_in_the_cluster_and_read_from_a_file_at_the_desk(rule):
+    entry = {"name": "all", "globalReference": {"name": "deployments"}}
+    policy = rule(((("context",)), [entry]))
+    with pytest.raises(InvalidPolicy, match="keeps no GlobalContextEntry") as refused:
+        compile_policy(policy)
+    assert refused.value.location == "spec.rules[0].context[0].globalReference"
+    (program,) = compile_policy(policy, own=True).programs
+    assert [item.name for item in program.entries] == ["all"]
