@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 from admission.pki import Pair, ca_is_due, make_ca, make_serving, read_pair, serving_is_due
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, InvalidSetting
+from reconciler.kube.authority import BUNDLE, CA_SECRET
 from reconciler.kube.secrets import StoredSecret
 from reconciler.observe.logs import logger
 
-CA_SECRET = "kube-retrofit-ca"  # noqa: S105
 TLS_SECRET = "kube-retrofit-tls"  # noqa: S105
 
-_CERTIFICATE, _KEY, _BUNDLE = "tls.crt", "tls.key", "ca.crt"
+_CERTIFICATE, _KEY = "tls.crt", "tls.key"
 _ATTEMPTS = 5
 _CHECK_SECONDS = 60.0
 _LABELS = {"app.kubernetes.io/managed-by": "kube-retrofit"}
@@ -163,7 +163,7 @@ class Certificates:
 def _parse(secret: StoredSecret) -> Pair | None:
     """Return the pair of a Secret, None where it holds no usable one."""
     data = secret.data
-    parts = (data.get(name, b"") for name in (_CERTIFICATE, _KEY, _BUNDLE))
+    parts = (data.get(name, b"") for name in (_CERTIFICATE, _KEY, BUNDLE))
     pair = read_pair(*parts)
     if pair is None:
         _log.warning("no certificate with its key in the Secret, making one", secret=secret.name)
@@ -175,7 +175,7 @@ def _render(name: str, pair: Pair, resource_version: str) -> StoredSecret:
         name=name,
         kind="kubernetes.io/tls",
         labels=_LABELS,
-        data={_CERTIFICATE: pair.certificate, _KEY: pair.key, _BUNDLE: pair.bundle},
+        data={_CERTIFICATE: pair.certificate, _KEY: pair.key, BUNDLE: pair.bundle},
         resource_version=resource_version,
     )
 

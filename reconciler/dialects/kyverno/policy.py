@@ -91,7 +91,8 @@ def compile_policy(
             rule=rule["name"],
             location=f"spec.rules[{index}]",
         )
-        program = _compile(rule, origin, defaults)
+        mutates = rule.get("mutate") is not None
+        program = compile_rule(rule, origin=origin, defaults=defaults) if mutates else None
         if program is None:
             warnings.append(_not_acted_on(rule, origin.location))
         else:
@@ -162,13 +163,6 @@ def _check_operation(rule: Mapping[str, Any], location: str) -> None:
             f"Multiple operations defined in the rule '{rule['name']}', only one operation "
             f"({known}) is allowed per rule",
         )
-
-
-def _compile(rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults) -> Program | None:
-    mutate = rule.get("mutate")
-    if mutate is None:
-        return None
-    return compile_rule(rule, origin=origin, defaults=defaults)
 
 
 def _read_webhook(spec: Mapping[str, Any]) -> dict[str, Any]:

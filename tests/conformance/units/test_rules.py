@@ -27,7 +27,8 @@ from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.process import trigger_gone
 from reconciler.services.trigger import TriggerReader
-from tests.conformance.units.cases import NOT_YET, attempt, load
+from tests.conformance.units.cases import attempt, load
+from tests.conformance.verdicts import NOT_YET
 
 Result = tuple[Program, TargetChange | None]
 
