@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import tempfile
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -258,8 +258,9 @@ class ControlPlane(Cluster):
         self._run_api_server()
         self._wait_ready()
 
-    def start_scheduler(self) -> None:
-        """Start kube-scheduler; without nodes its pods stay Pending, but it says why.
+    @contextlib.contextmanager
+    def scheduler(self) -> Iterator[None]:
+        """Run kube-scheduler for a while; it binds pods to nodes that are Ready and not tainted.
 
         Raises:
             InvalidSetting: This control plane came without a scheduler.
@@ -267,6 +268,11 @@ class ControlPlane(Cluster):
         kubeconfig = self._write_kubeconfig(SCHEDULER, self.directory / "scheduler.kubeconfig")
         flags = parts.scheduler(self.layout, self.ports, kubeconfig)
         self._run(parts.SCHEDULER, flags)
+        try:
+            yield
+        finally:
+            self.supervision.kill(parts.SCHEDULER)
+            self.supervision.wait_exit(parts.SCHEDULER, 10.0)
 
     def detach(self) -> None:
         """Leave everything running when this process ends; `supervision.pid` ends it."""

@@ -167,7 +167,8 @@ class ApiServer:
 
     async def delete(self, ref: Ref) -> None:
         """See `Cluster`."""
-        options = {"propagationPolicy": "Background"}
+        # Where there is no kubelet, nobody else confirms that a pod on a node has ended.
+        options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
         try:
             await self._call("DELETE", await self._path(ref), document=options)
         except ApiError as error:

@@ -1,5 +1,6 @@
 """The cluster that chainsaw tests run on: everything installed, both programs at work."""
 
+import json
 import os
 import shlex
 import shutil
@@ -7,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import yaml
 
-from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.cluster import Cluster, ControlPlane
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.cli.dev.supervision import last_lines
@@ -22,6 +23,8 @@ from tests.conformance.kubeconfig import Access, read
 NODE = "kind-control-plane"
 TOOLS = ("curl", "jq", "openssl")
 _OVERLAY = "conformance"
+# The tests that want pods bound to a node, by the pattern of their folder.
+SCHEDULED = ("library/other/add-node-labels-pod/*",)
 _LOG_LINES = 25
 _NODE = {
     "apiVersion": "v1",
@@ -34,6 +37,15 @@ _NODE = {
             "kubernetes.io/os": "linux",
         },
     },
+}
+
+# What a kubelet would have written: pods are bound only to a node that is Ready and has room.
+_READY = {
+    "status": {
+        "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+        "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "MadeByHand"}],
+    }
 }
 
 
@@ -57,6 +69,20 @@ class Environment:
             log = self.programs.logs / f"{name}.log"
             parts.append(f"{log}:\n{last_lines(log, _LOG_LINES)}")
         return "\n".join(parts)
+
+    @contextmanager
+    def scheduling(self, case: str) -> Iterator[None]:
+        """Let pods be bound to NODE while a test runs that wants it; a real cluster does so."""
+        wanted = any(PurePosixPath(case).match(pattern) for pattern in SCHEDULED)
+        if not wanted or not isinstance(self.cluster, ControlPlane):
+            yield
+            return
+        kubectl = self.cluster.kubectl
+        kubectl("patch", "node", NODE, "--subresource=status", "-p", json.dumps(_READY))
+        # Set on every new node, and taken away by a controller that looks after kubelets.
+        kubectl("patch", "node", NODE, "--type=merge", "-p", '{"spec": {"taints": null}}')
+        with self.cluster.scheduler():
+            yield
 
 
 @contextmanager

@@ -89,7 +89,8 @@ async def test_case(case: str, environment: Environment, tmp_path: Path) -> None
     async with ApiServer(environment.access) as server:
         problem = ""
         try:
-            await run(test, server, environment.shell, environment.describe)
+            with environment.scheduling(case):
+                await run(test, server, environment.shell, environment.describe)
         except Failure as failure:
             problem = str(failure)
     if problem:
