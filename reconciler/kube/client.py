@@ -87,10 +87,14 @@ class Client:
             was frozen must not finish what it began.
     """
 
-    def __init__(self, credentials: Credentials, clock: Clock, on_call: OnCall | None) -> None:
+    def __init__(
+        self, credentials: Credentials, clock: Clock, on_call: OnCall | None, user: str = ""
+    ) -> None:
         configuration = credentials.configuration
         self.address = str(configuration.host)
-        self.user_agent = f"kube-retrofit/{_version()}"
+        self._headers = {"User-Agent": f"kube-retrofit/{_version()}"}
+        if user:
+            self._headers["Impersonate-User"] = user
         self.on_call = on_call
         self.may_write: Callable[[], bool] = lambda: True
         self._clock = clock
@@ -149,7 +153,7 @@ class Client:
             repeat: Off for callers that have a rhythm of their own.
         """
         call = describe(method, path)
-        headers = {"Accept": accept, "User-Agent": self.user_agent}
+        headers = {"Accept": accept, **self._headers}
         if body is not None:
             headers["Content-Type"] = content_type
         url = self._url(path, query)
@@ -197,7 +201,7 @@ class Client:
             idle: Seconds without a byte after which the connection counts as dead.
         """
         call = describe("GET", path, watch=True)
-        headers = {"Accept": accept, "User-Agent": self.user_agent}
+        headers = {"Accept": accept, **self._headers}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=idle)
         try:
             async with self._open(
@@ -305,16 +309,24 @@ async def connect(
     kubeconfig: str = "",
     context: str = "",
     *,
+    user: str = "",
     clock: Clock | None = None,
     on_call: OnCall | None = None,
 ) -> Client:
     """Return a client; nothing is sent yet.
 
+    Args:
+        kubeconfig: Empty for the ServiceAccount's own, or the usual one.
+        context: Of the kubeconfig; empty for its current one.
+        user: Impersonated where the credentials may do so; empty for their own.
+        clock: Of time-outs.
+        on_call: For metrics.
+
     Raises:
         InvalidSetting: There are no usable credentials.
     """
     clock = clock or SystemClock()
-    return Client(await load_credentials(kubeconfig, context, clock), clock, on_call)
+    return Client(await load_credentials(kubeconfig, context, clock), clock, on_call, user)
 
 
 class _Transport(RESTClientObject):

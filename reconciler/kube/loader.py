@@ -32,12 +32,21 @@ class KubeLoader:
 
     Attributes:
         hosts: Patterns of the service hosts that may be asked.
+        dry_run: The API server keeps nothing of what a POST to it creates.
     """
 
-    def __init__(self, client: Client, hosts: Iterable[str], *, timeout: float = _TIMEOUT) -> None:
+    def __init__(
+        self,
+        client: Client,
+        hosts: Iterable[str],
+        *,
+        timeout: float = _TIMEOUT,
+        dry_run: bool = False,
+    ) -> None:
         self.hosts = tuple(hosts)
         self._client = client
         self._timeout = timeout
+        self.dry_run = dry_run
 
     async def load(self, load: Load) -> Any:
         """Return what an entry asks for, decoded."""
@@ -61,6 +70,8 @@ class KubeLoader:
         body = load.body.encode() if load.method == "POST" else None
         path, _, query = load.path.partition("?")
         pairs = dict(parse_qsl(query, keep_blank_values=True))
+        if self.dry_run and load.method == "POST":
+            pairs["dryRun"] = "All"
         answer = await self._client.request(
             load.method, path, query=pairs, body=body, timeout=self._timeout
         )

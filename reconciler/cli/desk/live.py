@@ -1,0 +1,140 @@
+"""A live cluster for a command at the desk: named by flags, reached once, told in one line.
+
+Nothing here writes. What a command asks of the cluster it asks as the user of the kubeconfig, or
+as the one that ``--as`` names.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+
+from reconciler.clock import Clock, SystemClock
+from reconciler.errors import ClusterError, Forbidden, Gone, InvalidSetting, UnknownKind
+from reconciler.kube.client import Client, connect
+from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.loader import KubeLoader
+from reconciler.kube.reader import KubeReader
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+_PATIENCE = 10.0
+"""Seconds for the first answer; a person waits for it."""
+
+_OPTIONS = (
+    click.option(
+        "--kubeconfig", metavar="FILE", default="", help="Names the cluster, as kubectl."
+    ),
+    click.option("--context", metavar="NAME", default="", help="A context of the kubeconfig."),
+    click.option("--as", "user", metavar="USER", default="", help="Ask the cluster as this user."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Which cluster, and who asks it; empty fields mean what kubectl takes without the flag.
+
+    Attributes:
+        user: Impersonated; a ServiceAccount is ``system:serviceaccount:NAMESPACE:NAME``.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    user: str = ""
+
+    @property
+    def given(self) -> str:
+        """Return the first flag that somebody gave, empty where none was."""
+        pairs = (
+            ("--kubeconfig", self.kubeconfig),
+            ("--context", self.context),
+            ("--as", self.user),
+        )
+        return next((flag for flag, value in pairs if value), "")
+
+
+@dataclass(slots=True)
+class Calls:
+    """How many requests went to the API server, by verb."""
+
+    by_verb: dict[str, int] = field(default_factory=dict)
+
+    def add(self, verb: str, _resource: str, _status: int, _seconds: float) -> None:
+        """Count one request."""
+        self.by_verb[verb] = self.by_verb.get(verb, 0) + 1
+
+    @property
+    def total(self) -> int:
+        """Return how many there were."""
+        return sum(self.by_verb.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCluster:
+    """A cluster that answers; its ports are those of the controller.
+
+    Attributes:
+        loader: Reads context entries; what a POST would create is not kept by the server.
+    """
+
+    client: Client
+    clock: Clock
+    calls: Calls
+    kinds: KubeKinds
+    reader: KubeReader
+    loader: KubeLoader
+
+
+def cluster_options(command: T) -> T:
+    """Give a click command ``--kubeconfig``, ``--context`` and ``--as`` (as ``user``)."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@contextlib.asynccontextmanager
+async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIterator[LiveCluster]:
+    """Reach a cluster, and leave it at the end.
+
+    Args:
+        address: Which one.
+        service_hosts: Patterns, separated by commas, of services that context entries may call.
+
+    Raises:
+        InvalidSetting: There are no usable credentials, or the cluster does not answer them; the
+            message is one line that says where and what to do.
+    """
+    calls, clock = Calls(), SystemClock()
+    client = await connect(
+        address.kubeconfig,
+        address.context,
+        user=address.user,
+        clock=clock,
+        on_call=calls.add,
+    )
+    try:
+        await _reach(client, address)
+        yield LiveCluster(
+            client=client,
+            clock=clock,
+            calls=calls,
+            kinds=KubeKinds(client, clock),
+            reader=KubeReader(client),
+            loader=KubeLoader(client, filter(None, service_hosts.split(",")), dry_run=True),
+        )
+    finally:
+        await client.close()
+
+
+async def _reach(client: Client, address: Address) -> None:
+    try:
+        # Whoever may not read the address, or finds none there, has been answered.
+        with contextlib.suppress(Forbidden, Gone, UnknownKind):
+            await client.request("GET", "/version", timeout=_PATIENCE, repeat=False)
+    except ClusterError as error:
+        where = f"context {address.context}" if address.context else "the current context"
+        said = str(error).removeprefix("get /version: ")
+        msg = f"{said}: that is {where}, name another with --context or --kubeconfig"
+        raise InvalidSetting(msg) from error
