@@ -27,6 +27,11 @@ _COMMANDS: Mapping[str, _Command] = {
         "apply",
         "Show what policies would change in the objects of files.",
     ),
+    "preview": _Command(
+        "reconciler.cli.preview.command",
+        "preview",
+        "Show what policies would do to the objects of a live cluster.",
+    ),
     "test": _Command(
         "reconciler.cli.desk.suite.command",
         "test",

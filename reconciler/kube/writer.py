@@ -17,11 +17,15 @@ _PUT_FOR = 300.0
 
 
 class KubeWriter:
-    """Writes changes of objects of any kind; unknown fields are refused as `Invalid`."""
+    """Writes changes of objects of any kind; unknown fields are refused as `Invalid`.
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    With ``dry_run`` the API server does everything but store: what it would refuse, it refuses.
+    """
+
+    def __init__(self, client: Client, clock: Clock, *, dry_run: bool = False) -> None:
         self._client = client
         self._clock = clock
+        self._query = {**WRITE_QUERY, "dryRun": "All"} if dry_run else WRITE_QUERY
         self._put_until: dict[tuple[str, str], float] = {}
 
     async def change(self, kind: Kind, before: Object, after: Object) -> Object:
@@ -75,7 +79,7 @@ class KubeWriter:
 
     async def _send(self, method: str, path: str, body: bytes, content_type: str) -> Object:
         answer: Object = await self._client.json(
-            method, path, query=WRITE_QUERY, body=body, content_type=content_type
+            method, path, query=self._query, body=body, content_type=content_type
         )
         return answer
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 
-from reconciler.api.meta import Kind, Object, ref_of
+from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
     Counts,
     RequestSpec,
@@ -20,12 +20,13 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.config import render_duration
-from reconciler.engine.match import Decision, KindSelector, Listing
+from reconciler.engine.match import Decision
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError
 from reconciler.requests.lifecycle import Disposition, Done, Fail, Retry, Skip, count
 from reconciler.requests.naming import child_name, labels
 from reconciler.requests.schedule import Backoff
+from reconciler.services.existing import Existing, Place, position
 from reconciler.services.lanes import failure
 from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
@@ -33,20 +34,6 @@ from reconciler.services.trigger import TriggerReader
 
 _REPORT_EVERY = 0.5
 """Seconds between two writes of the progress."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One list to walk: a kind in one namespace or in all of them."""
-
-    kind: Kind
-    namespace: str
-    listing: Listing
-
-    @property
-    def label(self) -> str:
-        """Return what tells it from the other lists of a sweep."""
-        return f"{self.kind.resource}@{self.namespace}?{self.listing.label_selector}"
 
 
 @dataclass(slots=True)
@@ -113,15 +100,15 @@ class Sweeper:
         program = await self._current(tally.request.spec)
         if isinstance(program, Skip | Fail):
             return program
-        places = await self._places(program)
+        places = await self._existing.places(program.matcher.listings())
         if tally.progress.total < 0:
             tally.progress = replace(tally.progress, total=await self._count(places))
         for place, after in _left(places, tally.progress.cursor):
-            async for page in self._pages(place, after):
+            async for page in self._chunks(place, after):
                 await self._work(tally, program, page)
                 last = page[-1] if page else None
                 if last is not None:
-                    cursor = f"{place.label}:{_position(last)}"
+                    cursor = f"{place.label}:{position(last)}"
                     tally.progress = replace(tally.progress, cursor=cursor)
                 await self._report(tally)
                 current = await self._current(tally.request.spec)
@@ -137,28 +124,9 @@ class Sweeper:
             return Skip(reason="Superseded", message=message)
         return program
 
-    async def _places(self, program: Program) -> list[Place]:
-        found: list[Place] = []
-        for listing in program.matcher.listings():
-            for selector in listing.kinds:
-                for kind in await self._served(selector):
-                    spaces = listing.namespaces if kind.namespaced else None
-                    found.extend(
-                        Place(kind=kind, namespace=namespace, listing=listing)
-                        for namespace in spaces or ("",)
-                    )
-        return found
-
-    async def _served(self, selector: KindSelector) -> tuple[Kind, ...]:
-        if selector.subresource or "*" in selector.kind or "?" in selector.kind:
-            # A subresource event cannot be found again, and "every kind" is not a list.
-            return ()
-        group = selector.group
-        version = selector.version
-        api_version = f"{group}/{version}" if group not in ("", "*") else version
-        if group == "*" and version != "*":
-            return await self.kinds.find(f"*/{version}", selector.kind)
-        return await self.kinds.find(api_version, selector.kind)
+    @property
+    def _existing(self) -> Existing:
+        return Existing(kinds=self.kinds, reader=self.reader, page=self.page)
 
     async def _count(self, places: Iterable[Place]) -> int:
         total = 0
@@ -175,22 +143,11 @@ class Sweeper:
             total += len(page.items) + page.remaining
         return total
 
-    async def _pages(self, place: Place, after: str) -> AsyncIterator[list[Object]]:
-        token = ""
-        while True:
-            page = await self.reader.list_page(
-                place.kind,
-                namespace=place.namespace,
-                labels=place.listing.label_selector,
-                limit=self.page,
-                token=token,
-            )
-            items = [item for item in page.items if _position(item) > after]
+    async def _chunks(self, place: Place, after: str) -> AsyncIterator[list[Object]]:
+        async for page in self._existing.pages(place):
+            items = [item for item in page.items if position(item) > after]
             for start in range(0, len(items), self.parallel):
                 yield items[start : start + self.parallel]
-            token = page.token
-            if not token:
-                return
 
     async def _work(self, tally: _Tally, program: Program, objects: list[Object]) -> None:
         attempts = await asyncio.gather(
@@ -242,12 +199,6 @@ class Sweeper:
         tally.progress = replace(tally.progress, eta=eta)
         status = replace(tally.request.status, counts=tally.counts, sweep=tally.progress)
         tally.request = await self.requests.write_status(tally.request, status)
-
-
-def _position(obj: Object) -> str:
-    meta = obj.get("metadata") or {}
-    namespace, name = meta.get("namespace", ""), meta.get("name", "")
-    return f"{namespace}/{name}" if namespace else name
 
 
 def _left(places: list[Place], cursor: str) -> list[tuple[Place, str]]:

@@ -61,20 +61,34 @@ class TriggerReader:
         obj, old = _objects(spec, live, recorded)
         return await self._build(spec, program, obj, old)
 
-    async def of_object(self, obj: Object, program: Program) -> Trigger:
-        """Return an existing object as the trigger of a policy change."""
+    async def of_object(
+        self,
+        obj: Object,
+        program: Program,
+        *,
+        operation: str = "",
+        user: Mapping[str, Any] | None = None,
+    ) -> Trigger:
+        """Return an existing object as the trigger of a policy change, or of a request.
+
+        Args:
+            obj: As it is stored.
+            program: The rule.
+            operation: Of a request that leaves the object as it is; empty: the policy changed.
+            user: ``{userInfo, roles, clusterRoles}`` of who sends the request, if anybody.
+        """
         meta = obj.get("metadata") or {}
         group, version = split_api_version(obj.get("apiVersion", ""))
         return await self._assemble(
             program,
             gvk=(group, version, obj.get("kind", "")),
             subresource="",
-            operation="",
+            operation=operation,
             obj=obj,
-            old={},
+            old=obj if operation in ("UPDATE", "DELETE") else {},
             name=meta.get("name", ""),
             namespace=meta.get("namespace", ""),
-            user={},
+            user=user or {},
             extra={},
         )
 

@@ -165,15 +165,18 @@ class Matcher:
             for kind in item.kinds
         )
 
-    def listings(self) -> tuple[Listing, ...]:
+    def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
         """Return where to look for existing objects; together they miss none that matches.
 
-        A filter that lists operations concerns requests only and contributes nothing.
+        Args:
+            requests: Whether requests for them are meant. Without, a filter that lists
+                operations contributes nothing, for it concerns requests only.
         """
         filters = self._match.filters
         if not self._match.every:
-            return tuple(self._listing((item,)) for item in filters if not item.operations)
-        return () if self.operations_listed else (self._listing(filters),)
+            chosen = (item for item in filters if requests or not item.operations)
+            return tuple(self._listing((item,)) for item in chosen)
+        return (self._listing(filters),) if requests or not self.operations_listed else ()
 
     @property
     def operations_listed(self) -> bool:

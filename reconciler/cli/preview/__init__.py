@@ -1,0 +1,1 @@
+"""`retrofit preview`: what policies would do to a live cluster."""

@@ -1,0 +1,92 @@
+"""A file that says which objects a preview shall change, and how far it is from the truth."""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.emit import render_yaml
+from reconciler.cli.desk.files import read_all
+from reconciler.errors import InvalidSetting
+from reconciler.services.dryrun import Identity
+
+KIND: Final = "PreviewBaseline"
+_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "subresource")
+_NEEDED: Final = ("apiVersion", "kind", "name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What a preview would do otherwise than a baseline says.
+
+    Attributes:
+        missing: Would not be changed, though the baseline names them.
+        unexpected: Would be changed, though it does not.
+    """
+
+    missing: tuple[Identity, ...]
+    unexpected: tuple[Identity, ...]
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any."""
+        return bool(self.missing or self.unexpected)
+
+
+def compare(expected: AbstractSet[Identity], actual: AbstractSet[Identity]) -> Difference:
+    """Return the difference, sorted."""
+    return Difference(
+        missing=tuple(sorted(expected - actual)), unexpected=tuple(sorted(actual - expected))
+    )
+
+
+def reference(target: Identity) -> Object:
+    """Return what names a target, as it stands in files."""
+    return {name: text for name, text in zip(_FIELDS, target, strict=True) if text}
+
+
+def read_baseline(name: str) -> frozenset[Identity]:
+    """Return the objects of a file.
+
+    Raises:
+        InvalidSetting: It is no baseline.
+    """
+    documents = list(read_all([name]))
+    value = documents[0].value if len(documents) == 1 else None
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        msg = f"{name}: expected one document of kind {KIND}; --write-baseline makes one"
+        raise InvalidSetting(msg)
+    listed = value.get("objects") or []
+    if not isinstance(listed, list):
+        raise InvalidSetting(f"{name}: objects must be a list")
+    return frozenset(
+        _identity(item, f"{name}: objects[{index}]") for index, item in enumerate(listed)
+    )
+
+
+def write_baseline(name: str, targets: Iterable[Identity]) -> None:
+    """Store the objects, sorted, so that versions of the file can be compared.
+
+    Raises:
+        InvalidSetting: The file cannot be written.
+    """
+    listed = [reference(target) for target in sorted(targets)]
+    try:
+        Path(name).write_text(render_yaml({"kind": KIND, "objects": listed}), encoding="utf-8")
+    except OSError as error:
+        raise InvalidSetting(f"{name}: cannot be written: {error.strerror}") from error
+
+
+def _identity(item: Any, place: str) -> Identity:
+    if not isinstance(item, dict):
+        raise InvalidSetting(f"{place}: expected a map with {', '.join(_FIELDS)}")
+    for name, text in item.items():
+        if name not in _FIELDS or not isinstance(text, str):
+            msg = f"{place}.{name}: only {', '.join(_FIELDS)} may stand here, as texts"
+            raise InvalidSetting(msg)
+    for name in _NEEDED:
+        if not item.get(name):
+            raise InvalidSetting(f"{place}: {name} is missing")
+    api_version, kind, namespace, name, subresource = (item.get(field, "") for field in _FIELDS)
+    return api_version, kind, namespace, name, subresource

@@ -1,0 +1,150 @@
+"""The command line of `retrofit preview`."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import orjson
+
+from reconciler.cli.desk.emit import render_yaml
+from reconciler.cli.desk.files import read_all
+from reconciler.cli.desk.live import Address, cluster_options
+from reconciler.cli.desk.values import read_user
+from reconciler.cli.preview.baseline import read_baseline, write_baseline
+from reconciler.cli.preview.data import data_of
+from reconciler.cli.preview.policies import read_files, split_names
+from reconciler.cli.preview.report import Report, lines_of
+from reconciler.cli.preview.run import Wish, run
+from reconciler.errors import InvalidSetting
+from reconciler.services.preview import POLICY_CHANGE
+
+WRONG = 1
+DIFFERENT = 3
+
+_POLICY_UPDATE = "POLICY-UPDATE"
+_OPERATIONS = ("CREATE", "UPDATE", "DELETE", _POLICY_UPDATE)
+_FORMATS = ("table", "json", "yaml")
+_LIMIT = 20
+
+_EPILOG = """\b
+Examples:
+  retrofit preview policy.yaml
+  retrofit preview policy.yaml --server-dry-run --limit 0
+  retrofit preview clusterpolicy/reload policy/shop/restart --context staging -n shop
+  retrofit preview policies/ --write-baseline touched.yaml
+  retrofit preview policies/ --baseline touched.yaml
+"""
+
+
+@click.command("preview", epilog=_EPILOG)
+@click.argument("policies", nargs=-1, required=True, metavar="POLICY...")
+@click.option(
+    "--server-dry-run",
+    is_flag=True,
+    help="Let the API server try each change without storing it, and show what it refuses.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=_LIMIT,
+    show_default=True,
+    help="Diffs, and problems, to show of each rule; 0: all. Everything is counted.",
+)
+@click.option("--namespace", "-n", default="", help="Only triggers in this namespace.")
+@click.option(
+    "--operation",
+    type=click.Choice(_OPERATIONS),
+    help="Of the requests for the triggers. Default: when each rule acts first, its policy's"
+    " update (mutateExistingOnPolicyUpdate), else an UPDATE, else what it listens to.",
+)
+@click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
+@click.option("--service-hosts", default="", help="Services that context entries may call.")
+@click.option(
+    "--baseline", "expected", metavar="FILE", help="Exactly these objects are to be changed."
+)
+@click.option(
+    "--write-baseline", "kept", metavar="FILE", help="Store which objects would be changed."
+)
+@cluster_options
+@click.option("--output", "-o", type=click.Choice(_FORMATS), default="table", show_default=True)
+def preview(
+    policies: tuple[str, ...], *, expected: str | None, kept: str | None, output: str, **flags: Any
+) -> None:
+    """Show what policies would do to the objects of a live cluster; nothing is written.
+
+    POLICY is a file, a folder, a quoted wildcard or - for standard input; or clusterpolicy/NAME
+    or policy/NAMESPACE/NAME for what the cluster stores. Rules apply one after the other, a later
+    one on what an earlier one would have made. The content of Secrets is not shown.
+
+    \b
+    Exit code:
+      0  everything was evaluated, whether or not something would change
+      1  the cluster or a policy cannot be used; something cannot be read, ended in an error, or
+         would be refused
+      2  wrong usage
+      3  --baseline: other objects would be changed
+    """  # noqa: D301 - click's mark for text that is not to be wrapped
+    if expected and kept:
+        raise click.UsageError("--baseline compares and --write-baseline stores: give one of them")
+    address = Address(
+        kubeconfig=flags.pop("kubeconfig"), context=flags.pop("context"), user=flags.pop("user")
+    )
+    operation, sender = flags.pop("operation"), flags.pop("userinfo")
+    if sender is not None and operation == _POLICY_UPDATE:
+        raise click.UsageError("--userinfo: nobody sends a request when the policy changes")
+    files, stored = split_names(policies)
+    wish = Wish(
+        found=read_files(files),
+        stored=stored,
+        address=address,
+        operation=POLICY_CHANGE if operation == _POLICY_UPDATE else operation,
+        user={} if sender is None else _user(sender),
+        expected=None if expected is None else read_baseline(expected),
+        **flags,
+    )
+    report = asyncio.run(run(wish, say=lambda text: click.echo(text, err=True)))
+    _show(report, output)
+    if kept is not None:
+        if report.incomplete:
+            raise InvalidSetting(f"{kept}: not written, for not everything could be previewed")
+        write_baseline(kept, report.changed)
+    if report.incomplete or report.refused:
+        sys.exit(WRONG)
+    if report.difference:
+        sys.exit(DIFFERENT)
+
+
+def _user(name: str) -> Mapping[str, Any]:
+    found = list(read_all([name]))
+    if len(found) != 1:
+        raise InvalidSetting(f"{name}: expected one document, found {len(found)}")
+    user, info = read_user(found[0].value, name)
+    return {
+        "userInfo": info,
+        "roles": list(user.roles or ()),
+        "clusterRoles": list(user.cluster_roles or ()),
+    }
+
+
+def _show(report: Report, output: str) -> None:
+    match output:
+        case "json":
+            click.echo(orjson.dumps(data_of(report), option=orjson.OPT_INDENT_2))
+        case "yaml":
+            click.echo(render_yaml(data_of(report)), nl=False)
+        case _:
+            _page(report)
+
+
+def _page(report: Report) -> None:
+    """Write a report, through a pager where a person would have to scroll."""
+    terminal = sys.stdout.isatty()
+    lines = list(lines_of(report, coloured=terminal))
+    text = "\n".join(lines) + "\n"
+    if terminal and len(lines) >= shutil.get_terminal_size().lines:
+        click.echo_via_pager(text, color=True)
+    else:
+        click.echo(text, nl=False)

@@ -1,0 +1,119 @@
+"""One preview from the first request to the report."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
+from reconciler.cli.preview.baseline import compare
+from reconciler.cli.preview.policies import compile_found, read_stored
+from reconciler.cli.preview.progress import Bar
+from reconciler.cli.preview.report import Report
+from reconciler.cli.preview.secrets import WatchedLoader
+from reconciler.cli.preview.tally import RuleTally
+from reconciler.config import ProcessSettings
+from reconciler.engine.program import Program
+from reconciler.errors import InvalidSetting
+from reconciler.kube.policies import KubePolicies
+from reconciler.kube.requests import KubeRequests
+from reconciler.kube.writer import KubeWriter
+from reconciler.services.dryrun import Identity
+from reconciler.services.preview import Occasion, Ports, Preview, first_occasion, preview_over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What one command line asks for.
+
+    Attributes:
+        found: Policies out of files, each with its place.
+        stored: Keys of policies in the cluster.
+        server_dry_run: The API server tries each change.
+        operation: None for the occasion at which each rule acts first.
+        user: ``{userInfo, roles, clusterRoles}`` of who sends requests, or empty.
+        limit: Changes, and problems, to show of each rule; 0 means all.
+        expected: The baseline, None where there is none.
+    """
+
+    found: Sequence[tuple[str, Object]]
+    stored: Sequence[str]
+    address: Address
+    server_dry_run: bool
+    operation: str | None
+    user: Mapping[str, Any] = field(repr=False)
+    namespace: str
+    limit: int
+    service_hosts: str
+    expected: frozenset[Identity] | None
+
+
+async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
+    """Preview the policies.
+
+    Args:
+        wish: What is asked for.
+        say: Gets lines about the policies, before anything long begins.
+
+    Raises:
+        InvalidSetting: The cluster cannot be reached, or there is no rule to be previewed.
+        ClusterError: A stored policy cannot be read.
+    """
+    async with live_cluster(wish.address, service_hosts=wish.service_hosts) as live:
+        begun = live.clock.monotonic()
+        stored = await read_stored(wish.stored, KubePolicies(live.client))
+        chosen = compile_found([*wish.found, *stored])
+        for text in (*chosen.warnings, *chosen.refused):
+            say(text)
+        programs = [program for policy in chosen.compiled for program in policy.programs]
+        if not programs and not chosen.refused:
+            raise InvalidSetting("no rule with mutate.targets is in there: nothing to preview")
+        loader = WatchedLoader(live.loader)
+        preview = _preview(live, loader, server_dry_run=wish.server_dry_run)
+        with Bar() as bar:
+            tallies = [await _rule(preview, item, wish, loader, bar) for item in programs]
+        changed: set[Identity] = set().union(*(tally.changed for tally in tallies))
+        return Report(
+            rules=tallies,
+            refusals=chosen.refused,
+            server=live.client.address,
+            tried=wish.server_dry_run,
+            permissions=sorted(preview.cluster.permissions),
+            difference=None if wish.expected is None else compare(wish.expected, changed),
+            calls=live.calls.total,
+            seconds=live.clock.monotonic() - begun,
+        )
+
+
+def _preview(live: LiveCluster, loader: WatchedLoader, *, server_dry_run: bool) -> Preview:
+    server = KubeWriter(live.client, live.clock, dry_run=True) if server_dry_run else None
+    ports = Ports(
+        kinds=live.kinds,
+        reader=live.reader,
+        loader=loader,
+        policies=KubePolicies(live.client),
+        requests=KubeRequests(live.client, ProcessSettings().namespace),
+        server=server,
+    )
+    return preview_over(ports, live.clock, secrets.randbelow)
+
+
+async def _rule(
+    preview: Preview, program: Program, wish: Wish, loader: WatchedLoader, bar: Bar
+) -> RuleTally:
+    operation = first_occasion(program) if wish.operation is None else wish.operation
+    occasion = Occasion(
+        operation=operation,
+        user=wish.user if operation else {},
+        namespace=wish.namespace,
+    )
+    tally = RuleTally(program=program, operation=operation, limit=wish.limit)
+    if operation and program.matcher.uses_user_info and not wish.user:
+        tally.notes.append("match asks who sends a request, and nobody is named: --userinfo")
+    tally.notes += await preview.unseen(program, occasion)
+    bar.begin(f"{program.origin.policy} / {program.rule}")
+    async for chunk in preview.walk(program, occasion):
+        tally.add(chunk, loader.mask)
+        bar.advance(chunk.read, chunk.left)
+    return tally

@@ -1,0 +1,30 @@
+"""What context entries read out of Secrets, so that nothing of it is shown."""
+
+from typing import Any
+
+from reconciler.cli.explain.masking import Mask, mask_of
+from reconciler.engine.entries import Load
+from reconciler.services.ports import Loader
+
+
+class WatchedLoader:
+    """A `Loader` that remembers the content of the Secrets that it gave.
+
+    Attributes:
+        mask: Hides that content.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        """Take the loader that reads."""
+        self.mask = Mask()
+        self._loader = loader
+
+    async def load(self, load: Load) -> Any:
+        """Return what an entry asks for, decoded."""
+        answer = await self._loader.load(load)
+        kind = answer.get("kind") if isinstance(answer, dict) else None
+        if kind in ("Secret", "SecretList"):
+            items = (answer.get("items") or ()) if kind == "SecretList" else (answer,)
+            named = [item | {"apiVersion": "v1", "kind": "Secret"} for item in items]
+            self.mask = self.mask.with_values(mask_of(named).texts)
+        return answer

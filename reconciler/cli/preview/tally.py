@@ -1,0 +1,208 @@
+"""What a rule would do, counted; of the details as many as are to be shown."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from reconciler.api.meta import Object, ref_of
+from reconciler.api.updaterequest import Outcome
+from reconciler.cli.explain.masking import Mask, is_secret, mask_of
+from reconciler.engine.program import Program
+from reconciler.services.dryrun import Identity, Write
+from reconciler.services.preview import Chunk, Seen, Touch
+
+_MOST_REASONS = 50
+"""Different texts that are told apart; a text may carry the name of an object."""
+
+OTHER = "for other reasons"
+
+
+class Verdict(StrEnum):
+    """What would become of a target."""
+
+    SKIPPED = "skipped"
+    UNCHANGED = "unchanged"
+    MISSING = "missing"
+    CHANGED = "changed"
+    ERROR = "error"
+    REFUSED = "refused"
+
+
+# Several triggers of a rule may mean one target: what comes last here is what is said of it.
+_ORDER = {verdict: index for index, verdict in enumerate(Verdict)}
+_VERDICTS = {
+    Outcome.PATCHED: Verdict.CHANGED,
+    Outcome.UNCHANGED: Verdict.UNCHANGED,
+    Outcome.SKIPPED: Verdict.SKIPPED,
+    Outcome.NOT_FOUND: Verdict.MISSING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A target that would be changed, without what is not to be shown.
+
+    Attributes:
+        trigger: The first that changes it.
+        triggers: How many there are.
+        repeats: Each trigger changes it once more, for the rule does not converge.
+    """
+
+    target: Identity
+    trigger: str
+    triggers: int = 1
+    before: Object
+    after: Object
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What would go wrong, at a target or before any."""
+
+    verdict: Verdict
+    trigger: str
+    target: Identity | None
+    message: str
+
+
+@dataclass(slots=True)
+class RuleTally:
+    """What one rule would do; changed in place while the preview goes on.
+
+    Attributes:
+        operation: The occasion, empty for the change of the policy.
+        limit: How many changes, and how many problems, are kept; 0 means all.
+        notes: What the preview does not see.
+        errors: Triggers at which something is wrong before any target.
+        failures: Lists that cannot be read.
+    """
+
+    program: Program
+    operation: str
+    limit: int
+    notes: list[str] = field(default_factory=list)
+    read: int = 0
+    triggers: int = 0
+    errors: int = 0
+    failures: list[str] = field(default_factory=list)
+    unmet: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    verdicts: dict[Identity, Verdict] = field(default_factory=dict)
+    changes: dict[Identity, Change] = field(default_factory=dict)
+    problems: dict[object, Problem] = field(default_factory=dict)
+
+    def add(self, chunk: Chunk, mask: Mask) -> None:
+        """Take in what some triggers would do.
+
+        Args:
+            chunk: Of the preview.
+            mask: Of what context entries have read so far.
+        """
+        self.read += chunk.read
+        if chunk.failure:
+            self.failures.append(chunk.failure)
+        for seen in chunk.seen:
+            if seen.unmet:
+                _count(self.unmet, seen.unmet)
+                continue
+            self.triggers += 1
+            self._add(seen, chunk.writes, _masking(mask, (seen.trigger,)))
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many targets have a verdict; of errors those without a target too."""
+        found = sum(item is verdict for item in self.verdicts.values())
+        return found + self.errors if verdict is Verdict.ERROR else found
+
+    @property
+    def changed(self) -> set[Identity]:
+        """Return the targets that would be changed."""
+        return {key for key, verdict in self.verdicts.items() if verdict is Verdict.CHANGED}
+
+    @property
+    def changes_left(self) -> int:
+        """Return how many changes are not kept."""
+        return self.count(Verdict.CHANGED) - len(self.shown)
+
+    @property
+    def shown(self) -> list[Change]:
+        """Return the changes that are kept, without those that ended otherwise."""
+        changed = self.changed
+        return [item for key, item in self.changes.items() if key in changed]
+
+    @property
+    def problems_left(self) -> int:
+        """Return how many problems are not kept."""
+        all_of_them = self.count(Verdict.ERROR) + self.count(Verdict.REFUSED)
+        return all_of_them - len(self.problems)
+
+    def _add(self, seen: Seen, writes: Mapping[Identity, Write], mask: Mask) -> None:
+        trigger = str(ref_of(seen.trigger))
+        if seen.errors:
+            self.errors += 1
+            text = mask.text("; ".join(seen.errors))
+            self._problem(("", trigger), Verdict.ERROR, trigger, None, text)
+        for touch in seen.touches:
+            verdict = _verdict(touch)
+            before = self.verdicts.get(touch.target)
+            if before is None or _ORDER[verdict] > _ORDER[before]:
+                self.verdicts[touch.target] = verdict
+            if verdict is Verdict.SKIPPED:
+                _count(self.skipped, mask.text(touch.message))
+            elif verdict is Verdict.CHANGED:
+                self._change(touch.target, trigger, writes, mask)
+            elif verdict in (Verdict.REFUSED, Verdict.ERROR):
+                text = mask.text(touch.message)
+                self._problem(touch.target, verdict, trigger, touch.target, text)
+
+    def _change(
+        self, target: Identity, trigger: str, writes: Mapping[Identity, Write], mask: Mask
+    ) -> None:
+        write, known = writes.get(target), self.changes.get(target)
+        if write is None or (known is None and self._full(self.changes)):
+            return
+        before, after = _masking(mask, (write.before, write.after)).pair(
+            _readable(write.before), _readable(write.after)
+        )
+        if known is None:
+            self.changes[target] = Change(
+                target=target, trigger=trigger, before=before, after=after, repeats=write.repeats
+            )
+            return
+        self.changes[target] = replace(known, triggers=known.triggers + 1, after=after)
+
+    def _problem(
+        self, key: object, verdict: Verdict, trigger: str, target: Identity | None, text: str
+    ) -> None:
+        if key not in self.problems and not self._full(self.problems):
+            self.problems[key] = Problem(
+                verdict=verdict, trigger=trigger, target=target, message=text
+            )
+
+    def _full(self, kept: Mapping[Any, Any]) -> bool:
+        return bool(self.limit) and len(kept) >= self.limit
+
+
+def _verdict(touch: Touch) -> Verdict:
+    if touch.refused:
+        return Verdict.REFUSED
+    return _VERDICTS.get(touch.outcome, Verdict.ERROR)
+
+
+def _masking(mask: Mask, objects: Iterable[Object]) -> Mask:
+    secrets = [obj for obj in objects if is_secret(obj)]
+    if not secrets:
+        return mask
+    return mask.with_values(mask_of(secrets).texts)
+
+
+def _readable(obj: Mapping[str, Any]) -> Object:
+    meta = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
+    return {**obj, "metadata": meta}
+
+
+def _count(reasons: Counter[str], text: str) -> None:
+    known = text in reasons or len(reasons) < _MOST_REASONS
+    reasons[text if known else OTHER] += 1

@@ -1,0 +1,89 @@
+"""The existing objects that a rule may match: where they are, read page by page.
+
+Each is to be matched again: a list is only as narrow as the API server can make it.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+from reconciler.api.meta import Kind, Object
+from reconciler.engine.match import KindSelector, Listing
+from reconciler.services.ports import Kinds, Page, Reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One list to walk: a kind in one namespace or in all of them."""
+
+    kind: Kind
+    namespace: str
+    listing: Listing
+
+    @property
+    def label(self) -> str:
+        """Return what tells it from the other lists of a rule."""
+        return f"{self.kind.resource}@{self.namespace}?{self.listing.label_selector}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """Finds the lists of a rule and walks them."""
+
+    kinds: Kinds
+    reader: Reader
+    page: int = 500
+
+    async def places(self, listings: Iterable[Listing]) -> list[Place]:
+        """Return the lists in which all objects are that a rule may match."""
+        found: list[Place] = []
+        for listing in listings:
+            for selector in listing.kinds:
+                for kind in await self.served(selector):
+                    spaces = listing.namespaces if kind.namespaced else None
+                    found.extend(
+                        Place(kind=kind, namespace=namespace, listing=listing)
+                        for namespace in spaces or ("",)
+                    )
+        return found
+
+    async def served(self, selector: KindSelector) -> tuple[Kind, ...]:
+        """Return the kinds that a selector names, none where their objects cannot be listed."""
+        if not listable(selector):
+            return ()
+        group = selector.group
+        version = selector.version
+        api_version = f"{group}/{version}" if group not in ("", "*") else version
+        if group == "*" and version != "*":
+            return await self.kinds.find(f"*/{version}", selector.kind)
+        return await self.kinds.find(api_version, selector.kind)
+
+    async def pages(self, place: Place) -> AsyncIterator[Page]:
+        """Yield the pages of a list; one that takes minutes ends as `Expired`."""
+        token = ""
+        while True:
+            page = await self.reader.list_page(
+                place.kind,
+                namespace=place.namespace,
+                labels=place.listing.label_selector,
+                limit=self.page,
+                token=token,
+            )
+            yield page
+            token = page.token
+            if not token:
+                return
+
+
+def listable(selector: KindSelector) -> bool:
+    """Tell whether the objects that a selector means can be found at all.
+
+    A subresource event cannot be found again, and "every kind" is not a list.
+    """
+    return not (selector.subresource or "*" in selector.kind or "?" in selector.kind)
+
+
+def position(obj: Object) -> str:
+    """Return where an object stands in the order in which the API server lists."""
+    meta = obj.get("metadata") or {}
+    namespace, name = meta.get("namespace", ""), meta.get("name", "")
+    return f"{namespace}/{name}" if namespace else name

@@ -1,0 +1,324 @@
+"""What a rule would do to the objects that exist now, by the very services that would do it.
+
+Existing triggers are walked as a sweep walks them and handed to the `Processor`, whose lanes read
+and write a `DryRun` instead of the cluster.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.meta import Object, ref_of
+from reconciler.api.updaterequest import (
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    TargetStatus,
+    UpdateRequest,
+)
+from reconciler.clock import Clock
+from reconciler.engine.match import Decision
+from reconciler.engine.program import Program
+from reconciler.errors import ClusterError, Expired, Forbidden
+from reconciler.requests.lifecycle import Fail, Retry, Skip, identity
+from reconciler.requests.schedule import Backoff
+from reconciler.services.dryrun import DryRun, Identity, Write
+from reconciler.services.existing import Existing, Place, listable, position
+from reconciler.services.lanes import Lanes
+from reconciler.services.policies import PolicyIndex
+from reconciler.services.ports import Kinds, Loader, Policies, Reader, Requests, Writer
+from reconciler.services.process import Attempt, Processor
+from reconciler.services.selection import TargetFinder
+from reconciler.services.trigger import TriggerReader
+
+POLICY_CHANGE = ""
+"""The operation of nobody's request: the policy itself was stored."""
+
+_REFUSALS = frozenset({Outcome.INVALID, Outcome.DENIED, Outcome.FORBIDDEN})
+_OPERATIONS = ("UPDATE", "CREATE", "DELETE", "CONNECT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """What would happen to one target of one trigger.
+
+    Attributes:
+        refused: The API server said no to the dry run.
+    """
+
+    target: Identity
+    outcome: Outcome
+    message: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """An object that match selects, and what the rule would do.
+
+    Attributes:
+        unmet: Why the rule does not act on it, as preconditions; empty where it does.
+        errors: What is wrong before any single target.
+    """
+
+    trigger: Object
+    unmet: str = ""
+    touches: tuple[Touch, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some objects, in the order of the API server's lists.
+
+    Attributes:
+        read: How many were looked at, whether or not match selects them.
+        left: How many are to come in this list, as far as the API server tells.
+        writes: What would be written, by target.
+        failure: Why a whole list cannot be read.
+    """
+
+    read: int = 0
+    left: int = 0
+    seen: tuple[Seen, ...] = ()
+    writes: Mapping[Identity, Write] = field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """On what occasion a rule is previewed.
+
+    Attributes:
+        operation: Of a request for each trigger that leaves it as it is, or `POLICY_CHANGE`.
+        user: ``{userInfo, roles, clusterRoles}`` of who sends them; empty: nobody says.
+        namespace: Only of triggers in there; empty for all.
+    """
+
+    operation: str = POLICY_CHANGE
+    user: Mapping[str, Any] = field(default_factory=dict)
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """Previews rules, one after the other; a later one sees what the earlier would have done.
+
+    Attributes:
+        cluster: Where nothing is written.
+        parallel: Triggers worked on at the same time.
+    """
+
+    cluster: DryRun
+    processor: Processor
+    triggers: TriggerReader
+    existing: Existing
+    parallel: int = 64
+
+    async def walk(self, program: Program, occasion: Occasion) -> AsyncIterator[Chunk]:
+        """Yield what the rule would do; a list that cannot be read stops no other."""
+        listings = program.matcher.listings(requests=bool(occasion.operation))
+        try:
+            places = await self.existing.places(listings)
+        except ClusterError as error:
+            yield Chunk(failure=str(error))
+            return
+        met: set[str] | None = set() if len(places) > 1 else None
+        for place in _narrowed(places, occasion.namespace):
+            async for chunk, objects in self._chunks(place):
+                if chunk.failure:
+                    yield chunk
+                    continue
+                new = _new(objects, met)
+                seen = await asyncio.gather(*(self._one(program, occasion, obj) for obj in new))
+                writes = dict(self.cluster.writes)
+                self.cluster.writes.clear()
+                self.cluster.refused.clear()
+                yield replace(chunk, read=len(new), seen=_known(seen), writes=writes)
+
+    async def unseen(self, program: Program, occasion: Occasion) -> list[str]:
+        """Return the kinds of match whose objects cannot be found, and why."""
+        found: dict[str, None] = {}
+        for listing in program.matcher.listings(requests=bool(occasion.operation)):
+            for selector in listing.kinds:
+                name = "/".join(filter(None, (selector.kind, selector.subresource)))
+                if not listable(selector):
+                    found[f"{name}: its requests leave nothing that can be listed"] = None
+                elif not await self.existing.served(selector):
+                    found[f"{name}: the cluster does not serve it"] = None
+        return list(found)
+
+    async def _chunks(self, place: Place) -> AsyncIterator[tuple[Chunk, list[Object]]]:
+        after, begun = "", None
+        while begun != after:
+            begun = after
+            try:
+                async for page in self.existing.pages(place):
+                    items = [item for item in page.items if position(item) > after]
+                    for start in range(0, len(items), self.parallel):
+                        objects = items[start : start + self.parallel]
+                        after = position(objects[-1])
+                        left = len(items) - start - len(objects) + page.remaining
+                        yield Chunk(left=left), objects
+            except Expired as error:
+                # It took minutes: the rest of the list is asked for anew.
+                if begun == after:
+                    yield Chunk(failure=str(error)), []
+            except ClusterError as error:
+                self._note(error)
+                yield Chunk(failure=str(error)), []
+                return
+            else:
+                return
+
+    async def _one(self, program: Program, occasion: Occasion, obj: Object) -> Seen | None:
+        try:
+            trigger = await self.triggers.of_object(
+                obj, program, operation=occasion.operation, user=occasion.user
+            )
+        except ClusterError as error:
+            return Seen(trigger=obj, errors=(str(error),))
+        if trigger.subject is None:
+            return None
+        if program.matcher.evaluate(trigger.subject).decision is Decision.NO_MATCH:
+            return None
+        request = _request(program, obj, occasion, self.triggers.clock.now())
+        attempt = await self.processor.apply(request, program, trigger, 0.0)
+        return self._told(obj, attempt)
+
+    def _told(self, obj: Object, attempt: Attempt) -> Seen:
+        ended = attempt.disposition
+        if isinstance(ended, Skip):
+            return Seen(trigger=obj, unmet=ended.message)
+        if isinstance(ended, Retry) and ended.missing_permission:
+            self.cluster.permissions.add(ended.missing_permission)
+        touches = tuple(map(self._touch, attempt.targets))
+        return Seen(trigger=obj, touches=touches, errors=_errors(attempt))
+
+    def _touch(self, status: TargetStatus) -> Touch:
+        target = identity(status)
+        return Touch(
+            target=target,
+            outcome=status.outcome,
+            message=status.message,
+            refused=target in self.cluster.refused and status.outcome in _REFUSALS,
+        )
+
+    def _note(self, error: ClusterError) -> None:
+        if isinstance(error, Forbidden):
+            self.cluster.permissions.add(error.permission)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The cluster that is previewed.
+
+    Attributes:
+        server: Writes that the API server only tries; None where it is not to be asked.
+    """
+
+    kinds: Kinds
+    reader: Reader
+    loader: Loader
+    policies: Policies
+    requests: Requests
+    server: Writer | None = None
+
+
+def preview_over(
+    ports: Ports, clock: Clock, below: Callable[[int], int], *, parallel: int = 64
+) -> Preview:
+    """Join the services of the controller to a cluster on which nothing is written."""
+    cluster = DryRun(ports.reader, ports.server)
+    triggers = TriggerReader(
+        kinds=ports.kinds, reader=cluster, requests=ports.requests, clock=clock, below=below
+    )
+    processor = Processor(
+        index=PolicyIndex(),
+        policies=ports.policies,
+        finder=TargetFinder(kinds=ports.kinds, reader=cluster),
+        triggers=triggers,
+        # Nobody is about to create a target that is missing: there is nothing to wait for.
+        lanes=Lanes(reader=cluster, writer=cluster, parallel=parallel, missing_pauses=()),
+        loader=ports.loader,
+        backoff=Backoff(),
+    )
+    return Preview(
+        cluster=cluster,
+        processor=processor,
+        triggers=triggers,
+        existing=Existing(kinds=ports.kinds, reader=ports.reader),
+        parallel=parallel,
+    )
+
+
+def first_occasion(program: Program) -> str:
+    """Return the operation at which a rule acts first on what exists.
+
+    That is the change of its policy where the rule asks for it, else the first request that it
+    listens to: an update before all others, for what exists is not created again.
+    """
+    if program.on_policy_change and program.matcher.listings():
+        return POLICY_CHANGE
+    scopes = program.matcher.kinds()
+    if any(not scope.operations for scope in scopes):
+        return "UPDATE"
+    listed = {name for scope in scopes for name in scope.operations}
+    return next((name for name in _OPERATIONS if name in listed), "UPDATE")
+
+
+def _narrowed(places: list[Place], namespace: str) -> list[Place]:
+    if not namespace:
+        return places
+    return [
+        replace(place, namespace=namespace)
+        for place in places
+        if place.kind.namespaced and place.namespace in ("", namespace)
+    ]
+
+
+def _new(objects: list[Object], met: set[str] | None) -> list[Object]:
+    """Return what no other list of the rule has shown."""
+    if met is None:
+        return objects
+    new = [obj for obj in objects if ref_of(obj).uid not in met]
+    met.update(ref_of(obj).uid for obj in new)
+    return new
+
+
+def _errors(attempt: Attempt) -> tuple[str, ...]:
+    """Return what is wrong with an attempt that none of its targets tells."""
+    match attempt.disposition:
+        case Fail(reason="EvaluationFailed" | "TargetUnresolved", message=message):
+            return (message,)
+        case Retry(message=message) if all(message != it.message for it in attempt.targets):
+            return (message,)
+        case _:
+            return ()
+
+
+def _known(seen: list[Seen | None]) -> tuple[Seen, ...]:
+    return tuple(item for item in seen if item is not None)
+
+
+def _request(program: Program, obj: Object, occasion: Occasion, now: datetime) -> UpdateRequest:
+    ref = ref_of(obj)
+    return UpdateRequest(
+        # Work on one target goes by name: as the triggers are listed.
+        name=f"preview-{position(obj)}",
+        namespace="",
+        uid="",
+        resource_version="",
+        created=now,
+        labels={},
+        spec=RequestSpec(
+            policy=program.origin.policy,
+            rule=program.rule,
+            resource=ref,
+            operation=occasion.operation,
+            user=occasion.user,
+        ),
+        status=RequestStatus(),
+    )
