@@ -4,10 +4,11 @@ Each is to be matched again: a list is only as narrow as the API server can make
 """
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.match import KindSelector, Listing
+from reconciler.errors import Expired
 from reconciler.services.ports import Kinds, Page, Reader
 
 
@@ -57,6 +58,22 @@ class Existing:
             return await self.kinds.find(f"*/{version}", selector.kind)
         return await self.kinds.find(api_version, selector.kind)
 
+    async def all_pages(self, place: Place) -> AsyncIterator[Page]:
+        """Yield the pages of a list; where it takes minutes, the rest is asked for anew."""
+        after = ""
+        while True:
+            begun = after
+            try:
+                async for page in self.pages(place):
+                    items = tuple(item for item in page.items if position(item) > after)
+                    after = position(items[-1]) if items else after
+                    yield replace(page, items=items)
+            except Expired:
+                if after == begun:
+                    raise
+            else:
+                return
+
     async def pages(self, place: Place) -> AsyncIterator[Page]:
         """Yield the pages of a list; one that takes minutes ends as `Expired`."""
         token = ""
@@ -72,6 +89,17 @@ class Existing:
             token = page.token
             if not token:
                 return
+
+
+def within(places: list[Place], namespace: str) -> list[Place]:
+    """Return the lists as far as they concern one namespace; an empty one means all of them."""
+    if not namespace:
+        return places
+    return [
+        replace(place, namespace=namespace)
+        for place in places
+        if place.kind.namespaced and place.namespace in ("", namespace)
+    ]
 
 
 def listable(selector: KindSelector) -> bool:

@@ -21,11 +21,11 @@ from reconciler.api.updaterequest import (
 from reconciler.clock import Clock
 from reconciler.engine.match import Decision
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, Expired, Forbidden
+from reconciler.errors import ClusterError, Forbidden
 from reconciler.requests.lifecycle import Fail, Retry, Skip, identity
 from reconciler.requests.schedule import Backoff
 from reconciler.services.dryrun import DryRun, Identity, Write
-from reconciler.services.existing import Existing, Place, listable, position
+from reconciler.services.existing import Existing, Place, listable, position, within
 from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Kinds, Loader, Policies, Reader, Requests, Writer
@@ -126,7 +126,7 @@ class Preview:
             yield Chunk(failure=str(error))
             return
         met: set[str] | None = set() if len(places) > 1 else None
-        for place in _narrowed(places, occasion.namespace):
+        for place in within(places, occasion.namespace):
             async for chunk, objects in self._chunks(place):
                 if chunk.failure:
                     yield chunk
@@ -151,27 +151,17 @@ class Preview:
         return list(found)
 
     async def _chunks(self, place: Place) -> AsyncIterator[tuple[Chunk, list[Object]]]:
-        after, begun = "", None
-        while begun != after:
-            begun = after
-            try:
-                async for page in self.existing.pages(place):
-                    items = [item for item in page.items if position(item) > after]
-                    for start in range(0, len(items), self.parallel):
-                        objects = items[start : start + self.parallel]
-                        after = position(objects[-1])
-                        left = len(items) - start - len(objects) + page.remaining
-                        yield Chunk(left=left), objects
-            except Expired as error:
-                # It took minutes: the rest of the list is asked for anew.
-                if begun == after:
-                    yield Chunk(failure=str(error)), []
-            except ClusterError as error:
-                self._note(error)
-                yield Chunk(failure=str(error)), []
-                return
-            else:
-                return
+        try:
+            async for page in self.existing.all_pages(place):
+                items = list(page.items)
+                for start in range(0, len(items), self.parallel):
+                    objects = items[start : start + self.parallel]
+                    left = len(items) - start - len(objects) + page.remaining
+                    yield Chunk(left=left), objects
+        except ClusterError as error:
+            if isinstance(error, Forbidden):
+                self.cluster.permissions.add(error.permission)
+            yield Chunk(failure=str(error)), []
 
     async def _one(self, program: Program, occasion: Occasion, obj: Object) -> Seen | None:
         try:
@@ -205,10 +195,6 @@ class Preview:
             message=status.message,
             refused=target in self.cluster.refused and status.outcome in _REFUSALS,
         )
-
-    def _note(self, error: ClusterError) -> None:
-        if isinstance(error, Forbidden):
-            self.cluster.permissions.add(error.permission)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,16 +253,6 @@ def first_occasion(program: Program) -> str:
         return "UPDATE"
     listed = {name for scope in scopes for name in scope.operations}
     return next((name for name in _OPERATIONS if name in listed), "UPDATE")
-
-
-def _narrowed(places: list[Place], namespace: str) -> list[Place]:
-    if not namespace:
-        return places
-    return [
-        replace(place, namespace=namespace)
-        for place in places
-        if place.kind.namespaced and place.namespace in ("", namespace)
-    ]
 
 
 def _new(objects: list[Object], met: set[str] | None) -> list[Object]:

@@ -1,8 +1,8 @@
-"""The command `retrofit apply`: what would change, without a cluster."""
+"""The command `retrofit apply`: what would change, in files or in the objects of a cluster."""
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -10,8 +10,12 @@ import click
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
+from reconciler.cli.desk.live import Address, cluster_options, live_cluster
+from reconciler.cli.desk.livestock import LiveStock, Walk
 from reconciler.cli.desk.output import FORMATS, Writer, writer_of
-from reconciler.cli.desk.session import Session, TriggerRun
+from reconciler.cli.desk.progress import Bar
+from reconciler.cli.desk.session import Session
+from reconciler.cli.desk.stock import Source
 from reconciler.cli.desk.summary import Summary
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -26,6 +30,8 @@ Examples:
   retrofit apply policies/ -r trigger.yaml -t 'targets/*.yaml'
   kustomize build . | retrofit apply policy.yaml -r - -o yaml | kubectl apply -f -
   retrofit apply policy.yaml -r objects/ --check
+  retrofit apply policy.yaml --cluster -n shop
+  retrofit apply policy.yaml --cluster -r new-trigger.yaml
 """
 
 
@@ -36,6 +42,13 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
 @click.command("apply", epilog=_EPILOG)
 @click.argument("policies", nargs=-1, required=True, metavar="POLICY...")
 @_files("--resource", "-r", "resources", text="Triggers; - is standard input. May be repeated.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Read targets, what entries read and, without --resource, triggers from a cluster.",
+)
+@click.option("--namespace", "-n", default="", help="With --cluster: triggers in this one only.")
+@cluster_options
 @_files("--target-resource", "-t", "targets", text="Objects that rules find as targets.")
 @_files(
     "--context-file",
@@ -56,7 +69,18 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
 )
 @click.option("--verbose", "-v", is_flag=True, help="diff: say why rules left objects alone.")
 @click.option("--check", is_flag=True, help=f"Exit with {CHANGES} when something would change.")
-def apply(*, output: str, verbose: bool, check: bool, **paths: Any) -> None:
+def apply(
+    *,
+    output: str,
+    verbose: bool,
+    check: bool,
+    cluster: bool,
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    impersonated: str,
+    **paths: Any,
+) -> None:
     """Show what policies would change, rule by rule and object by object; nothing is written.
 
     POLICY and FILE are files with YAML or JSON documents, folders, or quoted wildcards. Policies
@@ -69,40 +93,89 @@ def apply(*, output: str, verbose: bool, check: bool, **paths: Any) -> None:
       2  wrong usage
       3  with --check: something would change
     """  # noqa: D301 - click's mark for text that is not to be wrapped
-    if not paths["resources"]:
-        raise click.UsageError("name the triggers with --resource FILE")
+    address = Address(kubeconfig=kubeconfig, context=context, user=impersonated)
+    _check_flags(paths, address, namespace, cluster=cluster)
     inputs = read_inputs(Paths(**paths))
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
         click.echo(text, err=True)
     summary = Summary()
     writer = writer_of(output, sys.stdout, verbose=verbose, unplaced=inputs.unplaced)
-    asyncio.run(_work(inputs, writer, summary))
+    if cluster:
+        unread = asyncio.run(_work_live(inputs, writer, summary, address, namespace))
+    else:
+        unread = asyncio.run(_work(inputs, writer, summary))
     writer.close()
     summary.show(sys.stderr)
+    for text in unread:
+        click.echo(f"not read: {text}", err=True)
     refused = any(not item.foreign for item in inputs.policies.refused)
-    if refused or summary.errors:
+    if refused or summary.errors or unread:
         sys.exit(WRONG)
     if check and summary.changed:
         sys.exit(CHANGES)
 
 
-async def _work(inputs: Inputs, writer: Writer, summary: Summary) -> None:
-    session = Session(
+def _check_flags(
+    paths: Mapping[str, Any], address: Address, namespace: str, *, cluster: bool
+) -> None:
+    if not cluster:
+        if flag := address.given or ("--namespace" if namespace else ""):
+            raise click.UsageError(f"{flag} needs --cluster")
+        if not paths["resources"]:
+            raise click.UsageError("name the triggers with --resource FILE, or --cluster")
+        return
+    for name, flag in (("targets", "--target-resource"), ("contexts", "--context-file")):
+        if paths[name]:
+            raise click.UsageError(f"{flag} gives what --cluster reads: leave one of them out")
+    if namespace and paths["resources"]:
+        raise click.UsageError(
+            "--namespace chooses triggers of the cluster, --resource gives them"
+        )
+
+
+async def _work(inputs: Inputs, writer: Writer, summary: Summary) -> list[str]:
+    session = _session(inputs, inputs.stock)
+    with _progress(inputs.triggers) as triggers:
+        for trigger in triggers:
+            run = await session.run(trigger)
+            summary.add(run)
+            writer.write(run)
+    return []
+
+
+async def _work_live(
+    inputs: Inputs, writer: Writer, summary: Summary, address: Address, namespace: str
+) -> list[str]:
+    """Evaluate on a cluster; return what cannot be read there."""
+    async with live_cluster(address) as live:
+        session = _session(inputs, LiveStock(live))
+        if inputs.triggers:
+            for trigger in inputs.triggers:
+                run = await session.run(trigger)
+                summary.add(run)
+                writer.write(run)
+            return []
+        walk = Walk(live, [it for policy in inputs.policies.compiled for it in policy.programs])
+        with Bar(hidden=sys.stdout.isatty()) as bar:
+            async for triggers, left in walk.pages(namespace):
+                for trigger in triggers:
+                    run = await session.run(trigger)
+                    summary.add(run)
+                    # A list is wider than match: what no rule matches is not to be written.
+                    if run.results:
+                        writer.write(run)
+                    bar.advance(1, left)
+        return walk.unread
+
+
+def _session(inputs: Inputs, stock: Source) -> Session:
+    return Session(
         policies=inputs.policies.compiled,
-        stock=inputs.stock,
+        stock=stock,
         values=inputs.values,
         user=inputs.user,
         exceptions=inputs.exceptions,
     )
-    with _progress(inputs.triggers) as triggers:
-        async for run in _runs(session, triggers):
-            summary.add(run)
-            writer.write(run)
-
-
-async def _runs(session: Session, triggers: Iterator[Object]) -> AsyncIterator[TriggerRun]:
-    for trigger in triggers:
-        yield await session.run(trigger)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def read_inputs(paths: Paths) -> Inputs:
     scopes = Scopes()
     context, answers = _context(paths.contexts)
     triggers = placed(paths.resources, scopes)
-    if not triggers:
+    if paths.resources and not triggers:
         raise InvalidSetting(f"{' '.join(paths.resources)}: no object is in there")
     seen = [*placed(paths.targets, scopes), *map(scopes.placed, context)]
     return Inputs(

@@ -7,16 +7,18 @@ as the one that ``--as`` names.
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import ClusterError, Forbidden, Gone, InvalidSetting, UnknownKind
-from reconciler.kube.client import Client, connect
-from reconciler.kube.discovery import KubeKinds
-from reconciler.kube.loader import KubeLoader
-from reconciler.kube.reader import KubeReader
+
+if TYPE_CHECKING:
+    from reconciler.kube.client import Client
+    from reconciler.kube.discovery import KubeKinds
+    from reconciler.kube.loader import KubeLoader
+    from reconciler.kube.reader import KubeReader
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -28,7 +30,9 @@ _OPTIONS = (
         "--kubeconfig", metavar="FILE", default="", help="Names the cluster, as kubectl."
     ),
     click.option("--context", metavar="NAME", default="", help="A context of the kubeconfig."),
-    click.option("--as", "user", metavar="USER", default="", help="Ask the cluster as this user."),
+    click.option(
+        "--as", "impersonated", metavar="USER", default="", help="Ask the cluster as this user."
+    ),
 )
 
 
@@ -79,16 +83,16 @@ class LiveCluster:
         loader: Reads context entries; what a POST would create is not kept by the server.
     """
 
-    client: Client
+    client: "Client"
     clock: Clock
     calls: Calls
-    kinds: KubeKinds
-    reader: KubeReader
-    loader: KubeLoader
+    kinds: "KubeKinds"
+    reader: "KubeReader"
+    loader: "KubeLoader"
 
 
 def cluster_options(command: T) -> T:
-    """Give a click command ``--kubeconfig``, ``--context`` and ``--as`` (as ``user``)."""
+    """Give a click command ``--kubeconfig``, ``--context`` and ``--as`` (as ``impersonated``)."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -106,6 +110,14 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
         InvalidSetting: There are no usable credentials, or the cluster does not answer them; the
             message is one line that says where and what to do.
     """
+    if not address.user.isprintable() or not address.user.isascii():
+        raise InvalidSetting(f"--as {address.user!r}: a user's name is printable ASCII")
+    # It takes a second to load, and the same commands work on files without.
+    from reconciler.kube.client import connect  # noqa: PLC0415
+    from reconciler.kube.discovery import KubeKinds  # noqa: PLC0415
+    from reconciler.kube.loader import KubeLoader  # noqa: PLC0415
+    from reconciler.kube.reader import KubeReader  # noqa: PLC0415
+
     calls, clock = Calls(), SystemClock()
     client = await connect(
         address.kubeconfig,
@@ -128,7 +140,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
         await client.close()
 
 
-async def _reach(client: Client, address: Address) -> None:
+async def _reach(client: "Client", address: Address) -> None:
     try:
         # Whoever may not read the address, or finds none there, has been answered.
         with contextlib.suppress(Forbidden, Gone, UnknownKind):

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.exceptions import PolicyException
-from reconciler.cli.desk.stock import Key, Stock, key_of
+from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
@@ -81,7 +81,7 @@ class Session:
     """
 
     policies: Sequence[CompiledPolicy]
-    stock: Stock
+    stock: Source
     values: DeskValues
     user: tuple[UserInfo, Mapping[str, Any]] | None = None
     exceptions: Sequence[PolicyException] = ()
@@ -124,7 +124,7 @@ class Session:
         loads = Loads(self.stock)
         try:
             values = self.values.of_trigger(program.origin.name, program.rule, obj)
-            subject, context = self._request(obj, operation, values)
+            subject, context = await self._request(program, obj, operation, values)
             context = with_entries(loads.of(context), program.entries)
             decision = await loads.evaluate(lambda: decide(program, subject, context))
             if not decision.matched:
@@ -194,13 +194,15 @@ class Session:
         kept = self.changed.get((key.kind.api_version, key.kind.kind, key.namespace, key.name))
         if kept is not None:
             return dict(kept)
-        return await self.stock.read(key.kind, key.namespace, key.name)
+        return await self.stock.target(found)
 
     def _keep(self, after: Mapping[str, Any], result: RuleResult) -> None:
         if self.chained and result.status is RuleStatus.PASS:
             self.changed[key_of(after)] = after
 
-    def _request(self, obj: Object, operation: str, values: Values) -> tuple[Subject, Context]:
+    async def _request(
+        self, program: Program, obj: Object, operation: str, values: Values
+    ) -> tuple[Subject, Context]:
         operation = operation or str(values.get(_OPERATION) or CREATE)
         values = {path: value for path, value in values.items() if path != _OPERATION}
         group, version = split_api_version(obj["apiVersion"])
@@ -216,7 +218,7 @@ class Session:
             obj=obj,
             operation=operation,
             user=user,
-            namespace_labels=self._labels(namespace),
+            namespace_labels=await self._labels(program, namespace),
         )
         context = request_context(
             operation=operation,
@@ -232,13 +234,13 @@ class Session:
         context = context.bind(**self.surroundings)
         return subject, _with_values(context, values) if values else context
 
-    def _labels(self, namespace: str) -> Mapping[str, str]:
-        if not namespace:
+    async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:
+        asked = program.matcher.uses_namespace_selector or self.exceptions
+        if not namespace or not asked:
             return {}
         given = self.values.namespace_labels.get(namespace)
         if given is None:
-            known = self.stock.objects.get(("v1", "Namespace", "", namespace)) or {}
-            given = (known.get("metadata") or {}).get("labels") or {}
+            given = await self.stock.labels(namespace)
         # Every namespace of a cluster has it.
         return {"kubernetes.io/metadata.name": namespace, **given}
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of
 from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, ServiceLoad
@@ -11,7 +11,29 @@ from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.loader import MemoryLoader
-from reconciler.services.selection import TargetFinder
+from reconciler.services.selection import Found, TargetFinder
+
+
+class Source(Protocol):
+    """What a session evaluates on: the objects of files, or those of a cluster."""
+
+    @property
+    def finder(self) -> TargetFinder:
+        """Finds targets."""
+        ...
+
+    async def target(self, found: Found) -> Object:
+        """Return an object that the finder found; raises `ClusterError`."""
+        ...
+
+    async def labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace."""
+        ...
+
+    async def load(self, load: Load) -> Any:
+        """Return what a context entry asks for."""
+        ...
+
 
 Key = tuple[str, str, str, str]
 """apiVersion, kind, namespace and name."""
@@ -105,6 +127,16 @@ class Stock:
     def finder(self) -> TargetFinder:
         """Finds targets among the objects."""
         return TargetFinder(kinds=self.cluster, reader=self.cluster)
+
+    async def target(self, found: Found) -> Object:
+        """Return an object that the finder found, as `read` does."""
+        return await self.read(found.key.kind, found.key.namespace, found.key.name)
+
+    async def labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a Namespace in the files."""
+        known = self.objects.get(("v1", "Namespace", "", namespace)) or {}
+        found: Mapping[str, str] = (known.get("metadata") or {}).get("labels") or {}
+        return found
 
     async def read(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return a target as it stands in its file; of a subresource what the cluster shows.

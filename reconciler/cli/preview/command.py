@@ -90,7 +90,9 @@ def preview(
     if expected and kept:
         raise click.UsageError("--baseline compares and --write-baseline stores: give one of them")
     address = Address(
-        kubeconfig=flags.pop("kubeconfig"), context=flags.pop("context"), user=flags.pop("user")
+        kubeconfig=flags.pop("kubeconfig"),
+        context=flags.pop("context"),
+        user=flags.pop("impersonated"),
     )
     operation, sender = flags.pop("operation"), flags.pop("userinfo")
     if sender is not None and operation == _POLICY_UPDATE:

@@ -80,7 +80,7 @@ async def read_stored(keys: Iterable[str], policies: Policies) -> list[tuple[str
         except Gone as error:
             raise InvalidSetting(f"the cluster has no policy {key}") from error
         except UnknownKind as error:
-            msg = f"policy {key}: {error}; kube-retrofit is not installed there: name a file"
+            msg = f"policy {key}: the cluster knows no policies, so name a file"
             raise InvalidSetting(msg) from error
     return found
 

@@ -74,6 +74,11 @@ def lines_of(report: Report, *, coloured: bool) -> Iterator[str]:
         yield ""
         yield style("Missing permissions, what they hide is not counted:", fg="red")
         yield from (f"  {item}" for item in report.permissions)
+        if any(
+            item.startswith("list ") and " in namespace " not in item
+            for item in report.permissions
+        ):
+            yield "With -n NAMESPACE the triggers of one namespace are enough"
     if report.difference is not None:
         yield ""
         yield from _baseline(report.difference, style)

@@ -7,9 +7,9 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
+from reconciler.cli.desk.progress import Bar
 from reconciler.cli.preview.baseline import compare
 from reconciler.cli.preview.policies import compile_found, read_stored
-from reconciler.cli.preview.progress import Bar
 from reconciler.cli.preview.report import Report
 from reconciler.cli.preview.secrets import WatchedLoader
 from reconciler.cli.preview.tally import RuleTally

@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import Outcome
+from reconciler.cli.desk.livestock import readable
 from reconciler.cli.explain.masking import Mask, is_secret, mask_of
 from reconciler.engine.program import Program
 from reconciler.services.dryrun import Identity, Write
@@ -164,7 +165,7 @@ class RuleTally:
         if write is None or (known is None and self._full(self.changes)):
             return
         before, after = _masking(mask, (write.before, write.after)).pair(
-            _readable(write.before), _readable(write.after)
+            readable(write.before), readable(write.after)
         )
         if known is None:
             self.changes[target] = Change(
@@ -196,11 +197,6 @@ def _masking(mask: Mask, objects: Iterable[Object]) -> Mask:
     if not secrets:
         return mask
     return mask.with_values(mask_of(secrets).texts)
-
-
-def _readable(obj: Mapping[str, Any]) -> Object:
-    meta = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
-    return {**obj, "metadata": meta}
 
 
 def _count(reasons: Counter[str], text: str) -> None:

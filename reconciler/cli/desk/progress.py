@@ -1,4 +1,4 @@
-"""A bar for previews that take longer than a moment; only for a person at a terminal."""
+"""A bar for reads of a cluster that take longer than a moment; only for a person at a terminal."""
 
 import sys
 from typing import Self, TextIO
@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 class Bar:
     """A bar on standard error, that is gone at the end; nothing where that is no terminal."""
 
-    def __init__(self, *, stream: TextIO | None = None) -> None:
-        """Write to standard error unless told otherwise."""
+    def __init__(self, *, stream: TextIO | None = None, hidden: bool = False) -> None:
+        """Write to standard error unless told otherwise; ``hidden`` writes nothing."""
         stream = stream or sys.stderr
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -19,9 +19,9 @@ class Bar:
             MofNCompleteColumn(),
             console=Console(file=stream),
             transient=True,
-            disable=not stream.isatty(),
+            disable=hidden or not stream.isatty(),
         )
-        self._task: TaskID | None = None
+        self._task: TaskID = self._progress.add_task("objects", total=None)
         self._done = 0
 
     def __enter__(self) -> Self:
@@ -35,12 +35,10 @@ class Bar:
 
     def begin(self, what: str) -> None:
         """Begin a new bar in the place of the old one."""
-        if self._task is not None:
-            self._progress.remove_task(self._task)
+        self._progress.remove_task(self._task)
         self._task, self._done = self._progress.add_task(what, total=None), 0
 
     def advance(self, done: int, left: int) -> None:
         """Say how many objects more are done, and how many are known to be left."""
         self._done += done
-        if self._task is not None:
-            self._progress.update(self._task, completed=self._done, total=self._done + left)
+        self._progress.update(self._task, completed=self._done, total=self._done + left)

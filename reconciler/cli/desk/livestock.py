@@ -1,0 +1,95 @@
+"""The objects of a live cluster, as `apply` evaluates policies on them."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from reconciler.api.meta import Kind, Object, ref_of
+from reconciler.cli.desk.live import LiveCluster
+from reconciler.engine.entries import Load
+from reconciler.engine.program import Program
+from reconciler.errors import ClusterError, Gone
+from reconciler.services.dryrun import DryRun
+from reconciler.services.existing import Existing, Place, listable, within
+from reconciler.services.selection import Found, TargetFinder
+
+_NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+
+
+class LiveStock:
+    """A `Source` that reads the cluster; what was read is remembered for a while."""
+
+    def __init__(self, live: LiveCluster) -> None:
+        """Take the cluster."""
+        self._reader = DryRun(live.reader)
+        self._loader = live.loader
+        self.finder = TargetFinder(kinds=live.kinds, reader=self._reader)
+
+    async def target(self, found: Found) -> Object:
+        """Return an object that the finder found, without its managedFields."""
+        if found.obj is not None:
+            return readable(found.obj)
+        key = found.key
+        return readable(await self._reader.get(key.kind, key.namespace, key.name))
+
+    async def labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace, none where it does not exist."""
+        try:
+            found = await self._reader.get(_NAMESPACES, "", namespace)
+        except Gone:
+            return {}
+        labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+        return labels
+
+    async def load(self, load: Load) -> Any:
+        """Return what a context entry asks for."""
+        return await self._loader.load(load)
+
+
+class Walk:
+    """All existing objects that some rule may match, each once.
+
+    Attributes:
+        unread: What cannot be listed, and why; complete when the walk is.
+    """
+
+    def __init__(self, live: LiveCluster, programs: Iterable[Program]) -> None:
+        """Take the cluster and the rules."""
+        self.unread: list[str] = []
+        self._existing = Existing(kinds=live.kinds, reader=live.reader)
+        self._programs = tuple(programs)
+
+    async def pages(self, namespace: str) -> AsyncIterator[tuple[list[Object], int]]:
+        """Yield pages of objects without managedFields, and how many are left in their list.
+
+        Args:
+            namespace: Only objects in there; empty for all.
+        """
+        places = await self._places(namespace)
+        met: set[str] = set()
+        for place in places:
+            try:
+                async for page in self._existing.all_pages(place):
+                    new = [obj for obj in page.items if ref_of(obj).uid not in met]
+                    if len(places) > 1:
+                        met.update(ref_of(obj).uid for obj in new)
+                    yield [readable(obj) for obj in new], page.remaining
+            except ClusterError as error:
+                self.unread.append(str(error))
+
+    async def _places(self, namespace: str) -> list[Place]:
+        by_label: dict[str, Place] = {}
+        for program in self._programs:
+            listings = program.matcher.listings(requests=True)
+            for place in within(await self._existing.places(listings), namespace):
+                by_label.setdefault(place.label, place)
+            for selector in (item for listing in listings for item in listing.kinds):
+                if not listable(selector):
+                    name = "/".join(filter(None, (selector.kind, selector.subresource)))
+                    self.unread.append(f"{program.rule}: the objects of {name} cannot be listed")
+        return list(by_label.values())
+
+
+def readable(obj: Object) -> Object:
+    """Return an object without managedFields, which no person reads and no file has."""
+    meta = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
+    return {**obj, "metadata": meta}
