@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import time
 import uuid
 
@@ -10,11 +11,13 @@ import pytest
 
 from reconciler.api.meta import Kind
 from reconciler.clock import SystemClock
-from reconciler.errors import AlreadyExists, Conflict, Invalid, Unauthorized
+from reconciler.engine.entries import ApiLoad
+from reconciler.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, Unauthorized
 from reconciler.kube.access import AccessReviews
 from reconciler.kube.client import connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
+from reconciler.kube.loader import KubeLoader
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.secrets import NamedSecrets, StoredSecret
 from reconciler.kube.watch import Watch
@@ -78,6 +81,35 @@ async def test_a_misspelled_field_is_refused_and_no_secret_is_told(client, place
     with pytest.raises(Invalid, match='unknown field "dota"') as caught:
         await KubeWriter(client, SystemClock()).change(SECRETS, before, after)
     assert "aHVudGVyMg" not in str(caught.value)
+
+
+async def test_a_dry_run_is_tried_and_not_stored(client, place):
+    writer = KubeWriter(client, SystemClock(), dry_run=True)
+    before = await create(client, CONFIG_MAPS, place, "a", data={"x": "1"})
+    tried = await writer.change(CONFIG_MAPS, before, {**before, "data": {"x": "2"}})
+    assert tried["data"] == {"x": "2"}
+    assert await KubeReader(client).get(CONFIG_MAPS, place, "a") == before
+    fixed = await create(client, CONFIG_MAPS, place, "b", data={"x": "1"}, immutable=True)
+    with pytest.raises(Invalid, match="immutable"):
+        await writer.change(CONFIG_MAPS, fixed, {**fixed, "data": {"x": "2"}})
+
+
+async def test_what_an_entry_posts_in_a_dry_run_is_not_stored(client, place):
+    loader = KubeLoader(client, (), dry_run=True)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "posted"}}
+    path = f"/api/v1/namespaces/{place}/configmaps"
+    answer = await loader.load(ApiLoad(method="POST", path=path, body=json.dumps(body)))
+    assert answer["metadata"]["name"] == "posted"
+    with pytest.raises(Gone):
+        await KubeReader(client).get(CONFIG_MAPS, place, "posted")
+
+
+async def test_a_client_speaks_for_somebody_else(installed_cluster, place):
+    user = f"system:serviceaccount:{place}:nobody"
+    client = await connect(str(installed_cluster.kubeconfig), user=user)
+    with pytest.raises(Forbidden, match=f'User "{user}" cannot list resource "configmaps"'):
+        await KubeReader(client).list_page(CONFIG_MAPS, namespace=place)
+    await client.close()
 
 
 async def test_a_watch_follows_what_happens(client, place):

@@ -57,7 +57,7 @@ def read_baseline(name: str) -> frozenset[Identity]:
     if not isinstance(value, dict) or value.get("kind") != KIND:
         msg = f"{name}: expected one document of kind {KIND}; --write-baseline makes one"
         raise InvalidSetting(msg)
-    listed = value.get("objects") or []
+    listed = value.get("objects")
     if not isinstance(listed, list):
         raise InvalidSetting(f"{name}: objects must be a list")
     return frozenset(

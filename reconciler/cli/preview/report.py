@@ -8,7 +8,7 @@ import click
 
 from reconciler.cli.desk.emit import paint, unified_diff
 from reconciler.cli.preview.baseline import Difference
-from reconciler.cli.preview.tally import Change, RuleTally, Verdict
+from reconciler.cli.preview.tally import OTHER, Change, RuleTally, Verdict
 from reconciler.services.dryrun import Identity
 
 _HEAD = ("POLICY", "RULE", "ON", "TRIGGERS", "TARGETS")
@@ -168,16 +168,17 @@ def _details(rule: RuleTally, style: Callable[..., str], *, coloured: bool) -> I
 def _remarks(rule: RuleTally) -> Iterator[str]:
     yield from (f"note: {text}" for text in rule.notes)
     yield from (f"not read: {text}" for text in rule.failures)
-    yield from _reasons("objects match but do not trigger", rule.unmet)
-    yield from _reasons("targets are skipped", rule.skipped)
+    yield from _reasons("match, but no trigger", rule.unmet)
+    yield from _reasons("targets skipped", rule.skipped)
 
 
 def _reasons(what: str, reasons: Counter[str]) -> Iterator[str]:
-    for text, count in reasons.most_common(_MOST_REASONS):
-        yield f"{count} {what}: {text}"
-    more = reasons.total() - sum(count for _, count in reasons.most_common(_MOST_REASONS))
+    told = [item for item in reasons.most_common() if item[0] != OTHER][:_MOST_REASONS]
+    for text, count in told:
+        yield f"{what} ({count:,}): {text}"
+    more = reasons.total() - sum(count for _, count in told)
     if more:
-        yield f"{more} {what} for other reasons"
+        yield f"{what} ({more:,}): {OTHER}"
 
 
 def _problems(rule: RuleTally, style: Callable[..., str]) -> Iterator[str]:

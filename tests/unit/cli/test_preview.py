@@ -1,0 +1,425 @@
+"""`retrofit preview` without a cluster: what it says, what it keeps to itself, what it refuses."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import Outcome
+from reconciler.cli.desk.progress import Bar
+from reconciler.cli.explain.masking import Mask
+from reconciler.cli.main import retrofit
+from reconciler.cli.preview.baseline import compare, read_baseline, write_baseline
+from reconciler.cli.preview.data import data_of
+from reconciler.cli.preview.policies import compile_found, read_stored, split_names
+from reconciler.cli.preview.report import Report, lines_of, place_of
+from reconciler.cli.preview.secrets import WatchedLoader
+from reconciler.cli.preview.tally import RuleTally, Verdict
+from reconciler.dialects import compile_policy
+from reconciler.engine.entries import ApiLoad, Load
+from reconciler.engine.program import Program
+from reconciler.errors import Gone, InvalidSetting, UnknownKind
+from reconciler.services.dryrun import Identity, Write
+from reconciler.services.preview import Chunk, Seen, Touch
+
+POLICY = {
+    "apiVersion": "kyverno.io/v1",
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "reload"},
+    "spec": {
+        "rules": [
+            {
+                "name": "stamp",
+                "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+                "mutate": {
+                    "targets": [{"apiVersion": "v1", "kind": "Secret", "namespace": "shop"}],
+                    "patchStrategicMerge": {"metadata": {"labels": {"x": "1"}}},
+                },
+            }
+        ]
+    },
+}
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: a, user: {token: x}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+current-context: a
+"""
+
+
+def program() -> Program:
+    return compile_policy(POLICY).programs[0]
+
+
+def config_map(name: str, **data: str) -> Object:
+    meta = {"name": name, "namespace": "shop", "managedFields": [{"manager": "somebody"}]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+def secret(name: str, **data: str) -> Object:
+    encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+    return {**config_map(name), "kind": "Secret", "data": encoded}
+
+
+def key(kind: str, name: str) -> Identity:
+    return "v1", kind, "shop", name, ""
+
+
+def touch(name: str, outcome: Outcome, message: str = "", *, refused: bool = False) -> Touch:
+    return Touch(target=key("ConfigMap", name), outcome=outcome, message=message, refused=refused)
+
+
+def patched(trigger: Object, *names: str, repeats: bool = False) -> Chunk:
+    """Return what a trigger does that changes ConfigMaps."""
+    writes = {
+        key("ConfigMap", name): Write(
+            before=config_map(name, mode="lax"),
+            after=config_map(name, mode="strict"),
+            repeats=repeats,
+        )
+        for name in names
+    }
+    touches = tuple(touch(name, Outcome.PATCHED) for name in names)
+    return Chunk(read=1, seen=(Seen(trigger=trigger, touches=touches),), writes=writes)
+
+
+def tally(*chunks: Chunk, limit: int = 20, mask: Mask | None = None) -> RuleTally:
+    found = RuleTally(program=program(), operation="UPDATE", limit=limit)
+    for chunk in chunks:
+        found.add(chunk, mask or Mask())
+    return found
+
+
+def report(*rules: RuleTally, **facts: Any) -> Report:
+    given: dict[str, Any] = {
+        "server": "https://here",
+        "tried": True,
+        "permissions": (),
+        "difference": None,
+        "calls": 7,
+        "seconds": 1.25,
+        **facts,
+    }
+    return Report(rules=rules, **given)
+
+
+def text_of(*rules: RuleTally, **facts: Any) -> str:
+    return "\n".join(lines_of(report(*rules, **facts), coloured=False))
+
+
+def run(*words: str) -> Result:
+    done = CliRunner().invoke(retrofit, ["preview", *words])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def test_counts_come_first_and_then_the_diffs() -> None:
+    found = text_of(tally(patched(config_map("settings"), "web"), Chunk(read=2)))
+    table, counts, empty, summary, *rest = found.splitlines()
+    assert table.split()[2:] == [
+        *("ON", "TRIGGERS", "TARGETS", "CHANGED", "UNCHANGED", "SKIPPED", "MISSING", "REFUSED"),
+        "ERRORS",
+    ]
+    assert counts.split() == ["reload", "stamp", "UPDATE", "1", "1", "1", *"-----"]
+    assert empty == ""
+    assert summary == (
+        "3 objects looked at, 1 object would be changed; nothing was written"
+        " (7 requests to https://here, 1.2s)"
+    )
+    assert rest == [
+        "",
+        "== reload / stamp ==",
+        "",
+        "ConfigMap shop/web, triggered by ConfigMap shop/settings",
+        "--- ConfigMap shop/web",
+        "+++ ConfigMap shop/web",
+        "@@ -4,4 +4,4 @@",
+        "   name: web",
+        "   namespace: shop",
+        " data:",
+        "-  mode: lax",
+        "+  mode: strict",
+    ]
+
+
+def test_colours_are_for_terminals() -> None:
+    whole = report(tally(patched(config_map("settings"), "web")))
+    assert "\x1b[32m+  mode: strict\x1b[0m" in list(lines_of(whole, coloured=True))
+    assert "\x1b" not in "".join(lines_of(whole, coloured=False))
+
+
+def test_what_the_limit_leaves_out_is_counted_and_said() -> None:
+    chunks = [patched(config_map(f"s{n}"), f"web{n}") for n in range(5)]
+    errors = tuple(touch(f"bad{n}", Outcome.FAILED, f"fault {n}") for n in range(4))
+    chunks.append(Chunk(read=1, seen=(Seen(trigger=config_map("t"), touches=errors),)))
+    found = tally(*chunks, limit=2)
+    text = text_of(found)
+    assert (found.count(Verdict.CHANGED), len(found.shown)) == (5, 2)
+    assert text.endswith("3 changes and 2 problems more: --limit 0 shows all")
+    assert text.count("\n+++ ") == 2
+    everything = text_of(tally(*chunks, limit=0))
+    assert everything.count("\n+++ ") == 5
+    assert "--limit" not in everything
+
+
+def test_a_target_counts_once_however_many_triggers_mean_it() -> None:
+    unchanged = Seen(trigger=config_map("b"), touches=(touch("web", Outcome.UNCHANGED),))
+    found = tally(
+        patched(config_map("a"), "web"),
+        Chunk(read=1, seen=(unchanged,)),
+        patched(config_map("c"), "web"),
+    )
+    assert (found.triggers, found.count(Verdict.CHANGED), len(found.verdicts)) == (3, 1, 1)
+    assert "triggered by ConfigMap shop/a and 1 more" in text_of(found)
+
+
+def test_what_went_wrong_at_one_trigger_is_said_of_the_target() -> None:
+    refused = touch("web", Outcome.INVALID, "field is immutable", refused=True)
+    chunk = Chunk(read=1, seen=(Seen(trigger=config_map("b"), touches=(refused,)),))
+    found = tally(patched(config_map("a"), "web"), chunk)
+    assert (found.count(Verdict.CHANGED), found.count(Verdict.REFUSED)) == (0, 1)
+    assert found.changed == set()
+    text = text_of(found)
+    assert "refused: ConfigMap shop/web, triggered by ConfigMap shop/b: field is immutable" in text
+    assert "+++" not in text
+    assert report(found).refused == 1
+    assert not report(found).incomplete
+
+
+def test_errors_without_a_target_and_lists_that_cannot_be_read() -> None:
+    seen = Seen(trigger=config_map("a"), errors=("no such variable",))
+    found = tally(Chunk(read=1, seen=(seen,)), Chunk(failure="list configmaps: forbidden"))
+    text = text_of(found, permissions=["list configmaps"])
+    assert "error: triggered by ConfigMap shop/a: no such variable" in text
+    assert "not read: list configmaps: forbidden" in text
+    assert "Missing permissions, what they hide is not counted:\n  list configmaps\n" in text
+    assert "-n NAMESPACE" in text
+    assert report(found).incomplete
+
+
+def test_reasons_are_counted_and_not_kept_one_by_one() -> None:
+    chunks = [
+        Chunk(seen=(Seen(trigger=config_map(f"a{n}"), unmet=f"reason {n}"),)) for n in range(90)
+    ]
+    skipped = Seen(trigger=config_map("b"), touches=(touch("web", Outcome.SKIPPED, "not now"),))
+    found = tally(*chunks, Chunk(seen=(skipped,)))
+    assert len(found.unmet) <= 51
+    text = text_of(found)
+    assert "match, but no trigger (1): reason 0" in text
+    assert "match, but no trigger (87): for other reasons" in text
+    assert "targets skipped (1): not now" in text
+
+
+def test_a_rule_that_does_not_settle_says_so() -> None:
+    text = text_of(tally(patched(config_map("a"), "web", repeats=True)))
+    assert "the rule does not settle" in text
+
+
+def test_without_a_dry_run_there_is_a_hint() -> None:
+    rule = tally(patched(config_map("a"), "web"))
+    assert "--server-dry-run" in text_of(rule, tried=False)
+    assert "--server-dry-run" not in text_of(rule, tried=True)
+
+
+def test_the_content_of_secrets_is_not_shown() -> None:
+    target = key("Secret", "s")
+    write = Write(before=secret("s", a="old-word"), after=secret("s", a="new-word"), repeats=False)
+    done = Touch(target=target, outcome=Outcome.PATCHED, message="", refused=False)
+    seen = Seen(trigger=config_map("a"), touches=(done,))
+    found = tally(Chunk(seen=(seen,), writes={target: write}))
+    text = text_of(found) + json.dumps(data_of(report(found)))
+    assert "*** (old)" in text
+    for word in ("old-word", "new-word", b64encode(b"new-word").decode()):
+        assert word not in text
+
+
+def test_what_a_rule_copies_out_of_a_secret_is_not_shown() -> None:
+    target = key("ConfigMap", "web")
+    write = Write(
+        before=config_map("web"),
+        after=config_map("web", a="sesame", b=f"x{b64encode(b'sesame').decode()}y"),
+        repeats=False,
+    )
+    failed = touch("bad", Outcome.FAILED, "cannot use sesame")
+    touches = (touch("web", Outcome.PATCHED), failed)
+    seen = Seen(trigger=secret("s", word="sesame"), touches=touches, errors=("no sesame",))
+    found = tally(Chunk(seen=(seen,), writes={target: write}))
+    text = text_of(found) + json.dumps(data_of(report(found)))
+    assert "sesame" not in text
+    assert b64encode(b"sesame").decode() not in text
+    assert "cannot use ***" in text
+
+
+async def test_what_an_entry_reads_out_of_secrets_is_not_shown() -> None:
+    class Loader:
+        async def load(self, load: Load) -> Any:
+            assert isinstance(load, ApiLoad)
+            return {"kind": "SecretList", "items": [{"data": secret("s", a="sesame")["data"]}]}
+
+    watched = WatchedLoader(Loader())
+    await watched.load(ApiLoad(method="GET", path="/api/v1/secrets"))
+    assert watched.mask.text("open sesame") == "open ***"
+
+
+def test_values_for_programs() -> None:
+    refused = touch("bad", Outcome.DENIED, "no", refused=True)
+    chunk = Chunk(read=1, seen=(Seen(trigger=config_map("b"), touches=(refused,)),))
+    data = data_of(report(tally(patched(config_map("a"), "web"), chunk)))
+    (rule,) = data["rules"]
+    assert rule["counts"] == {
+        "read": 2,
+        "triggers": 2,
+        "targets": 2,
+        "skipped": 0,
+        "unchanged": 0,
+        "missing": 0,
+        "changed": 1,
+        "error": 0,
+        "refused": 1,
+    }
+    (change,) = rule["changes"]
+    assert change["target"]["name"] == "web"
+    assert change["patch"] == [{"op": "replace", "path": "/data/mode", "value": "strict"}]
+    (problem,) = rule["problems"]
+    assert (problem["verdict"], problem["message"]) == ("refused", "no")
+
+
+def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
+    name = str(tmp_path / "touched.yaml")
+    targets = {key("ConfigMap", "b"), ("apps/v1", "Deployment", "shop", "web", "scale")}
+    write_baseline(name, targets)
+    assert read_baseline(name) == targets
+    assert not compare(read_baseline(name), targets)
+
+
+def test_the_difference_from_a_baseline() -> None:
+    difference = compare({key("ConfigMap", "a")}, {key("ConfigMap", "b")})
+    assert difference
+    text = text_of(tally(), difference=difference)
+    assert "- ConfigMap shop/a: would not be changed" in text
+    assert "+ ConfigMap shop/b: is not in the baseline" in text
+    assert "As the baseline says" in text_of(tally(), difference=compare(set(), set()))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: Other", "expected one document of kind PreviewBaseline"),
+        ("kind: PreviewBaseline\nobjects: {}", "objects must be a list"),
+        ("kind: PreviewBaseline\nobjects: [a]", r"objects\[0\]: expected a map"),
+        ("kind: PreviewBaseline\nobjects: [{kind: A, name: b}]", "apiVersion is missing"),
+        ("kind: PreviewBaseline\nobjects: [{nam: b}]", r"objects\[0\].nam"),
+        ("kind: PreviewBaseline\nobjects: [{name: 1}]", r"objects\[0\].name"),
+    ],
+)
+def test_a_baseline_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "touched.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidSetting, match=said):
+        read_baseline(str(path))
+
+
+def test_an_empty_baseline_allows_nothing(tmp_path: Path) -> None:
+    name = str(tmp_path / "touched.yaml")
+    write_baseline(name, [])
+    assert read_baseline(name) == frozenset()
+
+
+def test_names_of_stored_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["p.yaml", "clusterpolicy/a", "cpol/b", "policy/shop/c", "pol/shop/d", "x/y.yaml"]
+    assert split_names(names) == (["p.yaml", "x/y.yaml"], ["a", "b", "shop/c", "shop/d"])
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy/a.yaml").touch()
+    assert split_names(["policy/a.yaml"]) == (["policy/a.yaml"], [])
+    with pytest.raises(InvalidSetting, match="policy/NAMESPACE/NAME"):
+        split_names(["policy/b"])
+
+
+async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
+    class Policies:
+        async def get(self, key: str) -> Object:
+            raise (Gone if key == "a" else UnknownKind)("404", status=404)
+
+        async def write_status(self, policy: Object, status: Any) -> None:
+            raise AssertionError
+
+    with pytest.raises(InvalidSetting, match=r"^the cluster has no policy a$"):
+        await read_stored(["a"], Policies())
+    with pytest.raises(InvalidSetting, match=r"^policy b: the cluster knows no policies"):
+        await read_stored(["b"], Policies())
+
+
+def test_a_refused_policy_stops_no_other() -> None:
+    broken = {**POLICY, "spec": {"rules": [{"name": "r", "mutate": {"targets": [{}]}}]}}
+    chosen = compile_found([("a.yaml:1", broken), ("b.yaml:1", POLICY)])
+    assert [item.key for item in chosen.compiled] == ["reload"]
+    (text,) = chosen.refused
+    assert text.startswith("a.yaml:1: ClusterPolicy reload: spec.rules[0]")
+    assert report(refusals=chosen.refused).incomplete
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--baseline", "a", "--write-baseline", "b"], "give one of them"),
+        (["--limit", "-1"], "--limit"),
+        (["--operation", "POLICY-UPDATE", "-u", "u.yaml"], "nobody sends a request"),
+        (["-o", "diff"], "'diff' is not one of"),
+    ],
+)
+def test_flags_that_do_not_go_together(words: list[str], said: str) -> None:
+    done = run("policy.yaml", *words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("command", [["preview"], ["apply", "--cluster"]])
+def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+    words = [str(tmp_path / "policy.json"), "--kubeconfig", str(tmp_path / "kubeconfig")]
+    done = CliRunner().invoke(retrofit, [*command, *words])
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        "Error: the API server at http://127.0.0.1:1 does not answer (connection refused):"
+        " that is the current context, name another with --context or --kubeconfig\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--kubeconfig", "none"], "there is no kubeconfig none"),
+        (["--kubeconfig", "kubeconfig", "--context", "b"], "name b in"),
+        (["--kubeconfig", "kubeconfig", "--as", "a\nb"], r"--as 'a\nb'"),
+    ],
+)
+def test_an_address_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kubeconfig").write_text(KUBECONFIG)
+    Path("policy.json").write_text(json.dumps(POLICY))
+    done = run("policy.json", *words)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_subresource_is_part_of_a_place() -> None:
+    assert place_of(("v1", "Node", "", "n", "status")) == "Node n (status)"
+
+
+def test_a_bar_is_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar() as bar:
+        bar.begin("reload / stamp")
+        bar.advance(1, 3)
+    assert capsys.readouterr() == ("", "")
