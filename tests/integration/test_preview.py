@@ -1,0 +1,445 @@
+"""`retrofit preview` and `retrofit apply --cluster` on the real API server; nothing is written."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconciler.api.meta import Object
+from reconciler.cli.dev.cluster import Cluster, ControlPlane
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.cli.main import retrofit
+from tests.faults.rig import Rig, config_map, rule, target
+from tests.faults.siblings import open_sibling
+
+pytestmark = pytest.mark.cluster
+
+GOT = {"data": {"got": "{{ request.object.data.mode }}"}}
+EACH = "target-{{ request.object.data.n }}"
+
+
+def policy_of(name: str, *rules: Object, **spec: Any) -> Object:
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": name},
+        "spec": {**spec, "rules": list(rules)},
+    }
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A folder, a namespace, and the program run on both."""
+
+    cluster: Cluster
+    namespace: str
+    folder: Path
+
+    def create(self, *objects: Object) -> None:
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.cluster.kubectl("create", "-f", "-", stdin=json.dumps(listed), within=120)
+
+    def write(self, name: str, value: Any) -> str:
+        path = self.folder / name
+        path.write_text(json.dumps(value))
+        return str(path)
+
+    def policy(self, *rules: Object, **spec: Any) -> str:
+        return self.write("policy.json", policy_of("previewed", *rules, **spec))
+
+    def run(self, *words: str, kubeconfig: Path | None = None) -> Result:
+        address = ("--kubeconfig", str(kubeconfig or self.cluster.kubeconfig))
+        done = CliRunner().invoke(retrofit, [*words, *address])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    def preview(self, *words: str, kubeconfig: Path | None = None, code: int = 0) -> Any:
+        """Return what `-o json` says."""
+        done = self.run("preview", *words, "-o", "json", kubeconfig=kubeconfig)
+        assert done.exit_code == code, done.stderr + done.stdout
+        return json.loads(done.stdout)
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of every object that a test of this file touches."""
+        kinds = "configmaps,secrets,deployments"
+        found = json.loads(self.cluster.kubectl("get", kinds, "-n", self.namespace, "-o", "json"))
+        return {
+            f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
+            for item in found["items"]
+        }
+
+
+@pytest.fixture
+def desk(control_plane: Cluster, namespace: str, tmp_path: Path) -> Desk:
+    return Desk(control_plane, namespace, tmp_path)
+
+
+@pytest.fixture
+def unchanged(desk: Desk) -> Callable[[], None]:
+    """Hold that nothing in the namespace changed since the first call."""
+    known: list[dict[str, str]] = []
+
+    def check() -> None:
+        known.append(desk.versions())
+        assert known[0] == known[-1]
+
+    return check
+
+
+def counts(data: Any, index: int = 0) -> dict[str, int]:
+    """Return what is not zero."""
+    found = data["rules"][index]["counts"]
+    return {name: count for name, count in found.items() if count}
+
+
+def said(text: str) -> list[str]:
+    """Return what an output says, whatever stands around it in an object."""
+    if text.startswith("["):
+        return sorted(json.dumps(item, sort_keys=True) for item in json.loads(text))
+    return sorted(line for line in text.splitlines() if line[:1] not in (" ", "@"))
+
+
+def names(changes: Any) -> set[str]:
+    return {item["target"]["name"] for item in changes}
+
+
+def requests_of(cluster: ControlPlane, namespace: str) -> list[Object]:
+    """Return the requests about a namespace that are in the audit log."""
+    assert cluster.audit_log is not None
+    log = cluster.audit_log
+    mark = "marker-of-the-end"
+    cluster.kubectl("get", "configmap", mark, "-n", namespace, "--ignore-not-found")
+    wait_until(
+        lambda: any(mark in line and namespace in line for line in log.read_text().splitlines()),
+        within=15.0,
+        what="the audit log is up to date",
+    )
+    events = (json.loads(line) for line in log.read_text().splitlines())
+    return [
+        event
+        for event in events
+        if event["userAgent"].startswith("kube-retrofit")
+        and (event.get("objectRef") or {}).get("namespace") == namespace
+    ]
+
+
+def test_counts_and_diffs_and_no_write(
+    desk: Desk, control_plane: Cluster, unchanged: Callable[[], None]
+) -> None:
+    place = desk.namespace
+    desk.create(
+        config_map(place, "trigger-1", n="1", mode="strict"),
+        config_map(place, "trigger-2", n="2", mode="strict"),
+        config_map(place, "trigger-3", n="3", mode="strict"),
+        config_map(place, "target-1", got="lax"),
+        config_map(place, "target-2", got="strict"),
+    )
+    unchanged()
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT))
+    done = desk.run("preview", policy, "--server-dry-run")
+    assert done.exit_code == 0, done.stderr
+    head, row, *rest = done.stdout.splitlines()
+    assert head.split()[:3] == ["POLICY", "RULE", "ON"]
+    assert row.split() == ["previewed", "rule", "UPDATE", "3", "3", "1", "1", "-", "1", "-", "-"]
+    text = "\n".join(rest)
+    assert f"ConfigMap {place}/target-1, triggered by ConfigMap {place}/trigger-1\n" in text
+    assert text.endswith("\n-  got: lax\n+  got: strict")
+    assert text.count("@@") == 2
+    assert "managedFields" not in text
+    unchanged()
+    if isinstance(control_plane, ControlPlane):
+        sent = requests_of(control_plane, place)
+        written = [event for event in sent if event["verb"] not in ("get", "list")]
+        assert [event["verb"] for event in written] == ["patch"]
+        assert "dryRun=All" in written[0]["requestURI"]
+
+
+def test_what_would_be_refused(desk: Desk, unchanged: Callable[[], None]) -> None:
+    place = desk.namespace
+    fixed = {**config_map(place, "target-2", got="lax"), "immutable": True}
+    desk.create(
+        config_map(place, "trigger-1", n="1", mode="strict"),
+        config_map(place, "trigger-2", n="2", mode="strict"),
+        config_map(place, "target-1", got="lax"),
+        fixed,
+    )
+    unchanged()
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT))
+    assert counts(desk.preview(policy))["changed"] == 2
+    data = desk.preview(policy, "--server-dry-run", code=1)
+    found = counts(data)
+    assert found.pop("read") >= 4
+    assert found == {"triggers": 2, "targets": 2, "changed": 1, "refused": 1}
+    (problem,) = data["rules"][0]["problems"]
+    assert problem["verdict"] == "refused"
+    assert problem["target"]["name"] == "target-2"
+    assert "immutable" in problem["message"]
+    assert names(data["rules"][0]["changes"]) == {"target-1"}
+    assert data["complete"]
+    unchanged()
+
+
+async def test_what_another_webhook_would_deny(rig: Rig, tmp_path: Path) -> None:
+    place = rig.namespace
+    desk = Desk(rig.cluster, place, tmp_path)
+    patch = {"metadata": {"labels": {"{{ request.object.data.label }}": "yes"}}}
+    await rig.create_all(
+        [
+            config_map(place, "trigger-1", n="1", label="deny"),
+            config_map(place, "trigger-2", n="2", label="fine"),
+            config_map(place, "target-1"),
+            config_map(place, "target-2"),
+        ]
+    )
+    # What the cluster stores is previewed too; a change of the triggers would act on it.
+    await rig.apply(rule(place, [target(place, EACH)], patch))
+    async with open_sibling(rig):
+        before = await asyncio.to_thread(desk.versions)
+        data = await asyncio.to_thread(
+            desk.preview, f"clusterpolicy/{place}", "--server-dry-run", code=1
+        )
+        assert await asyncio.to_thread(desk.versions) == before
+    (problem,) = data["rules"][0]["problems"]
+    assert (problem["verdict"], problem["target"]["name"]) == ("refused", "target-1")
+    assert "the sibling does not like it" in problem["message"]
+    assert names(data["rules"][0]["changes"]) == {"target-2"}
+    assert await rig.requests() == []
+
+
+def test_somebody_with_few_rights(desk: Desk, unchanged: Callable[[], None]) -> None:
+    place = desk.namespace
+    cluster = desk.cluster
+    cluster.kubectl("create", "serviceaccount", "reader", "-n", place)
+    for verbs, resource in (("get,list", "configmaps"), ("list", "deployments.apps")):
+        name = f"read-{resource.partition('.')[0]}"
+        cluster.kubectl(
+            "create", "role", name, "-n", place, f"--verb={verbs}", f"--resource={resource}"
+        )
+        who = f"--serviceaccount={place}:reader"
+        cluster.kubectl("create", "rolebinding", name, "-n", place, f"--role={name}", who)
+    desk.create(
+        config_map(place, "trigger-1", n="1", mode="strict"),
+        config_map(place, "target-1", got="lax"),
+    )
+    unchanged()
+    account = cluster.service_account_kubeconfig(place, "reader")
+    secrets_too = rule(
+        place, [target(place, EACH), target(place, "s", "Secret")], GOT, name="secrets"
+    )
+    anywhere = rule(place, [target(place, EACH)], GOT, name="anywhere")
+    del anywhere["match"]["any"][0]["resources"]["namespaces"]
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT), secrets_too, anywhere)
+    data = desk.preview(policy, "--server-dry-run", kubeconfig=account, code=1)
+    plain, secrets, everywhere = data["rules"]
+    assert plain["counts"]["refused"] == 1
+    assert f"grant: patch configmaps in namespace {place}" in plain["problems"][0]["message"]
+    assert secrets["counts"]["error"] == 1
+    assert everywhere["counts"]["read"] == 0
+    assert "cannot list resource" in everywhere["failures"][0]
+    assert data["missingPermissions"] == [
+        f"get secrets in namespace {place}",
+        "list configmaps",
+        f"patch configmaps in namespace {place}",
+    ]
+    data = desk.preview(policy, "-n", place, kubeconfig=account, code=1)
+    assert [item["counts"]["changed"] for item in data["rules"]] == [1, 0, 0]
+    # A later rule sees what an earlier one would have done.
+    assert [item["counts"]["unchanged"] for item in data["rules"]] == [0, 1, 1]
+    assert [item["failures"] for item in data["rules"]] == [[], [], []]
+    # Whoever may speak for the ServiceAccount sees with its rights.
+    user = f"system:serviceaccount:{place}:reader"
+    assert desk.preview(policy, "--as", user, code=1)["rules"][2]["failures"]
+    unchanged()
+
+
+def test_the_baseline_is_an_assertion(desk: Desk) -> None:
+    place = desk.namespace
+    desk.create(
+        config_map(place, "trigger-1", n="1", mode="strict"),
+        config_map(place, "trigger-2", n="2", mode="strict"),
+        config_map(place, "target-1"),
+        config_map(place, "target-2"),
+    )
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT))
+    file = str(desk.folder / "touched.yaml")
+    assert desk.run("preview", policy, "--write-baseline", file).exit_code == 0
+    assert desk.run("preview", policy, "--baseline", file).exit_code == 0
+    desk.cluster.kubectl("delete", "configmap", "trigger-1", "-n", place)
+    desk.create(
+        config_map(place, "trigger-3", n="3", mode="strict"), config_map(place, "target-3")
+    )
+    data = desk.preview(policy, "--baseline", file, code=3)
+    found = data["baseline"]
+    assert [[item["name"] for item in found[side]] for side in ("missing", "unexpected")] == [
+        ["target-1"],
+        ["target-3"],
+    ]
+    done = desk.run("preview", policy, "--baseline", file, "--limit", "1")
+    assert done.exit_code == 3
+    assert f"- ConfigMap {place}/target-1: would not be changed\n" in done.stdout
+    assert f"+ ConfigMap {place}/target-3: is not in the baseline\n" in done.stdout
+    assert "1 change more: --limit 0 shows all" in done.stdout
+
+
+def test_no_baseline_is_written_of_what_was_not_seen(desk: Desk) -> None:
+    place = desk.namespace
+    desk.create(config_map(place, "trigger-1"))
+    unresolved = target(place, "{{ request.object.data.none }}")
+    file = desk.folder / "touched.yaml"
+    done = desk.run(
+        "preview", desk.policy(rule(place, [unresolved], GOT)), "--write-baseline", str(file)
+    )
+    assert done.exit_code == 1
+    assert "not written" in done.stderr
+    assert not file.exists()
+
+
+def test_entries_are_read_from_the_cluster(desk: Desk, unchanged: Callable[[], None]) -> None:
+    place = desk.namespace
+    desk.create(
+        config_map(place, "trigger-1", n="1"),
+        config_map(place, "settings", word="live"),
+        config_map(place, "target-1"),
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "s", "namespace": place},
+            "stringData": {"word": "open-sesame"},
+        },
+    )
+    unchanged()
+    api = f"/api/v1/namespaces/{place}"
+    posted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "posted"}}
+    entries = [
+        {"name": "settings", "configMap": {"name": "settings", "namespace": place}},
+        {
+            "name": "secret",
+            "apiCall": {"urlPath": f"{api}/secrets/s", "jmesPath": "base64_decode(data.word)"},
+        },
+        {
+            "name": "posted",
+            "apiCall": {
+                "urlPath": f"{api}/configmaps",
+                "method": "POST",
+                "data": [{"key": key, "value": value} for key, value in posted.items()],
+                "jmesPath": "metadata.name",
+            },
+        },
+    ]
+    text = "{{ settings.data.word }} {{ secret }} {{ posted }}"
+    made = rule(place, [target(place, EACH)], {"data": {"got": text}}, context=entries)
+    done = desk.run("preview", desk.policy(made))
+    assert done.exit_code == 0, done.stdout
+    assert '+  got: "live *** posted"\n' in done.stdout
+    assert "sesame" not in done.stdout
+    unchanged()
+
+
+def test_a_rule_that_acts_when_its_policy_changes(desk: Desk) -> None:
+    place = desk.namespace
+    desk.create(config_map(place, "trigger-1", n="1", mode="a"), config_map(place, "target-1"))
+    made = rule(place, [target(place, EACH)], {"data": {"got": "{{ request.operation }}x"}})
+    made["mutate"]["mutateExistingOnPolicyUpdate"] = True
+    policy = desk.policy(made)
+    assert desk.preview(policy)["rules"][0]["operation"] == ""
+    (change,) = desk.preview(policy, "--operation", "CREATE")["rules"][0]["changes"]
+    assert change["patch"][0]["value"] == {"got": "CREATEx"}
+
+
+def test_many_triggers_take_seconds_and_few_requests(desk: Desk) -> None:
+    place = desk.namespace
+    count = 1000
+    desk.create(
+        *(config_map(place, f"trigger-{n}", n=str(n), mode="strict") for n in range(count)),
+        *(config_map(place, f"target-{n}") for n in range(count)),
+    )
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT))
+    data = desk.preview(policy)
+    assert counts(data)["changed"] == count
+    assert len(data["rules"][0]["changes"]) == 20
+    assert data["rules"][0]["changesLeftOut"] == count - 20
+    # Each target once, the triggers by pages, and what finds out what the cluster serves.
+    assert data["requests"] <= count + 10
+
+
+def test_apply_says_of_a_cluster_what_it_says_of_files(
+    desk: Desk, unchanged: Callable[[], None]
+) -> None:
+    place = desk.namespace
+    desk.create(
+        config_map(place, "trigger-1", n="1", mode="strict"),
+        config_map(place, "trigger-2", n="2", mode="strict"),
+        config_map(place, "target-1", got="lax"),
+        config_map(place, "target-2", got="strict"),
+    )
+    unchanged()
+    own = {
+        "name": "own",
+        "match": {"any": [{"resources": {"kinds": ["ConfigMap"], "names": ["trigger-*"]}}]},
+        "mutate": {"patchStrategicMerge": {"data": {"own": "yes"}}},
+    }
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT), own)
+    items = desk.cluster.kubectl("get", "configmap", "-n", place, "-o", "json")
+    files = desk.write("objects.json", json.loads(items))
+    for output in ("diff", "patch"):
+        live = desk.run("apply", policy, "--cluster", "-n", place, "-o", output)
+        offline = CliRunner().invoke(retrofit, ["apply", policy, "-r", files, "-o", output])
+        assert live.exit_code == offline.exit_code == 0, live.stderr
+        # kubectl sorts the fields of what it prints, and the API server does not.
+        assert said(live.stdout) == said(offline.stdout)
+    listed = desk.run("apply", policy, "--cluster", "-n", place, "-o", "json", "--check")
+    assert listed.exit_code == 3
+    found = {item["metadata"]["name"]: item for item in json.loads(listed.stdout)["items"]}
+    assert set(found) == {"trigger-1", "trigger-2", "target-1"}
+    assert found["target-1"]["data"]["got"] == "strict"
+    assert "managedFields" not in found["target-1"]["metadata"]
+    unchanged()
+
+
+def test_apply_takes_a_trigger_that_is_not_there_yet(desk: Desk) -> None:
+    place = desk.namespace
+    desk.create(config_map(place, "target-1"), config_map(place, "trigger-2", n="1", mode="a"))
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT))
+    trigger = desk.write("trigger.json", config_map(place, "trigger-1", n="1", mode="strict"))
+    done = desk.run("apply", policy, "--cluster", "-r", trigger, "-o", "patch")
+    assert done.exit_code == 0, done.stderr
+    (change,) = json.loads(done.stdout)
+    assert change["trigger"]["name"] == "trigger-1"
+    assert change["patch"][0]["value"] == {"got": "strict"}
+
+
+def test_apply_names_what_it_may_not_read(desk: Desk) -> None:
+    place = desk.namespace
+    policy = desk.policy(rule(place, [target(place, EACH)], GOT))
+    account = desk.cluster.service_account_kubeconfig(place, "default")
+    done = desk.run("apply", policy, "--cluster", kubeconfig=account)
+    assert done.exit_code == 1
+    assert f"grant: list configmaps in namespace {place}" in done.stderr
+
+
+def test_a_cluster_without_the_project_or_without_an_answer(
+    own_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    desk = Desk(own_control_plane, "default", tmp_path)
+    done = desk.run("preview", "cpol/reload")
+    assert done.exit_code == 1
+    assert done.stderr == "Error: policy reload: the cluster knows no policies, so name a file\n"
+    wrong = desk.folder / "kubeconfig"
+    text = own_control_plane.service_account_kubeconfig("default", "default").read_text()
+    (token,) = [word for word in text.split() if word.strip('"').startswith("ey")]
+    wrong.write_text(text.replace(token.strip('"'), "nonsense"))
+    policy = desk.policy(rule("default", [target("default", EACH)], GOT))
+    done = desk.run("preview", policy, kubeconfig=wrong)
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert "does not accept the credentials" in done.stderr
+    own_control_plane.kill_apiserver()
+    done = desk.run("preview", policy)
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert "does not answer (connection refused)" in done.stderr
