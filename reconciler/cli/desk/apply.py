@@ -58,7 +58,7 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
 @_files("--exception", "exceptions", text="PolicyExceptions to heed.")
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
 @click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
-@click.option("--userinfo", "-u", "user", metavar="FILE", help="Who sends the requests.")
+@click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
 @click.option(
     "--output",
     "-o",
@@ -76,9 +76,6 @@ def apply(
     check: bool,
     cluster: bool,
     namespace: str,
-    kubeconfig: str,
-    context: str,
-    impersonated: str,
     **paths: Any,
 ) -> None:
     """Show what policies would change, rule by rule and object by object; nothing is written.
@@ -93,9 +90,9 @@ def apply(
       2  wrong usage
       3  with --check: something would change
     """  # noqa: D301 - click's mark for text that is not to be wrapped
-    address = Address(kubeconfig=kubeconfig, context=context, user=impersonated)
+    address = Address(**{name: paths.pop(name) for name in ("kubeconfig", "context", "user")})
     _check_flags(paths, address, namespace, cluster=cluster)
-    inputs = read_inputs(Paths(**paths))
+    inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths))
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
         click.echo(text, err=True)
     summary = Summary()

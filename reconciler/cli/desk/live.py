@@ -30,9 +30,7 @@ _OPTIONS = (
         "--kubeconfig", metavar="FILE", default="", help="Names the cluster, as kubectl."
     ),
     click.option("--context", metavar="NAME", default="", help="A context of the kubeconfig."),
-    click.option(
-        "--as", "impersonated", metavar="USER", default="", help="Ask the cluster as this user."
-    ),
+    click.option("--as", "user", metavar="USER", default="", help="Ask the cluster as this user."),
 )
 
 
@@ -92,7 +90,7 @@ class LiveCluster:
 
 
 def cluster_options(command: T) -> T:
-    """Give a click command ``--kubeconfig``, ``--context`` and ``--as`` (as ``impersonated``)."""
+    """Give a click command ``--kubeconfig``, ``--context`` and ``--as`` (as ``user``)."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -89,11 +89,7 @@ def preview(
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if expected and kept:
         raise click.UsageError("--baseline compares and --write-baseline stores: give one of them")
-    address = Address(
-        kubeconfig=flags.pop("kubeconfig"),
-        context=flags.pop("context"),
-        user=flags.pop("impersonated"),
-    )
+    address = Address(**{name: flags.pop(name) for name in ("kubeconfig", "context", "user")})
     operation, sender = flags.pop("operation"), flags.pop("userinfo")
     if sender is not None and operation == _POLICY_UPDATE:
         raise click.UsageError("--userinfo: nobody sends a request when the policy changes")

@@ -26,5 +26,12 @@ class WatchedLoader:
         if kind in ("Secret", "SecretList"):
             items = (answer.get("items") or ()) if kind == "SecretList" else (answer,)
             named = [item | {"apiVersion": "v1", "kind": "Secret"} for item in items]
-            self.mask = self.mask.with_values(mask_of(named).texts)
+            self.mask = joined(self.mask, mask_of(named))
         return answer
+
+
+def joined(*masks: Mask) -> Mask:
+    """Return a mask that hides what any of these hides."""
+    texts = {text for mask in masks for text in mask.texts}
+    # The longest first: one text may be a part of another.
+    return Mask(texts=tuple(sorted(texts, key=lambda text: (-len(text), text))))

@@ -10,6 +10,7 @@ from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import Outcome
 from reconciler.cli.desk.livestock import readable
 from reconciler.cli.explain.masking import Mask, is_secret, mask_of
+from reconciler.cli.preview.secrets import joined
 from reconciler.engine.program import Program
 from reconciler.services.dryrun import Identity, Write
 from reconciler.services.preview import Chunk, Seen, Touch
@@ -196,7 +197,7 @@ def _masking(mask: Mask, objects: Iterable[Object]) -> Mask:
     secrets = [obj for obj in objects if is_secret(obj)]
     if not secrets:
         return mask
-    return mask.with_values(mask_of(secrets).texts)
+    return joined(mask, mask_of(secrets))
 
 
 def _count(reasons: Counter[str], text: str) -> None:
