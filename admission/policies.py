@@ -1,6 +1,8 @@
 """Answers to the webhook calls for policies: what cannot be compiled is refused with its place."""
 
 from admission.decide import Answer
+from admission.entries import review_entry
+from reconciler.api.globalcontext import KIND
 from reconciler.dialects import compile_policy
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.draft import AdmissionRequest
@@ -14,6 +16,8 @@ def review_policy(request: AdmissionRequest) -> Answer:
     A policy that is being deleted may change as it likes: nobody shall have to repair a rule to
     get rid of it. So may one whose spec stays the same, which older policies rely on.
     """
+    if request.kind.name == KIND:
+        return review_entry(request)
     policy = request.object
     if policy is None or (policy.get("metadata") or {}).get("deletionTimestamp"):
         return Answer()

@@ -27,7 +27,7 @@ def test_crds_first_then_an_overlay(empty_cluster: Cluster) -> None:
     kubectl = empty_cluster.kubectl
     kubectl("apply", "-k", str(ROOT / "crds"))
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    kubectl("get", "clusterpolicies,policies,updaterequests,policyexceptions", "-A")
+    kubectl("get", "clusterpolicies,policies,updaterequests,policyexceptions,gctxentry", "-A")
     kubectl("apply", "-k", str(ROOT / "manifests" / "overlays" / "demo"))
     deployments = kubectl("get", "deployments", "-n", "kyverno", "-o", "name").split()
     assert deployments == [

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -11,15 +12,17 @@ import orjson
 from rich.console import Console
 from rich.text import Text
 
+from reconciler.api.globalcontext import KIND as ENTRY
 from reconciler.api.meta import Object
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.files import objects, read_all
-from reconciler.dialects.kyverno import KINDS
+from reconciler.dialects.kyverno import KINDS as POLICIES
 from reconciler.errors import InvalidSetting
 from reconciler.memory.kinds import MemoryKinds
-from reconciler.services.lint import Finding, Level, lint_policy
+from reconciler.services.lint import Finding, Level, lint_entry, lint_policy
 from reconciler.services.policies import policy_key
 
+_KINDS = POLICIES | {ENTRY}
 _STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 _EPILOG = """\b
 Examples:
@@ -58,25 +61,26 @@ class _Found:
 def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str) -> None:
     """Say what is wrong with policies, and what would surprise their authors.
 
-    POLICY is a file, a folder, a glob, or - for standard input; other objects in it are left out.
+    POLICY is a file, a folder, a glob, or - for standard input. GlobalContextEntries in it are
+    checked as well; other objects are left out.
     Finds everything that is refused when a policy is applied, and what works otherwise than it
     looks: a target that means the whole cluster, an append that never ends, a filter that a policy
     update never passes. Reads files only, no cluster.
     """
     try:
         documents = filter(_may_hold_policies, read_all(policies))
-        read = [(item.source, obj) for item, obj in objects(documents) if obj["kind"] in KINDS]
+        read = [(item.source, obj) for item, obj in objects(documents) if obj["kind"] in _KINDS]
     except InvalidSetting as error:
         raise _Unusable(str(error)) from error
     if not read:
-        raise _Unusable("no ClusterPolicy and no Policy was found")
+        raise _Unusable("no ClusterPolicy, no Policy and no GlobalContextEntry was found")
     found = [item for source, policy in read for item in _lint(source, policy)]
     if no_notes:
         found = [item for item in found if item.finding.level is not Level.NOTE]
     if output == "json":
         click.echo(_json(found))
     else:
-        _print(found, len(read))
+        _print(found, _count(obj["kind"] for _, obj in read))
     bad = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     if any(item.finding.level in bad for item in found):
         sys.exit(1)
@@ -89,7 +93,7 @@ class _Unusable(click.ClickException):
 def _may_hold_policies(document: Document) -> bool:
     # Folders of policies hold other documents as well, which may be no objects at all.
     kind = document.value.get("kind") if isinstance(document.value, dict) else None
-    return isinstance(kind, str) and (kind in KINDS or kind.endswith("List"))
+    return isinstance(kind, str) and (kind in _KINDS or kind.endswith("List"))
 
 
 @cache
@@ -100,8 +104,19 @@ def namespaced(api_version: str, kind: str) -> bool | None:
 
 
 def _lint(source: str, policy: Object) -> Iterable[_Found]:
-    for finding in lint_policy(policy, scope=namespaced):
+    entry = policy["kind"] == ENTRY
+    for finding in lint_entry(policy) if entry else lint_policy(policy, scope=namespaced):
         yield _Found(source=source, policy=policy_key(policy), finding=finding)
+
+
+def _count(kinds: Iterable[str]) -> str:
+    found = Counter(kind == ENTRY for kind in kinds)
+    texts = [_number(found[False], "policy", "policies"), _number(found[True], "entry", "entries")]
+    return " and ".join(filter(None, texts))
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}" if count else ""
 
 
 def _json(found: Iterable[_Found]) -> bytes:
@@ -120,7 +135,7 @@ def _json(found: Iterable[_Found]) -> bytes:
     return orjson.dumps(rows, option=orjson.OPT_INDENT_2)
 
 
-def _print(found: Iterable[_Found], policies: int) -> None:
+def _print(found: Iterable[_Found], looked_at: str) -> None:
     console = Console(highlight=False, soft_wrap=True)
     counts = dict.fromkeys(Level, 0)
     for item in found:
@@ -134,5 +149,5 @@ def _print(found: Iterable[_Found], policies: int) -> None:
             line.append(f" -> {finding.cure}", "dim")
         console.print(line)
     words = [f"{count} {level}{'s' if count != 1 else ''}" for level, count in counts.items()]
-    said = f"{policies} {'policy' if policies == 1 else 'policies'}: {', '.join(words)}"
+    said = f"{looked_at}: {', '.join(words)}"
     Console(stderr=True, highlight=False).print(said)

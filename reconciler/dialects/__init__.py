@@ -4,10 +4,16 @@ from collections.abc import Mapping
 
 from reconciler.api.meta import GROUP, Object
 from reconciler.dialects import kyverno
+from reconciler.dialects.kyverno.globalcontext import (
+    CallSource,
+    CompiledEntry,
+    ResourceSource,
+    compile_entry,
+)
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 
-__all__ = ["compile_policy"]
+__all__ = ["CallSource", "CompiledEntry", "ResourceSource", "compile_entry", "compile_policy"]
 
 
 def compile_policy(

@@ -192,7 +192,10 @@ class ApiCallEntry:
 
     def evaluate(self, context: Context) -> Any:
         """Return the answer, or the part of it that the path names."""
-        load = self._load(self.call.render(context))
+        call = self.call.render(context)
+        if call.get("service") is None:
+            _check_path(str(call.get("urlPath") or ""), self.bound)
+        load = call_load(call, f"context entry {self.name}")
         try:
             found = _loaded(load, context, f"failed to execute APICall {self.name}")
         except EvaluationError:
@@ -203,24 +206,6 @@ class ApiCallEntry:
             return found
         expression = _expression(self.path, context, self.name)
         return expression.search(found)
-
-    def _load(self, call: Mapping[str, Any]) -> ApiLoad | ServiceLoad:
-        method = call.get("method") or "GET"
-        pairs = _pairs(call.get("data"), f"context entry {self.name}: data")
-        body = json.dumps(pairs, sort_keys=True) if method == "POST" else ""
-        service = call.get("service")
-        if service is None:
-            path = str(call.get("urlPath") or "")
-            _check_path(path, self.bound)
-            return ApiLoad(method=method, path=path, body=body)
-        headers = _pairs(service.get("headers"), f"context entry {self.name}: headers")
-        return ServiceLoad(
-            method=method,
-            url=str(service.get("url") or ""),
-            body=body,
-            headers=tuple((key, str(value)) for key, value in headers.items()),
-            ca_bundle=str(service.get("caBundle") or ""),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +226,32 @@ class GlobalEntry:
 
 
 Entry = VariableEntry | ConfigMapEntry | ApiCallEntry | GlobalEntry
+
+
+def call_load(call: Mapping[str, Any], place: str) -> ApiLoad | ServiceLoad:
+    """Return what a call without variables asks for.
+
+    Args:
+        call: ``{urlPath | service, method, data}``.
+        place: What the call stands in, for messages.
+
+    Raises:
+        EvaluationError: Data or headers are no list of key and value.
+    """
+    method = call.get("method") or "GET"
+    pairs = _pairs(call.get("data"), f"{place}: data")
+    body = json.dumps(pairs, sort_keys=True) if method == "POST" else ""
+    service = call.get("service")
+    if service is None:
+        return ApiLoad(method=method, path=str(call.get("urlPath") or ""), body=body)
+    headers = _pairs(service.get("headers"), f"{place}: headers")
+    return ServiceLoad(
+        method=method,
+        url=str(service.get("url") or ""),
+        body=body,
+        headers=tuple((key, str(value)) for key, value in headers.items()),
+        ca_bundle=str(service.get("caBundle") or ""),
+    )
 
 
 def with_entries(context: Context, entries: Iterable[Entry]) -> Context:

@@ -54,6 +54,7 @@ storage.k8s.io/v1 StorageClass=storageclasses -
 storage.k8s.io/v1 VolumeAttachment=volumeattachments - status
 kyverno.io/v1 ClusterPolicy=clusterpolicies - status
 kyverno.io/v1 Policy=policies N status
+kyverno.io/v2 GlobalContextEntry=globalcontextentries - status
 kyverno.io/v2 PolicyException=policyexceptions N
 kyverno.io/v2 UpdateRequest=updaterequests N status
 """

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, Object
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
@@ -147,6 +148,7 @@ def _policy_webhook(registration: Registration) -> Object:
         (GROUP, POLICY_VERSION, resource, "*"): {"CREATE", "UPDATE"}
         for resource in ("clusterpolicies", "policies")
     }
+    rules[ENTRIES.group, ENTRIES.version, ENTRIES.plural, "*"] = {"CREATE", "UPDATE"}
     return _webhook(
         f"policy.{_DOMAIN}",
         "/policies",

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "crds"
 CONFORMANCE = Path(os.environ.get("CONFORMANCE_DATA", ROOT.parent / "shared" / "conformance"))
-NAMES = ("clusterpolicies", "policies", "updaterequests", "policyexceptions")
+NAMES = (
+    *("clusterpolicies", "policies", "updaterequests", "policyexceptions"),
+    "globalcontextentries",
+)
 STORED = {
     ("kyverno.io/v1", "ClusterPolicy"),
     ("kyverno.io/v2beta1", "ClusterPolicy"),
@@ -72,6 +75,15 @@ def exception(version: str) -> dict[str, Any]:
             "podSecurity": [{"controlName": "Capabilities", "images": ["nginx*"]}],
             "later": {"kept": True},
         },
+    }
+
+
+def entry(version: str = "v2", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"kyverno.io/{version}",
+        "kind": "GlobalContextEntry",
+        "metadata": {"name": "teams"},
+        "spec": spec,
     }
 
 
@@ -210,6 +222,7 @@ def test_both_sorts_of_policy_have_one_schema() -> None:
         ("policies", {"v1": True, "v2beta1": True}),
         ("updaterequests", {"v2": True, "v1beta1": False}),
         ("policyexceptions", {"v2": True, "v2beta1": True, "v2alpha1": False}),
+        ("globalcontextentries", {"v2beta1": True, "v2": True, "v2alpha1": True}),
     ],
 )
 def test_versions_that_a_cluster_may_have_stored_are_kept(
@@ -296,6 +309,59 @@ def test_exceptions_are_kept_whole(cluster: Cluster, version: str) -> None:
     assert lost(exception(version), stored) == []
 
 
+@pytest.mark.parametrize("version", ["v2", "v2beta1", "v2alpha1"])
+def test_entries_are_kept_whole_in_every_version(cluster: Cluster, version: str) -> None:
+    header = {"key": "k", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    service = {"url": "https://teams.platform.svc/", "caBundleFrom": {"a": 1}, "headers": [header]}
+    call = {
+        "service": service,
+        "method": "POST",
+        "data": [{"key": "of", "value": {"deep": [1, None]}}],
+        "refreshInterval": "30s",
+        "retryLimit": 5,
+        "later": 1,
+    }
+    projections = [{"name": "names", "jmesPath": "[].name", "later": 1}]
+    written = entry(version, apiCall=call, projections=projections, later={"kept": True})
+    resource = entry(version, kubernetesResource={"version": "v1", "resource": "pods", "later": 1})
+    for item in (written, resource):
+        [stored] = read_back(cluster, item)
+        assert lost(item, stored) == []
+
+
+def test_an_entry_has_the_defaults_of_the_reference(cluster: Cluster) -> None:
+    [stored] = read_back(cluster, entry(apiCall={"urlPath": "/version"}))
+    call = stored["spec"]["apiCall"]
+    assert (call["method"], call["refreshInterval"], call["retryLimit"]) == ("GET", "10m", 3)
+
+
+def test_entry_columns(cluster: Cluster) -> None:
+    made = entry("v2alpha1", apiCall={"urlPath": "/version", "refreshInterval": "30s"})
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(made))
+    ready = {"type": "Ready", "status": "False", "reason": "Failed", "message": "no_answer"}
+    patch = json.dumps({"status": {"conditions": [ready]}})
+    how = ("--subresource=status", "--type=merge", "-p", patch)
+    cluster.kubectl("patch", "gctxentry", "teams", *how)
+    try:
+        wide = cluster.kubectl("get", "gctxentry", "teams", "-o", "wide").splitlines()
+        by_category = cluster.kubectl("get", "kyverno", "-A")
+    finally:
+        cluster.kubectl("delete", "gctxentry", "teams")
+    assert wide[0].split() == [
+        "NAME",
+        "READY",
+        "REFRESH",
+        "INTERVAL",
+        "LAST",
+        "REFRESH",
+        "AGE",
+        "MESSAGE",
+    ]
+    assert wide[1].split()[:3] == ["teams", "False", "30s"]
+    assert wide[1].endswith("no_answer")
+    assert "globalcontextentry.kyverno.io/teams" in by_category
+
+
 def test_requests_are_kept_whole(cluster: Cluster) -> None:
     written = request("ur-whole", recordedSecret="ur-whole", sweep={"over": ["a"]})
     [stored] = read_back(cluster, written)
@@ -324,6 +390,9 @@ def test_defaults_say_what_an_absent_field_means(cluster: Cluster) -> None:
         (rule(mutate={"patchesJson6902": []}), "spec.rules[0].mutate.patchesJson6902"),
         (rule(mutate={"foreach": [{"order": "Sideways"}]}), "foreach[0].order"),
         ({**policy(), "spec": None}, "spec"),
+        (entry(), "exactly one of kubernetesResource and apiCall"),
+        (entry(apiCall={}, kubernetesResource={}), "exactly one of kubernetesResource"),
+        (entry(apiCall={"retryLimit": 0}), "spec.apiCall.retryLimit"),
     ],
     ids=lambda value: value.replace("spec.", "") if isinstance(value, str) else "",
 )

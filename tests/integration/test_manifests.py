@@ -186,7 +186,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
         | {(WEBHOOKS, verb) for verb in ("create", "update", "patch", "delete")}
         | {
             (f"{kind}.kyverno.io/status", verb)
-            for kind in ("policies", "clusterpolicies")
+            for kind in ("policies", "clusterpolicies", "globalcontextentries")
             for verb in ("update", "patch")
         },
         REPORTS: set(),
@@ -269,6 +269,8 @@ def test_an_overlay_grants_what_it_says(cluster: Cluster, overlay: str) -> None:
         ("admin", "create", "policyexceptions.kyverno.io", False),
         ("view", "list", "updaterequests.kyverno.io", True),
         ("view", "get", "policyexceptions.kyverno.io", True),
+        ("admin", "create", "globalcontextentries.kyverno.io", False),
+        ("view", "list", "globalcontextentries.kyverno.io", True),
         ("view", "create", "updaterequests.kyverno.io", False),
         ("view", "patch", "policies.kyverno.io", False),
     ],

@@ -1,10 +1,10 @@
 """What the author of a policy should know before it is applied; pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_policy
+from reconciler.dialects import compile_entry, compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 from reconciler.services.lint.fields import rule_findings, spec_findings
@@ -13,7 +13,15 @@ from reconciler.services.lint.firing import firing_findings, unused_entries
 from reconciler.services.lint.patches import patch_findings
 from reconciler.services.lint.targets import target_findings
 
-__all__ = ["Finding", "Level", "Scope", "find_errors", "find_surprises", "lint_policy"]
+__all__ = [
+    "Finding",
+    "Level",
+    "Scope",
+    "find_errors",
+    "find_surprises",
+    "lint_entry",
+    "lint_policy",
+]
 
 _ALONE = "spec.rules[0]"
 
@@ -30,6 +38,15 @@ def lint_policy(policy: Object, *, scope: Scope) -> tuple[Finding, ...]:
     except InvalidPolicy as error:
         return find_errors(policy, error)
     return find_surprises(policy, compiled, scope=scope)
+
+
+def lint_entry(entry: Object) -> tuple[Finding, ...]:
+    """Return everything to say about a GlobalContextEntry."""
+    try:
+        compiled = compile_entry(entry)
+    except InvalidPolicy as error:
+        return (_invalid(error),)
+    return tuple(_not_acted_on(compiled.warnings))
 
 
 def find_errors(policy: Object, first: InvalidPolicy) -> tuple[Finding, ...]:
@@ -50,10 +67,7 @@ def find_errors(policy: Object, first: InvalidPolicy) -> tuple[Finding, ...]:
                 location = error.location.replace(_ALONE, f"spec.rules[{index}]", 1)
                 found.append(InvalidPolicy(location, error.reason))
     unique = {(error.location, error.reason): error for error in found}
-    return tuple(
-        Finding(level=Level.ERROR, code="invalid", location=error.location, text=error.reason)
-        for error in unique.values()
-    )
+    return tuple(_invalid(error) for error in unique.values())
 
 
 def find_surprises(
@@ -68,7 +82,7 @@ def find_surprises(
     """
     spec = policy["spec"]
     programs = {program.origin.location: program for program in compiled.programs}
-    found = [*spec_findings(spec), *_not_acted_on(compiled)]
+    found = [*spec_findings(spec), *_not_acted_on(compiled.warnings)]
     for index, rule in enumerate(spec["rules"]):
         location = f"spec.rules[{index}]"
         program = programs.get(location)
@@ -82,8 +96,12 @@ def find_surprises(
     return tuple(sorted(found, key=_position))
 
 
-def _not_acted_on(compiled: CompiledPolicy) -> Iterator[Finding]:
-    for warning in compiled.warnings:
+def _invalid(error: InvalidPolicy) -> Finding:
+    return Finding(level=Level.ERROR, code="invalid", location=error.location, text=error.reason)
+
+
+def _not_acted_on(warnings: Iterable[str]) -> Iterator[Finding]:
+    for warning in warnings:
         location, _, text = warning.partition(": ")
         yield Finding(level=Level.WARNING, code="not-acted-on", location=location, text=text)
 

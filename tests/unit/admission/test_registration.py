@@ -256,7 +256,8 @@ def test_policies_have_a_webhook_of_their_own():
     (hook,) = found[POLICY_CONFIGURATION]["webhooks"]
     assert hook["clientConfig"]["service"]["path"] == "/policies"
     assert hook["rules"] == [
-        rule("kyverno.io", ["clusterpolicies", "policies"], ["CREATE", "UPDATE"], "*")
+        rule("kyverno.io", ["clusterpolicies", "policies"], ["CREATE", "UPDATE"], "*"),
+        rule("kyverno.io", ["globalcontextentries"], ["CREATE", "UPDATE"], "*", "v2"),
     ]
     assert hook["failurePolicy"] == "Fail"
     assert hook["sideEffects"] == "None"

@@ -30,6 +30,14 @@ FOREIGN = (
 )
 
 
+ENTRY = """
+apiVersion: kyverno.io/v2
+kind: GlobalContextEntry
+metadata: {name: %s}
+spec: {kubernetesResource: {version: v1, resource: %s}}
+"""
+
+
 def lint(*words: str, stdin: str = "") -> Result:
     return CliRunner().invoke(retrofit, ["lint", *words], input=stdin)
 
@@ -42,6 +50,9 @@ def lint(*words: str, stdin: str = "") -> Result:
         (WARNING, [], 0),
         (WARNING, ["--strict"], 1),
         (ERROR, [], 1),
+        (ENTRY % ("e", "pods"), ["--strict"], 0),
+        (ENTRY % ("e", "Pod"), [], 1),
+        (ENTRY % ("e.f", "pods"), ["--strict"], 1),
         ("a: [", [], 2),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", [], 2),
         (GOOD, ["--absent"], 2),
@@ -101,3 +112,10 @@ def test_what_is_known_of_kinds() -> None:
     assert namespaced("*", "Node") is False
     assert namespaced("acme.io/v1", "Widget") is None
     assert namespaced("*", "*") is None
+
+
+def test_an_entry_is_checked_beside_policies() -> None:
+    done = lint("-", stdin=f"{GOOD}---{ENTRY % ('e', 'Pod')}")
+    place = "stdin:e:spec.kubernetesResource.resource"
+    assert done.stdout.startswith(f"{place}  ERROR  invalid  write the plural")
+    assert done.stderr.startswith("1 policy and 1 entry: 1 error, ")

@@ -1,0 +1,75 @@
+"""GlobalContextEntry on the wire: its kind and its status."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.meta import GROUP, Kind
+from reconciler.api.updaterequest import render_time
+
+KIND = "GlobalContextEntry"
+ENTRIES = Kind(
+    group=GROUP, version="v2", kind=KIND, plural="globalcontextentries", namespaced=False
+)
+
+_READY = "Ready"
+_LONGEST = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryStatus:
+    """What the controller says about an entry.
+
+    Attributes:
+        problem: Why rules cannot read it; empty where they can.
+        refreshed: When the data came that rules read, None where they can read none.
+        generation: Of the spec that this is about.
+    """
+
+    problem: str
+    refreshed: datetime | None
+    generation: int
+
+
+def render_status(
+    status: EntryStatus, before: Mapping[str, Any], now: datetime
+) -> dict[str, Any] | None:
+    """Return the status to write, None where the condition stands there already.
+
+    Args:
+        status: What is so now.
+        before: The status as stored; the condition keeps its time while it does not turn.
+        now: The time of a turn.
+    """
+    ready = "False" if status.problem else "True"
+    condition = {
+        "type": _READY,
+        "status": ready,
+        "reason": "Failed" if status.problem else "Succeeded",
+        "message": status.problem[:_LONGEST] or "the data can be read",
+        "observedGeneration": status.generation,
+    }
+    old = _condition(before)
+    if {key: old.get(key) for key in condition} == condition:
+        return None
+    since = old.get("lastTransitionTime") if old.get("status") == ready else None
+    return {
+        "conditions": [{**condition, "lastTransitionTime": since or render_time(now)}],
+        **render_refresh(status),
+    }
+
+
+def render_refresh(status: EntryStatus) -> dict[str, Any]:
+    """Return the part of the status that says how old the data is."""
+    if status.refreshed is None:
+        return {}
+    return {"lastRefreshTime": render_time(status.refreshed)}
+
+
+def _condition(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    for item in status.get("conditions") or ():
+        if item.get("type") == _READY:
+            found: Mapping[str, Any] = item
+            return found
+    return {}
