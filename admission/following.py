@@ -8,11 +8,11 @@ from admission.filters import Filters, read_settings
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
 from reconciler.errors import InvalidPolicy, InvalidSetting
-from reconciler.kube.watch import Change, Watch
+from reconciler.kube.watch import Watch
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.services.policies import PolicyIndex, policy_key
-from reconciler.services.ports import Reader
+from reconciler.services.ports import Change, Reader
 
 SETTINGS_NAME = "kyverno"
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.meta import Kind, Object
-from reconciler.kube.watch import Change
+from reconciler.services.ports import Change
 
 _GROUP, _VERSION = "rbac.authorization.k8s.io", "v1"
 ROLE_BINDINGS = Kind(

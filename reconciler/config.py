@@ -129,6 +129,10 @@ class ControllerSettings(ProcessSettings):
         "*.svc,*.svc.cluster.local",
         "Hosts that context entries may call, patterns separated by commas; empty: none.",
     )
+    max_entry: int = _setting(
+        16 * 1024 * 1024,
+        "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",
+    )
     list_page: int = _setting(500, "Objects per page of a list.")
     lanes: int = _setting(64, "Targets worked on at the same time.")
     conflict_retries: int = _setting(10, "Evaluations of one target per attempt after a 409.")

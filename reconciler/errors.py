@@ -2,7 +2,7 @@
 
 The author of a policy: `InvalidPolicy`, `EvaluationError`.
 The cluster, at one object: `Conflict`, `Gone`, `Forbidden`, `Invalid`, `Denied`, `UnknownKind`.
-The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`.
+The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`.
 The person who starts a program: `InvalidSetting`.
 """
 
@@ -93,6 +93,10 @@ class Throttled(ClusterError):
 
 class Unavailable(ClusterError):
     """No usable answer: connection refused, time-out, 5xx."""
+
+
+class NotReady(ClusterError):
+    """A GlobalContextEntry that a rule reads is missing, or has no data that may be used now."""
 
 
 class Expired(ClusterError):

@@ -4,13 +4,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.api.updaterequest import State
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.kube.authority import KubeAuthority
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
-from reconciler.kube.loader import KubeLoader
+from reconciler.kube.entries import global_context
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -20,7 +19,8 @@ from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.collect import Collector
 from reconciler.services.dispatch import Dispatcher, Observer
-from reconciler.services.lanes import Lanes
+from reconciler.services.globalcontext import GlobalContext
+from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
 from reconciler.services.rollout import Place, Rollout
@@ -36,6 +36,7 @@ class Services:
     index: PolicyIndex
     kinds: KubeKinds
     dispatcher: Dispatcher
+    entries: GlobalContext
     collector: Collector
     rollout: Rollout
 
@@ -50,16 +51,8 @@ def controller_services(
 ) -> Services:
     """Return the services that a controller with these settings runs."""
     index = PolicyIndex()
-    kinds, reader = KubeKinds(client, clock), KubeReader(client)
-    policies = KubePolicies(client)
+    kinds, reader, policies = KubeKinds(client, clock), KubeReader(client), KubePolicies(client)
     requests = KubeRequests(client, settings.namespace, page=settings.list_page)
-    retention = Retention(
-        seconds={
-            State.COMPLETED: settings.retain_completed,
-            State.SKIP: settings.retain_skip,
-            State.FAILED: settings.retain_failed,
-        }
-    )
     backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
     chance = random.SystemRandom()
     triggers = TriggerReader(
@@ -71,13 +64,14 @@ def controller_services(
         parallel=settings.lanes,
         rounds=settings.conflict_retries,
     )
+    entries = global_context(client, kinds, clock, settings, say)
     processor = Processor(
         index=index,
         policies=policies,
         finder=TargetFinder(kinds=kinds, reader=reader, page=settings.list_page),
         triggers=triggers,
         lanes=lanes,
-        loader=KubeLoader(client, filter(None, settings.service_hosts.split(","))),
+        loader=entries,
         backoff=backoff,
     )
     sweeper = Sweeper(
@@ -97,24 +91,30 @@ def controller_services(
         sweep=sweeper.run,
         clock=clock,
         chance=chance.random,
-        retention=retention,
+        retention=Retention.of(
+            settings.retain_completed, settings.retain_skip, settings.retain_failed
+        ),
         observe=observe,
         confirmation=settings.confirmation,
     )
     lanes.unfinished = dispatcher.unfinished
-    rollout = Rollout(
-        index=index,
-        policies=policies,
-        requests=requests,
-        kinds=kinds,
-        webhooks=WebhookConfigurations(client),
-        authority=KubeAuthority(client, settings.namespace),
-        clock=clock,
-        place=Place.of(settings),
-        margin=settings.ready_margin,
-        say=say,
-    )
-    collector = Collector(requests=requests, clock=clock, keep=settings.retain_per_policy)
+    entries.on_ready = lambda: dispatcher.wake_parked(ENTRY_NOT_READY)
     return Services(
-        index=index, kinds=kinds, dispatcher=dispatcher, collector=collector, rollout=rollout
+        index=index,
+        kinds=kinds,
+        dispatcher=dispatcher,
+        entries=entries,
+        collector=Collector(requests=requests, clock=clock, keep=settings.retain_per_policy),
+        rollout=Rollout(
+            index=index,
+            policies=policies,
+            requests=requests,
+            kinds=kinds,
+            webhooks=WebhookConfigurations(client),
+            authority=KubeAuthority(client, settings.namespace),
+            clock=clock,
+            place=Place.of(settings),
+            margin=settings.ready_margin,
+            say=say,
+        ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reconciler.errors import ClusterError
+from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.wiring import Services
 
 
@@ -45,6 +46,7 @@ class Leadership:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refill())
             group.create_task(self.services.dispatcher.run())
+            group.create_task(self.services.entries.run())
             group.create_task(self.services.collector.run())
             group.create_task(self.services.rollout.run())
 
@@ -59,6 +61,8 @@ class Leadership:
             try:
                 await self.services.dispatcher.refill()
                 if not collected:
+                    # An entry that they wait for may have become ready before they were known.
+                    self.services.dispatcher.wake_parked(ENTRY_NOT_READY)
                     await self.services.collector.refill()
                     collected = True
             except ClusterError as error:

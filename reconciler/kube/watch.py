@@ -7,8 +7,8 @@ when not even a bookmark came for a while, because a dead peer says nothing.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any, Literal
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 
 import orjson
 
@@ -19,8 +19,7 @@ from reconciler.kube.backoff import Backoff, jittered
 from reconciler.kube.client import JSON, Client
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import collection_path, describe
-
-Change = Literal["ADDED", "MODIFIED", "DELETED"]
+from reconciler.services.ports import Change
 
 _PAGE = 500
 _LIST_TIMEOUT = 60.0
@@ -70,7 +69,7 @@ class Watch:
         self._open = False
         self._hurry = asyncio.Event()
 
-    async def events(self) -> AsyncIterator[tuple[Change, Object]]:
+    async def events(self) -> AsyncGenerator[tuple[Change, Object]]:
         """Yield changes for ever.
 
         A DELETED that was found out by listing carries only apiVersion, kind and the identifying

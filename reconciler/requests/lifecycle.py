@@ -13,6 +13,7 @@ Rule 6: a target that succeeded is not repeated; its result stays when others ar
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Self
 
 from reconciler.api.updaterequest import (
     SUCCESSES,
@@ -71,6 +72,11 @@ class Retention:
     """How long finished requests are kept, in seconds by state; 0 removes at once."""
 
     seconds: Mapping[State, float]
+
+    @classmethod
+    def of(cls, completed: float, skip: float, failed: float) -> Self:
+        """Return one for all final states."""
+        return cls(seconds={State.COMPLETED: completed, State.SKIP: skip, State.FAILED: failed})
 
     def remove_after(self, state: State, now: datetime) -> str:
         """Return the minute that `RequestStatus.remove_after` shall name; ``now`` for 0."""

@@ -108,6 +108,13 @@ class Dispatcher:
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
+    def wake_parked(self, reason: str) -> None:
+        """Look again at the requests that were parked for a reason: it may be gone."""
+        for request in self._known.values():
+            if request.status.reason == reason and request.status.next_attempt is not None:
+                self.queue.push(request.name, self.clock.monotonic())
+        self._changed.set()
+
     async def refill(self) -> None:
         """Take the truth from a list: nothing that waits is forgotten, nothing gone is kept."""
         before = set(self._known)

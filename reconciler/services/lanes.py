@@ -26,12 +26,15 @@ from reconciler.errors import (
     Forbidden,
     Gone,
     Invalid,
+    NotReady,
     Throttled,
     UnknownKind,
 )
 from reconciler.services.loading import Loads
 from reconciler.services.ports import Reader, Writer
 
+ENTRY_NOT_READY = "EntryNotReady"
+"""The reason of what waits for a GlobalContextEntry."""
 MAX_TOGETHER = 50
 """Requests that one patch carries; bounds how much is evaluated again after a conflict."""
 
@@ -51,6 +54,7 @@ class TargetResult:
 
     Attributes:
         again: Another attempt may succeed, not before ``after`` seconds.
+        reason: Of the request that waits for it, where the outcome says too little.
         permission: What to grant, where a right is missing.
     """
 
@@ -60,6 +64,7 @@ class TargetResult:
     after_version: str = ""
     again: bool = False
     after: float = 0.0
+    reason: str = ""
     permission: str = ""
 
 
@@ -212,6 +217,10 @@ def failure(error: ClusterError) -> TargetResult:
             return TargetResult(outcome=Outcome.INVALID, message=message)
         case UnknownKind():
             return TargetResult(outcome=Outcome.NOT_FOUND, message=message, again=True, after=30.0)
+        case NotReady():
+            return TargetResult(
+                outcome=Outcome.FAILED, message=message, again=True, reason=ENTRY_NOT_READY
+            )
         case Throttled(retry_after=wait):
             return TargetResult(
                 outcome=Outcome.FAILED, message=message, again=True, after=wait or 0.0

@@ -5,13 +5,16 @@ retries (a refused connection, a 429 with Retry-After) happen below the port and
 409 is never repeated below it, because the decision has to be taken again.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from reconciler.api.meta import Kind, Object
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.engine.entries import Load
+
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,45 @@ class Policies(Protocol):
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge into the status of a policy."""
+        ...
+
+
+class Feed(Protocol):
+    """The objects of one kind as they come, change and go; for one consumer.
+
+    Attributes:
+        synced: Set once all that there is was handed over.
+        progress: Monotonic time at which the server last said anything.
+        problem: Why it makes no progress; empty while it does.
+    """
+
+    synced: asyncio.Event
+    progress: float
+    problem: str
+
+    def events(self) -> AsyncGenerator[tuple[Change, Object]]:
+        """Yield changes for ever; objects carry apiVersion and kind."""
+        ...
+
+
+class Entries(Protocol):
+    """GlobalContextEntries, as stored, and the objects that they are about."""
+
+    def follow(self) -> Feed:
+        """Return all entries."""
+        ...
+
+    def follow_objects(self, kind: Kind, namespace: str) -> Feed:
+        """Return all objects of a kind; an empty namespace means everywhere."""
+        ...
+
+    async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
+        """Merge into the status of this very version of an entry; return the stored one.
+
+        Raises:
+            Conflict: The entry changed since.
+            Gone: It was deleted.
+        """
         ...
 
 

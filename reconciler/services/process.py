@@ -213,7 +213,7 @@ class Processor:
     def _retry(self, request: UpdateRequest, result: TargetResult, chance: float) -> Retry:
         pause = self.backoff.delay(request.status.attempts + 1, chance)
         return Retry(
-            reason=result.outcome.value,
+            reason=result.reason or result.outcome.value,
             message=result.message,
             after=max(pause, result.after),
             missing_permission=result.permission,

@@ -22,12 +22,12 @@ from reconciler.clock import Clock
 from reconciler.config import render_duration
 from reconciler.engine.match import Decision
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, NotReady
 from reconciler.requests.lifecycle import Disposition, Done, Fail, Retry, Skip, count
 from reconciler.requests.naming import child_name, labels
 from reconciler.requests.schedule import Backoff
 from reconciler.services.existing import Existing, Place, position
-from reconciler.services.lanes import failure
+from reconciler.services.lanes import ENTRY_NOT_READY, failure
 from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
 from reconciler.services.trigger import TriggerReader
@@ -83,7 +83,7 @@ class Sweeper:
         except ClusterError as error:
             result = failure(error)
             ended = Retry(
-                reason=result.outcome.value,
+                reason=result.reason or result.outcome.value,
                 message=str(error),
                 after=max(self.backoff.delay(request.status.attempts + 1), result.after),
                 missing_permission=result.permission,
@@ -153,6 +153,7 @@ class Sweeper:
         attempts = await asyncio.gather(
             *(self._one(tally.request, program, obj) for obj in objects)
         )
+        _check_entries(attempts)
         failed: list[Object] = []
         for obj, attempt in zip(objects, attempts, strict=True):
             if attempt is None:
@@ -210,6 +211,14 @@ def _left(places: list[Place], cursor: str) -> list[tuple[Place, str]]:
     labels = [place.label for place in places]
     begin = labels.index(label) if label in labels else 0
     return [(place, position if place.label == label else "") for place in places[begin:]]
+
+
+def _check_entries(attempts: Iterable[Attempt | None]) -> None:
+    """Raise where every trigger waits for a GlobalContextEntry: then one request shall wait."""
+    ends = [attempt.disposition for attempt in attempts if attempt is not None]
+    waiting = [end for end in ends if isinstance(end, Retry) and end.reason == ENTRY_NOT_READY]
+    if waiting and len(waiting) == len(ends):
+        raise NotReady(waiting[0].message)
 
 
 def _add(counts: Counts, attempt: Attempt) -> Counts:

@@ -17,7 +17,7 @@ from reconciler.config import (
     ProcessSettings,
     render_duration,
 )
-from reconciler.dialects import compile_policy
+from reconciler.dialects import compile_entry, compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.requests.lifecycle import Fail, Retry, Skip
 from tests.architecture.conftest import ROOT, relative, sources
@@ -137,6 +137,8 @@ def test_every_example_works(example: dict[str, Any]) -> None:
         assert isinstance(compiled, CompiledPolicy)
         assert compiled.programs
         assert not compiled.warnings
+    elif kind == "GlobalContextEntry":
+        assert not compile_entry(example).warnings
     elif kind == "ClusterRole":
         assert (
             "rbac.kyverno.io/aggregate-to-background-controller" in example["metadata"]["labels"]

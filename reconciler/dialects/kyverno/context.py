@@ -60,14 +60,8 @@ def _entry(name: str, source: str, raw: Any, place: str, *, scope: Scope, origin
             return _config_map(name, raw, place, scope, origin)
         case "apiCall":
             return _api_call(name, raw, place, scope, origin)
-        case "globalReference" if not scope.offline:
-            raise InvalidPolicy(
-                place,
-                "this version keeps no GlobalContextEntry in the cluster; read the objects with "
-                "an apiCall or a configMap",
-            )
         case "globalReference":
-            return _global(name, raw, place, scope)
+            return _global(name, raw, place, scope, origin)
         case _:
             raise InvalidPolicy(
                 place, "images are not read from a registry here; give the value as a variable"
@@ -126,7 +120,13 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
     )
 
 
-def _global(name: str, raw: Any, place: str, scope: Scope) -> GlobalEntry:
+def _global(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> GlobalEntry:
+    if origin.kind == "Policy":
+        raise InvalidPolicy(
+            place,
+            "a Policy may not read a GlobalContextEntry, which may hold data of other namespaces;"
+            " use a ClusterPolicy, or a configMap or apiCall of the namespace",
+        )
     fields = reading.mapping(raw, place, allowed=("name", "jmesPath"))
     reference = _optional(fields, "name", place, scope)
     if reference is None:

@@ -130,11 +130,7 @@ def _trigger_part(
     rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults
 ) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
     location = origin.location
-    known = replace(
-        TRIGGER,
-        given=defaults.given.get(origin.rule, frozenset()),
-        offline=defaults.own,
-    )
+    known = replace(TRIGGER, given=defaults.given.get(origin.rule, frozenset()))
     entries, scope = compile_entries(rule.get("context"), f"{location}.context", known, origin)
     preconditions = checked_conditions(
         rule.get("preconditions"), f"{location}.preconditions", scope

@@ -19,7 +19,6 @@ class Scope:
         target: A target is bound.
         elements: How many foreach are around.
         entries: Context entries that were declared before.
-        offline: At the desk, where data of a GlobalContextEntry comes from a file.
         given: Names whose values somebody gives at the desk, in place of what would be read.
     """
 
@@ -27,7 +26,6 @@ class Scope:
     elements: int = 0
     entries: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
-    offline: bool = False
 
     def with_target(self) -> "Scope":
         """Return the scope inside of a target."""

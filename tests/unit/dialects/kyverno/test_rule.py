@@ -206,11 +206,24 @@ class TestProjection:
         assert new == {"pre.key", "t.name", "t.space", "t.label", "t.value", "p.x"}
 
 
-def test_a_global_reference_is_refused_in_the_cluster_and_read_from_a_file_at_the_desk(rule):
-    entry = {"name": "all", "globalReference": {"name": "deployments"}}
-    policy = rule(((("context",)), [entry]))
-    with pytest.raises(InvalidPolicy, match="keeps no GlobalContextEntry") as refused:
-        compile_policy(policy)
-    assert refused.value.location == "spec.rules[0].context[0].globalReference"
-    (program,) = compile_policy(policy, own=True).programs
-    assert [item.name for item in program.entries] == ["all"]
+ENTRY = {"name": "all", "globalReference": {"name": "deployments"}}
+
+
+class TestGlobalReference:
+    def test_a_cluster_policy_reads_an_entry(self, rule):
+        (program,) = compile_policy(rule((("context",), [ENTRY]))).programs
+        assert [item.name for item in program.entries] == ["all"]
+
+    @pytest.mark.parametrize("own", [True, False])
+    def test_a_policy_of_a_namespace_reads_none(self, rule, own):
+        policy = rule((("context",), [ENTRY]))
+        policy["kind"] = "Policy"
+        with pytest.raises(InvalidPolicy, match="may not read a GlobalContextEntry") as refused:
+            compile_policy(policy, own=own)
+        assert refused.value.location == "spec.rules[0].context[0].globalReference"
+
+    def test_nowhere_in_it(self, rule):
+        policy = rule((("mutate", "targets", 0, "context"), [ENTRY]))
+        policy["kind"] = "Policy"
+        with pytest.raises(InvalidPolicy, match="may not read a GlobalContextEntry"):
+            compile_policy(policy)

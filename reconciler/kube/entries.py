@@ -1,0 +1,66 @@
+"""The `Entries` port, and what keeps entries of one cluster."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reconciler.api.globalcontext import ENTRIES
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.kube.backoff import jittered
+from reconciler.kube.client import MERGE_PATCH, Client, encode
+from reconciler.kube.loader import KubeLoader
+from reconciler.kube.paths import object_path
+from reconciler.kube.watch import Watch
+from reconciler.kube.writer import guarded
+from reconciler.services.globalcontext import GlobalContext, Surroundings
+from reconciler.services.ports import Kinds
+
+
+class KubeEntries:
+    """GlobalContextEntries, as stored, and the objects that they are about."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    def follow(self) -> Watch:
+        """Return all entries."""
+        return Watch(self._client, ENTRIES, self._clock)
+
+    def follow_objects(self, kind: Kind, namespace: str) -> Watch:
+        """Return all objects of a kind; an empty namespace means everywhere."""
+        return Watch(self._client, kind, self._clock, namespace=namespace)
+
+    async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
+        """Merge into the status of this very version of an entry; return the stored one."""
+        patch = guarded({"status": dict(status)}, resource_version(entry))
+        stored: Object = await self._client.json(
+            "PATCH",
+            object_path(ENTRIES, "", entry["metadata"]["name"]) + "/status",
+            query={"fieldManager": FIELD_MANAGER},
+            body=encode(patch),
+            content_type=MERGE_PATCH,
+        )
+        return stored
+
+
+def global_context(
+    client: Client,
+    kinds: Kinds,
+    clock: Clock,
+    settings: ControllerSettings,
+    say: Callable[[str], None],
+) -> GlobalContext:
+    """Return the `Loader` of rules: it keeps the entries of a cluster and reads the rest of it."""
+    return GlobalContext(
+        Surroundings(
+            entries=KubeEntries(client, clock),
+            kinds=kinds,
+            loader=KubeLoader(client, filter(None, settings.service_hosts.split(","))),
+            clock=clock,
+            spread=jittered,
+            say=say,
+            most_bytes=settings.max_entry,
+        )
+    )
