@@ -91,9 +91,7 @@ def controller_services(
         sweep=sweeper.run,
         clock=clock,
         chance=chance.random,
-        retention=Retention.of(
-            settings.retain_completed, settings.retain_skip, settings.retain_failed
-        ),
+        retention=Retention.of(settings),
         observe=observe,
         confirmation=settings.confirmation,
     )

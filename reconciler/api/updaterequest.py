@@ -137,6 +137,7 @@ class SweepProgress:
         cursor: The last trigger that is done, ``<listing>:<namespace>/<name>``.
         done: Triggers that were looked at.
         total: Triggers as counted at the start; -1 before.
+        matched: Of those, the triggers that fired the rule.
         failed: Triggers that went to a child request.
         eta: Time that the rest will take, as ``1m20s``; empty where unknown.
     """
@@ -144,6 +145,7 @@ class SweepProgress:
     cursor: str = ""
     done: int = 0
     total: int = -1
+    matched: int = 0
     failed: int = 0
     eta: str = ""
 
@@ -348,6 +350,7 @@ def _parse_sweep(raw: Mapping[str, Any]) -> SweepProgress:
         cursor=raw.get("cursor", ""),
         done=int(raw.get("done", 0)),
         total=int(raw.get("total", -1)),
+        matched=int(raw.get("matched", 0)),
         failed=int(raw.get("failed", 0)),
         eta=raw.get("eta", ""),
     )
@@ -405,6 +408,7 @@ def render_status(status: RequestStatus) -> Object:
             "cursor": sweep.cursor,
             "done": sweep.done,
             "total": sweep.total,
+            "matched": sweep.matched,
             "failed": sweep.failed,
             "eta": sweep.eta,
         },

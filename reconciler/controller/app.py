@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import kopf
 
+from reconciler.api.updaterequest import RequestStatus, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.config import ControllerSettings
+from reconciler.controller.accounts import Accounts
 from reconciler.controller.handlers import build_registry
 from reconciler.controller.leader import Leadership
 from reconciler.controller.report import Reporter
@@ -17,12 +19,15 @@ from reconciler.controller.settings import operator_settings
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
+from reconciler.kube.policies import KubePolicies
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.services.process import Attempt
+from reconciler.services.progress import Progress
 from reconciler.wiring import Services, controller_services
 
 _GAUGE_PAUSE = 1.0
@@ -35,6 +40,7 @@ class Controller:
     settings: ControllerSettings
     client: Client
     services: Services
+    accounts: Accounts
     metrics: Metrics
     election: Election
     leadership: Leadership
@@ -79,7 +85,7 @@ class Controller:
 
     async def _operate(self) -> None:
         await kopf.operator(
-            registry=build_registry(self.services, self._login),
+            registry=build_registry(self.services, self.accounts, self._login),
             settings=operator_settings(self.settings.list_page),
             standalone=True,
             clusterwide=True,
@@ -199,9 +205,20 @@ def _assemble(
     clock, identity = SystemClock(), new_identity()
     events = KubeEvents(client, clock, instance=identity)
     reporter = Reporter(log=log, metrics=metrics, events=events, now=clock.now)
-    services = controller_services(
-        client, settings, clock, observe=reporter.observe, say=log.warning
+
+    def observed(request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
+        accounts.observe(request, status, attempt)
+
+    services = controller_services(client, settings, clock, observe=observed, say=log.warning)
+    progress = Progress(
+        index=services.index,
+        policies=KubePolicies(client),
+        clock=clock,
+        waiting=services.dispatcher.unended,
+        say=log.warning,
     )
+    accounts = Accounts(reporter=reporter, progress=progress)
+    services.collector.before = progress.flush
     lost = asyncio.Event()
 
     def on_failed(error: BaseException) -> None:
@@ -209,7 +226,7 @@ def _assemble(
         lost.set()
         stop.set()
 
-    leadership = Leadership(services, settings.resync, log.warning, on_failed)
+    leadership = Leadership(services, accounts, settings.resync, log.warning, on_failed)
 
     def on_lost() -> None:
         log.error("the Lease is lost: the process ends, so that only one works")
@@ -238,6 +255,7 @@ def _assemble(
         settings=settings,
         client=client,
         services=services,
+        accounts=accounts,
         metrics=metrics,
         election=election,
         leadership=leadership,

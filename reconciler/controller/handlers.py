@@ -9,11 +9,12 @@ import kopf
 
 from reconciler.api.meta import GROUP, Object
 from reconciler.api.updaterequest import parse_request
+from reconciler.controller.accounts import Accounts
 from reconciler.services.policies import policy_key
 from reconciler.wiring import Services
 
 
-def build_registry(services: Services, login: Any) -> kopf.OperatorRegistry:
+def build_registry(services: Services, accounts: Accounts, login: Any) -> kopf.OperatorRegistry:
     """Return the handlers for the services; ``login`` gives kopf its credentials."""
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(login)
@@ -29,13 +30,19 @@ def build_registry(services: Services, login: Any) -> kopf.OperatorRegistry:
 
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])
+        key = policy_key(policy)
+        known = services.index.get(key)
         if event["type"] == "DELETED":
-            services.index.remove(policy_key(policy))
-            services.rollout.forget(policy_key(policy))
+            services.index.remove(key)
+            services.rollout.forget(key)
+            accounts.forget(key)
         else:
             services.index.apply(policy)
             services.rollout.notice(policy)
-        services.dispatcher.wake(policy_key(policy))
+            accounts.notice(policy)
+        # A status that we wrote ourselves is nothing that a request waits for.
+        if services.index.get(key) is not known:
+            services.dispatcher.wake(key)
 
     kopf.on.event(GROUP, "v2", "updaterequests", registry=registry)(on_request)
     kopf.on.event(GROUP, "v1", "clusterpolicies", registry=registry)(on_policy)

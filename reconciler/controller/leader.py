@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from reconciler.controller.accounts import Accounts
 from reconciler.errors import ClusterError
 from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.wiring import Services
@@ -21,6 +22,7 @@ class Leadership:
     """
 
     services: Services
+    accounts: Accounts
     resync: float
     say: Callable[[str], None]
     on_failed: Callable[[BaseException], None]
@@ -37,18 +39,24 @@ class Leadership:
             return
         self.services.dispatcher.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.services.dispatcher.drain(), drain)
+            await asyncio.wait_for(self._finish(), drain)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
 
+    async def _finish(self) -> None:
+        await self.services.dispatcher.drain()
+        await self.accounts.progress.flush()
+
     async def _lead(self) -> None:
+        self.accounts.progress.begin()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refill())
             group.create_task(self.services.dispatcher.run())
             group.create_task(self.services.entries.run())
             group.create_task(self.services.collector.run())
             group.create_task(self.services.rollout.run())
+            group.create_task(self.accounts.progress.run())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -63,7 +71,7 @@ class Leadership:
                 if not collected:
                     # An entry that they wait for may have become ready before they were known.
                     self.services.dispatcher.wake_parked(ENTRY_NOT_READY)
-                    await self.services.collector.refill()
+                    await self.services.collector.refill(self.accounts.progress.found)
                     collected = True
             except ClusterError as error:
                 self.say(f"the waiting requests cannot be listed: {error}")

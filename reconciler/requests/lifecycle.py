@@ -24,6 +24,7 @@ from reconciler.api.updaterequest import (
     SweepProgress,
     TargetStatus,
 )
+from reconciler.config import ControllerSettings
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 MAX_TARGETS = 100
@@ -74,9 +75,15 @@ class Retention:
     seconds: Mapping[State, float]
 
     @classmethod
-    def of(cls, completed: float, skip: float, failed: float) -> Self:
-        """Return one for all final states."""
-        return cls(seconds={State.COMPLETED: completed, State.SKIP: skip, State.FAILED: failed})
+    def of(cls, settings: ControllerSettings) -> Self:
+        """Return what the settings say."""
+        return cls(
+            seconds={
+                State.COMPLETED: settings.retain_completed,
+                State.SKIP: settings.retain_skip,
+                State.FAILED: settings.retain_failed,
+            }
+        )
 
     def remove_after(self, state: State, now: datetime) -> str:
         """Return the minute that `RequestStatus.remove_after` shall name; ``now`` for 0."""

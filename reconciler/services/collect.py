@@ -6,7 +6,7 @@ process left. Of one policy no more than a number is kept, oldest minutes go fir
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from reconciler.api.updaterequest import UpdateRequest
@@ -18,6 +18,10 @@ from reconciler.services.ports import Requests
 AT_ONCE = "now"
 
 
+async def _nothing() -> None:
+    """Nobody has to be told."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Collector:
     """Knows the finished requests by minute of removal; only a leader runs it.
@@ -25,12 +29,14 @@ class Collector:
     Attributes:
         keep: Finished requests kept per policy.
         pause: Seconds between two looks.
+        before: Done before anything is removed: what is gone can be counted by nobody.
     """
 
     requests: Requests
     clock: Clock
     keep: int = 1000
     pause: float = 1.0
+    before: Callable[[], Awaitable[None]] = _nothing
     _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
     _secrets: dict[str, str] = field(default_factory=dict)
     _orphans: set[str] = field(default_factory=set)
@@ -50,10 +56,12 @@ class Collector:
         if request.spec.recorded_secret:
             self._orphans.add(request.spec.recorded_secret)
 
-    async def refill(self) -> None:
-        """Take in what is stored already."""
+    async def refill(self, found: Callable[[UpdateRequest], None] | None = None) -> None:
+        """Take in what is stored already, and tell somebody else of it."""
         async for request in self.requests.finished():
             self.notice(request)
+            if found is not None:
+                found(request)
 
     async def run(self) -> None:
         """Remove until cancelled; an error is tried again at the next look."""
@@ -76,6 +84,7 @@ class Collector:
             self._orphans.discard(secret)
 
     async def _remove(self, bucket: str, policy: str = "") -> None:
+        await self.before()
         members = self._buckets.get(bucket, {})
         gone = [name for name, owner in members.items() if policy in ("", owner)]
         # Secrets first: a request that is left leads to its Secret, a Secret to no request.

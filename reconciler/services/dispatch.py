@@ -40,7 +40,7 @@ class Dispatcher:
         sweep: Works on a request for all triggers of a rule.
         chance: Gives values within [0, 1) that spread retries.
         confirmation: Seconds until a trigger that is not stored counts as refused.
-        observe: Told about every attempt that ended, for events and metrics.
+        observe: Told about every attempt that ended, when its status is stored.
         parallel: Requests in work at the same time.
     """
 
@@ -89,6 +89,10 @@ class Dispatcher:
     def unfinished(self, name: str) -> bool:
         """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
         return not self._listed or name.partition("/")[0] in self._known
+
+    def unended(self) -> tuple[UpdateRequest, ...]:
+        """Return the requests that are not final, as they were stored last."""
+        return tuple(self._known.values())
 
     @property
     def waiting(self) -> int:

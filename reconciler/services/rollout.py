@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from reconciler.api.meta import Object, ObjectRef, resource_version
+from reconciler.api.policystatus import blank_progress, observed_generation
 from reconciler.api.updaterequest import RequestSpec, Source, render_time
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
@@ -30,6 +31,8 @@ from reconciler.services.registration import (
 
 _GATHER = 0.05
 """Seconds that changes of several policies are given to come together."""
+_AGAIN = 0.2
+"""Seconds until a policy that changed meanwhile is worked on again."""
 _PATROL = 30.0
 """Seconds until configurations are looked at although nothing is known to have changed."""
 
@@ -84,8 +87,11 @@ class Rollout:
     def notice(self, policy: Object) -> None:
         """Take in a policy as stored; the index knows it already."""
         kept = {key: policy.get(key) for key in ("apiVersion", "kind", "metadata", "status")}
+        before = self._objects.get(policy_key(policy))
         self._objects[policy_key(policy)] = kept
-        self._changed.set()
+        # New figures in the status, which come every second, are nothing to follow.
+        if before is None or _followed(before) != _followed(kept):
+            self._changed.set()
 
     def forget(self, key: str) -> None:
         """A policy was deleted."""
@@ -129,7 +135,8 @@ class Rollout:
             try:
                 await work
             except (Conflict, Gone):
-                # A newer version of the policy is on its way and will be worked on then.
+                # A newer version of the policy is on its way, perhaps with new figures only.
+                asyncio.get_running_loop().call_later(_AGAIN, self._changed.set)
                 continue
             except ClusterError as error:
                 failed = failed or error
@@ -176,10 +183,11 @@ class Rollout:
         policy = self._objects.get(key)
         if policy is None:
             return
-        done = ((policy.get("status") or {}).get("mutateExisting") or {}).get("observedGeneration")
-        if done != compiled.generation:
+        wanted = _ready(compiled)
+        if observed_generation(policy) != compiled.generation:
             await self._sweep(compiled)
-        await self._write(key, _ready(compiled))
+            wanted["mutateExisting"] |= blank_progress()
+        await self._write(key, wanted)
 
     async def _write(self, key: str, wanted: Mapping[str, Any]) -> None:
         policy = self._objects.get(key)
@@ -221,6 +229,13 @@ class Rollout:
         if problem and problem != self.problem:
             self.say(problem)
         self.problem = problem
+
+
+def _followed(policy: Object) -> tuple[Any, ...]:
+    """Return what of a stored policy concerns the rollout."""
+    meta, status = policy.get("metadata") or {}, policy.get("status") or {}
+    known = (meta.get("uid"), meta.get("generation"), observed_generation(policy))
+    return (*known, status.get("conditions"), status.get("ready"))
 
 
 def _ready(policy: CompiledPolicy) -> dict[str, Any]:

@@ -155,9 +155,11 @@ class Sweeper:
         )
         _check_entries(attempts)
         failed: list[Object] = []
+        fired = 0
         for obj, attempt in zip(objects, attempts, strict=True):
             if attempt is None:
                 continue
+            fired += not isinstance(attempt.disposition, Skip)
             if not isinstance(attempt.disposition, Done | Skip):
                 failed.append(obj)
             tally.counts = _add(tally.counts, attempt)
@@ -167,6 +169,7 @@ class Sweeper:
             tally.progress,
             done=done,
             total=total if total < 0 else max(total, done),
+            matched=tally.progress.matched + fired,
             failed=tally.progress.failed + len(failed),
         )
 

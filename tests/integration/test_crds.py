@@ -410,7 +410,16 @@ def test_policy_columns(cluster: Cluster) -> None:
     status = {
         "conditions": [ready],
         "rulecount": {"validate": 0, "mutate": 1, "generate": 2, "verifyimages": 3},
-        "mutateExisting": {"pending": 4, "patched": 5, "failed": 6, "lastError": "none"},
+        "mutateExisting": {
+            "pending": 4,
+            "patched": 5,
+            "failed": 6,
+            "triggers": 7,
+            "unchanged": 8,
+            "lastError": "none",
+            "lastRun": "2026-01-01T00:00:00Z",
+            "message": "4_wait",
+        },
     }
     patch = json.dumps({"status": status})
     how = ("--subresource=status", "--type=merge", "-p", patch)
@@ -421,11 +430,26 @@ def test_policy_columns(cluster: Cluster) -> None:
         by_category = cluster.kubectl("get", "kyverno", "-A")
     finally:
         cluster.kubectl("delete", "cpol", "stamp-secrets")
-    assert short[0].split() == ["NAME", "ADMISSION", "BACKGROUND", "READY", "AGE"]
-    assert short[1].split()[:4] == ["stamp-secrets", "true", "true", "True"]
-    header = "FAILURE POLICY VALIDATE MUTATE GENERATE VERIFY IMAGES PENDING PATCHED FAILED MESSAGE"
-    assert wide[0].split()[5:] == header.split()
-    assert wide[1].split()[5:] == ["Fail", *"0123456", "in_force"]
+    assert short[0].split() == [
+        "NAME",
+        "ADMISSION",
+        "BACKGROUND",
+        "READY",
+        "PENDING",
+        "PATCHED",
+        "FAILED",
+        "AGE",
+    ]
+    assert short[1].split()[:-1] == ["stamp-secrets", "true", "true", "True", *"456"]
+    header = (
+        "FAILURE POLICY VALIDATE MUTATE GENERATE VERIFY IMAGES MESSAGE TRIGGERS UNCHANGED"
+        " LAST RUN OUTCOME"
+    )
+    assert wide[0].split()[8:] == header.split()
+    *shown, last_run, outcome = wide[1].split()[8:]
+    assert shown == ["Fail", *"0123", "in_force", *"78"]
+    assert last_run.endswith("d")
+    assert outcome == "4_wait"
     assert "stamp-secrets" in by_category
 
 

@@ -179,3 +179,17 @@ class TestRecordedSecrets:
         failing = False
         await collector.collect()
         assert (await left(world), await self.secrets(world)) == ([], [])
+
+
+async def test_what_is_removed_was_counted_before(world, collector, finished):
+    seen = []
+
+    async def count():
+        seen.append(await left(world))
+
+    collector.before = count
+    await finished("ur-1", None)
+    await collector.collect()
+    await collector.collect()
+    assert seen == [["ur-1"]]
+    assert await left(world) == []

@@ -368,3 +368,39 @@ async def test_it_follows_the_policies_and_says_what_is_in_the_way(
         await asyncio.gather(work, return_exceptions=True)
     assert [line for line in log if "retrofit-admission" in line] == log[:1]
     assert ready(await world.read(policy))["status"] == "True"
+
+
+async def test_another_generation_takes_the_figures_away(world, make, rollout, store):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    figures = {"mutateExisting": {"patched": 7, "message": "x", "running": {"patched": 1}}}
+    await world.policies.write_status(await world.read(policy), figures)
+    await store(make.policy(patch={"metadata": {"labels": {"done": "again"}}}))
+    await rollout.reconcile()
+    stored = await world.read(policy)
+    assert stored["status"]["mutateExisting"] == {"observedGeneration": 2}
+
+
+async def test_new_figures_are_nothing_to_follow(world, make, rollout, store):
+    stored = await store(make.policy())
+    await rollout.reconcile()
+    stored = await world.read(stored)
+    rollout.notice(stored)
+    rollout._changed.clear()
+    await world.policies.write_status(stored, {"mutateExisting": {"patched": 7}})
+    stored = await world.read(stored)
+    rollout.notice(stored)
+    assert not rollout._changed.is_set()
+    await world.policies.write_status(stored, {"ready": False})
+    rollout.notice(await world.read(stored))
+    assert rollout._changed.is_set()
+
+
+async def test_a_policy_that_changed_meanwhile_is_worked_on_again(world, make, rollout, store):
+    stored = await store(make.policy())
+    figures = {"mutateExisting": {"patched": 7}}
+    await world.policies.write_status(await world.read(stored), figures)  # not noticed yet
+    rollout._changed.clear()
+    await rollout.reconcile()
+    await asyncio.wait_for(rollout._changed.wait(), 5)
+    assert "conditions" not in (await world.read(stored))["status"]

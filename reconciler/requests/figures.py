@@ -1,0 +1,34 @@
+"""What one request adds to the figures of its policy."""
+
+from reconciler.api.policystatus import Figures
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, SweepProgress
+
+FIRED_NOTHING = frozenset({"NoMatch", "TriggerGone"})
+"""Reasons of a trigger that came and in the end fired nothing; other skips are no trigger."""
+
+
+def share(spec: RequestSpec, status: RequestStatus) -> Figures:
+    """Return what a request came to so far.
+
+    What a sweep could not do goes on as a request of its own and is counted there. A target that
+    fails counts when its request ends, because until then it is tried again.
+    """
+    counts = status.counts
+    done = {
+        "patched": counts.patched,
+        "unchanged": counts.unchanged,
+        "skipped": counts.skipped,
+    }
+    if spec.sweep:
+        sweep = status.sweep or SweepProgress()
+        fired = max(0, sweep.matched - sweep.failed)
+        return Figures(triggers=fired, existing=sweep.done, **done)
+    match status.state:
+        case State.COMPLETED:
+            return Figures(triggers=1, **done)
+        case State.FAILED:
+            return Figures(triggers=1, failed=max(1, counts.failed), **done)
+        case State.SKIP if status.reason in FIRED_NOTHING:
+            return Figures(skipped_triggers=1, **done)
+        case _:
+            return Figures(**done)

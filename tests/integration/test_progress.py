@@ -1,0 +1,116 @@
+"""What users see of a policy's work, on a real API server."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reconciler.api.updaterequest import State
+from reconciler.cli.dev.programs import CONTROLLER
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+MANY = 1000
+LABEL = {"metadata": {"labels": {"done": "yes"}}}
+
+
+async def shown(rig: Rig) -> dict[str, Any]:
+    policy = await rig.get("ClusterPolicy", rig.namespace, "")
+    return dict((policy.get("status") or {}).get("mutateExisting") or {})
+
+
+async def until_shown(rig: Rig, right: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Wait until the status of the test's policy is as wanted, and return it."""
+    found: dict[str, Any] = {}
+
+    async def missing() -> Any:
+        found.clear()
+        found.update(await shown(rig))
+        return None if right(found) else dict(found) or "no figures"
+
+    await rig.settle(missing, within=20)
+    return found
+
+
+async def test_a_policy_over_a_thousand_triggers_shows_how_far_it_is(rig: Rig) -> None:
+    place = rig.namespace
+    names = [f"trigger-{number:04}" for number in range(MANY)]
+    await rig.create_all(config_map(place, name) for name in names)
+    own = target(place, "{{ request.object.metadata.name }}")
+    seen: list[dict[str, Any]] = []
+
+    async def follow() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                seen.append(await shown(rig))
+            await asyncio.sleep(0.2)
+
+    following = asyncio.create_task(follow())
+    try:
+        await rig.apply(rule(place, [own], LABEL), mutateExistingOnPolicyUpdate=True)
+        await rig.finish(within=60)
+        last = await until_shown(rig, lambda figures: figures.get("triggers") == MANY)
+    finally:
+        following.cancel()
+    assert (last["patched"], last["failed"], last["pending"]) == (MANY, 0, 0)
+    assert last["message"] == f"{MANY} patched after {MANY} triggers"
+    assert "running" not in last
+    (request,) = await rig.requests()
+    assert (request.status.state, request.spec.sweep) == (State.COMPLETED, True)
+    steps = [figures.get("patched", 0) for figures in seen]
+    assert steps == sorted(steps)
+    assert any(0 < step < MANY for step in steps), "nothing was seen while it ran"
+    under_way = [figures["message"] for figures in seen if "running" in figures]
+    assert any("existing objects looked at" in message for message in under_way)
+    text = await asyncio.to_thread(rig.cluster.kubectl, "get", "cpol", place)
+    assert text.splitlines()[1].split()[3:-1] == ["True", "0", str(MANY), "0"]
+
+
+async def test_figures_survive_the_controller(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "target"))
+    got = {"data": {"got": "{{ request.object.metadata.name }}"}}
+    await rig.apply(rule(place, [target(place, "target")], got))
+    zero = await until_shown(rig, lambda figures: figures.get("message"))
+    assert (zero["triggers"], zero["patched"]) == (0, 0)
+    assert "no trigger came yet: admission only" in zero["message"]
+    for number in range(3):
+        await rig.create(config_map(place, f"trigger-{number}"))
+        await rig.applied({"target": {"got": f"trigger-{number}"}}, within=15)
+    await until_shown(rig, lambda figures: figures.get("patched") == 3)
+    await rig.create(config_map(place, "trigger-last"))
+    await rig.applied({"target": {"got": "trigger-last"}}, within=15)
+    await rig.finish(count=4)
+    await rig.kill(CONTROLLER)
+    await rig.restart(CONTROLLER)
+    last = await until_shown(rig, lambda figures: figures.get("triggers") == 4)
+    assert last["patched"] == 4
+    assert last["lastRun"]
+
+
+async def test_a_missing_right_stands_in_the_policy_and_goes_away(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create({**config_map(place, "s"), "kind": "Secret", "data": {}})
+    await rig.apply(rule(place, [target(place, "s", "Secret")], LABEL))
+    await rig.create(config_map(place, "trigger-1"))
+    parked = await until_shown(rig, lambda figures: figures.get("missingPermissions"))
+    assert (parked["pending"], parked["patched"]) == (1, 0)
+    assert parked["message"].startswith("1 request waits for a right: ")
+    assert f"secrets in namespace {place}" in parked["lastError"]
+    policy = await rig.get("ClusterPolicy", place, "")
+    assert [item["type"] for item in policy["status"]["conditions"]] == ["Ready"]
+    before = policy["metadata"]["resourceVersion"]
+    attempts = (await rig.requests())[0].status.attempts
+
+    async def no_other_attempt() -> str:
+        return "" if (await rig.requests())[0].status.attempts > attempts else "not yet"
+
+    await rig.settle(no_other_attempt, within=20)
+    # An attempt that changes nothing of what is shown is not written.
+    policy = await rig.get("ClusterPolicy", place, "")
+    assert policy["metadata"]["resourceVersion"] == before
+    assert await rig.calls("patch", "secrets") == 0
+    await rig.delete("ClusterPolicy", place, "")
