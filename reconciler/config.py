@@ -125,6 +125,7 @@ class ControllerSettings(ProcessSettings):
     retain_skip: float = _setting(600.0, "Keep Skip requests.", duration=True)
     retain_failed: float = _setting(86400.0, "Keep Failed requests.", duration=True)
     retain_per_policy: int = _setting(1000, "Finished requests kept per policy at most.")
+    reports: bool = _setting(default=True, meaning="Write results at targets into PolicyReports.")
     service_hosts: str = _setting(
         "*.svc,*.svc.cluster.local",
         "Hosts that context entries may call, patterns separated by commas; empty: none.",
@@ -163,20 +164,23 @@ def options(settings: type[ProcessSettings]) -> Callable[[T], T]:
 
 
 def _names(item: dataclasses.Field[Any]) -> tuple[str, ...]:
-    flag = "--" + item.name.replace("_", "-")
-    return (f"{flag}/--no-{flag[2:]}",) if item.type is bool else (flag,)
+    return ("--" + item.name.replace("_", "-"),)
 
 
 def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
     choices = item.metadata["choices"]
     default: Any = item.default
     shown = render_duration(default) if item.metadata["duration"] else default
+    shown = str(shown).lower() if item.type is bool else shown
     kind: Any = item.type
     if choices:
         kind = click.Choice(choices.split("|"))
     elif item.metadata["duration"]:
         kind = _Duration()
+    # A switch is written with its value, so that flag and variable say the same.
+    switch = {"is_flag": False, "flag_value": True} if kind is bool else {}
     return {
+        **switch,
         "default": default,
         "type": kind,
         "envvar": "RETROFIT_" + item.name.upper(),

@@ -25,7 +25,7 @@ from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
 from reconciler.services.rollout import Place, Rollout
 from reconciler.services.selection import TargetFinder
-from reconciler.services.sweep import Sweeper
+from reconciler.services.sweep import Each, Sweeper
 from reconciler.services.trigger import TriggerReader
 
 
@@ -47,6 +47,7 @@ def controller_services(
     clock: Clock,
     *,
     observe: Observer,
+    each: Each,
     say: Callable[[str], None],
 ) -> Services:
     """Return the services that a controller with these settings runs."""
@@ -82,6 +83,7 @@ def controller_services(
         requests=requests,
         clock=clock,
         backoff=backoff,
+        each=each,
         page=settings.list_page,
         parallel=settings.lanes,
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import kopf
 
-from reconciler.api.updaterequest import RequestStatus, UpdateRequest
-from reconciler.clock import SystemClock
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
+from reconciler.clock import Clock, SystemClock
 from reconciler.config import ControllerSettings
 from reconciler.controller.accounts import Accounts
 from reconciler.controller.handlers import build_registry
@@ -21,6 +21,8 @@ from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.preflight import wait_for_kinds
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.reports import KubeReports
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
@@ -28,6 +30,7 @@ from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
+from reconciler.services.reports import Reports
 from reconciler.wiring import Services, controller_services
 
 _GAUGE_PAUSE = 1.0
@@ -209,16 +212,14 @@ def _assemble(
     def observed(request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         accounts.observe(request, status, attempt)
 
-    services = controller_services(client, settings, clock, observe=observed, say=log.warning)
-    progress = Progress(
-        index=services.index,
-        policies=KubePolicies(client),
-        clock=clock,
-        waiting=services.dispatcher.unended,
-        say=log.warning,
+    def swept(spec: RequestSpec, attempt: Attempt) -> None:
+        accounts.swept(spec, attempt)
+
+    services = controller_services(
+        client, settings, clock, observe=observed, each=swept, say=log.warning
     )
-    accounts = Accounts(reporter=reporter, progress=progress)
-    services.collector.before = progress.flush
+    accounts = _accounts(settings, client, clock, services, reporter)
+    services.collector.before = accounts.progress.flush
     lost = asyncio.Event()
 
     def on_failed(error: BaseException) -> None:
@@ -263,3 +264,31 @@ def _assemble(
         stop=stop,
         lost=lost,
     )
+
+
+def _accounts(
+    settings: ControllerSettings,
+    client: Client,
+    clock: Clock,
+    services: Services,
+    reporter: Reporter,
+) -> Accounts:
+    policies, say = KubePolicies(client), reporter.log.warning
+    progress = Progress(
+        index=services.index,
+        policies=policies,
+        clock=clock,
+        waiting=services.dispatcher.unended,
+        say=say,
+    )
+    reports = Reports(
+        store=KubeReports(client, page=settings.list_page),
+        index=services.index,
+        policies=policies,
+        kinds=services.kinds,
+        reader=KubeReader(client),
+        clock=clock,
+        say=say,
+        enabled=settings.reports,
+    )
+    return Accounts(reporter=reporter, progress=progress, reports=reports)

@@ -57,6 +57,7 @@ class Leadership:
             group.create_task(self.services.collector.run())
             group.create_task(self.services.rollout.run())
             group.create_task(self.accounts.progress.run())
+            group.create_task(self.accounts.reports.run())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, resource_version
+from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, ref_of, resource_version
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import Context
 from reconciler.engine.evaluate import NOTHING, change
@@ -56,6 +56,7 @@ class TargetResult:
         again: Another attempt may succeed, not before ``after`` seconds.
         reason: Of the request that waits for it, where the outcome says too little.
         permission: What to grant, where a right is missing.
+        uid: Of the object, where it was read.
     """
 
     outcome: Outcome
@@ -66,6 +67,7 @@ class TargetResult:
     after: float = 0.0
     reason: str = ""
     permission: str = ""
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -157,12 +159,14 @@ class Lanes:
         # A list is older than what the others in the batch may be about.
         listed = batch[0].listed if len(batch) == 1 else None
         missing = iter(self.missing_pauses)
-        conflicts = 0
+        conflicts, uid = 0, ""
         while conflicts < self.rounds:
             try:
                 async with self._gate:
                     obj = listed or await self.reader.get(key.kind, key.namespace, key.name)
-                    return await self._write(key, batch, obj)
+                    uid = ref_of(obj).uid
+                    results = await self._write(key, batch, obj)
+                    return [replace(result, uid=uid) for result in results]
             except Conflict:
                 conflicts += 1
             except Gone:
@@ -174,13 +178,14 @@ class Lanes:
                 await asyncio.sleep(pause)
             except (Invalid, Denied, Forbidden) as error:
                 if len(batch) == 1:
-                    return _all(batch, failure(error))
+                    return _all(batch, replace(failure(error), uid=uid))
                 return [(await self._work(key, [job]))[0] for job in batch]
             except ClusterError as error:
-                return _all(batch, failure(error))
+                return _all(batch, replace(failure(error), uid=uid))
             listed = None
         message = f"the object changed {self.rounds} times while it was being patched"
-        return _all(batch, TargetResult(outcome=Outcome.CONFLICT, message=message, again=True))
+        result = TargetResult(outcome=Outcome.CONFLICT, message=message, again=True, uid=uid)
+        return _all(batch, result)
 
     async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
         current, results, marked = await _evaluate(key, batch, obj)

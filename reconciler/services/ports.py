@@ -222,6 +222,35 @@ class Webhooks(Protocol):
         ...
 
 
+class ReportStore(Protocol):
+    """This project's report in each namespace; ``""`` is the one of cluster-scoped objects.
+
+    Every method raises `UnknownKind` where the cluster has no reports.
+    """
+
+    async def get(self, namespace: str) -> Object | None:
+        """Return the report of a namespace, None where there is none."""
+        ...
+
+    async def put(self, namespace: str, report: Object) -> None:
+        """Store a report; with a resourceVersion in it only in place of that version.
+
+        Raises:
+            Conflict: Another version is stored.
+            AlreadyExists: Somebody was faster.
+            Gone: There is no such namespace.
+        """
+        ...
+
+    async def delete(self, namespace: str) -> None:
+        """Remove the report; absent is success."""
+        ...
+
+    async def namespaces(self) -> frozenset[str]:
+        """Return where there are reports."""
+        ...
+
+
 class Authority(Protocol):
     """The certificate authority that the webhook's serving certificate comes from."""
 

@@ -233,12 +233,13 @@ def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:
     return all(item.attempts >= DENIALS for item in denied)
 
 
-def _ref(key: TargetKey) -> ObjectRef:
+def _ref(key: TargetKey, uid: str) -> ObjectRef:
     return ObjectRef(
         api_version=key.kind.api_version,
         kind=key.kind.kind,
         namespace=key.namespace,
         name=key.name,
+        uid=uid,
     )
 
 
@@ -256,7 +257,7 @@ def _statuses(found: Iterable[tuple[Found, TargetResult]]) -> list[TargetStatus]
             by_target[item.key] = result
     return [
         TargetStatus(
-            ref=_ref(key),
+            ref=_ref(key, result.uid),
             subresource=key.kind.subresource,
             outcome=result.outcome,
             message=result.message,

@@ -6,7 +6,7 @@ before the cursor moves; ten thousand triggers are one object and not ten thousa
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from reconciler.api.meta import Object, ref_of
@@ -32,6 +32,8 @@ from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
 from reconciler.services.trigger import TriggerReader
 
+Each = Callable[[RequestSpec, Attempt], None]
+
 _REPORT_EVERY = 0.5
 """Seconds between two writes of the progress."""
 
@@ -53,6 +55,8 @@ class Sweeper:
     """Runs sweep requests.
 
     Attributes:
+        each: Told what became of each trigger that was worked on, as the order for that trigger
+            alone; what failed goes on as a request of its own.
         parallel: Triggers worked on at the same time.
     """
 
@@ -63,6 +67,7 @@ class Sweeper:
     requests: Requests
     clock: Clock
     backoff: Backoff
+    each: Each
     page: int = 500
     parallel: int = 64
 
@@ -181,9 +186,11 @@ class Sweeper:
             return None
         # The sweep's own results must not make a trigger's targets look done, and its marker on
         # a target must tell one trigger from another.
-        uid = ref_of(obj).uid
-        blank = replace(request, name=f"{request.name}/{uid}", status=RequestStatus())
-        return await self.processor.apply(blank, program, trigger, 0.0)
+        ref = ref_of(obj)
+        blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
+        attempt = await self.processor.apply(blank, program, trigger, 0.0)
+        self.each(replace(request.spec, resource=ref, sweep=False), attempt)
+        return attempt
 
     async def _child(self, spec: RequestSpec, obj: Object, tally: _Tally) -> None:
         ref = ref_of(obj)

@@ -50,6 +50,8 @@ def flags(settings: type[ProcessSettings]) -> set[tuple[str, str, str]]:
 
 def default(item: dataclasses.Field[Any]) -> str:
     value: Any = item.default
+    if isinstance(value, bool):
+        return str(value).lower()
     return render_duration(value) if item.metadata["duration"] else str(value)
 
 

@@ -24,6 +24,7 @@ BACKGROUND = "kyverno-background-controller"
 REPORTS = "kyverno-reports-controller"
 AGGREGATED = ("admission-controller", "background-controller", "reports-controller")
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+REPORT_KINDS = ("policyreports.wgpolicyk8s.io", "clusterpolicyreports.wgpolicyk8s.io")
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 KINDS_OF_THE_SUITE = (
     *("configmaps", "secrets", "pods", "namespaces", "nodes", "nodes/status", "resourcequotas"),
@@ -184,6 +185,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
         | asks
         | {(name, "patch") for name, _ in events}
         | {(WEBHOOKS, verb) for verb in ("create", "update", "patch", "delete")}
+        | {(name, verb) for name in REPORT_KINDS for verb in ("create", "update", "delete")}
         | {
             (f"{kind}.kyverno.io/status", verb)
             for kind in ("policies", "clusterpolicies", "globalcontextentries")
@@ -227,12 +229,13 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 "get leases.coordination.k8s.io:kyverno-background-controller",
                 f"patch {WEBHOOKS}:kube-retrofit-policy",
                 f"delete {WEBHOOKS}:kube-retrofit-resource",
+                f"update {REPORT_KINDS[0]}:kube-retrofit",
             ],
             [
                 *("create secrets", "update secrets:kube-retrofit-ca", "patch secrets:other"),
                 *("update configmaps:kyverno", "patch deployments.apps"),
                 "update leases.coordination.k8s.io:kyverno",
-                f"patch {WEBHOOKS}:another",
+                *(f"patch {WEBHOOKS}:another", f"update {REPORT_KINDS[0]}:another"),
                 "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
             ],
         ),

@@ -149,3 +149,16 @@ def test_the_help_shows_defaults_and_variables(settings):
     said = run(settings, "--help")
     for item in dataclasses.fields(settings):
         assert f"RETROFIT_{item.name.upper()}" in said.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [([], True), (["--reports=false"], False), (["--reports"], True), (["--reports=true"], True)],
+)
+def test_a_switch_is_written_with_its_value(arguments, wanted):
+    assert run(ControllerSettings, *arguments).reports is wanted
+
+
+def test_a_switch_is_a_variable_too():
+    assert run(ControllerSettings, RETROFIT_REPORTS="false").reports is False
+    assert "not a valid boolean" in run(ControllerSettings, "--reports=perhaps")

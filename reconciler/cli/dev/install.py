@@ -65,6 +65,7 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
     if not folder.is_dir():
         raise InvalidSetting(f"no overlay {overlay!r} in {folder.parent}; there are {OVERLAYS}")
     rendered = list(_documents(cluster.kubectl("kustomize", str(folder))))
+    rendered += _missing_reports(cluster)
     wanted = [document for document in rendered if document["kind"] in _KINDS]
     definitions = [
         document for document in wanted if document["kind"] == "CustomResourceDefinition"
@@ -76,6 +77,18 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
     names = [f"crd/{document['metadata']['name']}" for document in definitions]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
     return dict(_settings(rendered))
+
+
+def _missing_reports(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the report definitions that the cluster does not have; it keeps its own."""
+    folder = find_manifests() / "crds" / "reports"
+    there = cluster.kubectl("get", "crd", "-o", "name").split()
+    return [
+        document
+        for document in _documents(cluster.kubectl("kustomize", str(folder)))
+        if f"customresourcedefinition.apiextensions.k8s.io/{document['metadata']['name']}"
+        not in there
+    ]
 
 
 def _apply(cluster: Cluster, documents: list[dict[str, Any]]) -> None:

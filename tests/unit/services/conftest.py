@@ -107,6 +107,7 @@ class World:
         self.cluster = MemoryCluster(self.clock)
         self.wire = Wire(self.cluster)
         self.observed: list[tuple[UpdateRequest, RequestStatus, Attempt]] = []
+        self.swept: list[tuple[RequestSpec, Attempt]] = []
         self.restart()
 
     def restart(self) -> None:
@@ -142,6 +143,7 @@ class World:
             requests=self.requests,
             clock=clock,
             backoff=backoff,
+            each=lambda *facts: self.swept.append(facts),
         )
         self.dispatcher = Dispatcher(
             requests=self.requests,
