@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import SUCCESSES, RequestSpec, RequestStatus, UpdateRequest
 from reconciler.controller.report import Reporter
+from reconciler.services.notices import Notices
 from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
 from reconciler.services.reports import Reports
@@ -15,18 +16,21 @@ class Accounts:
     """Told of what is stored; none of it decides anything."""
 
     reporter: Reporter
+    notices: Notices
     progress: Progress
     reports: Reports
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Take in an attempt whose status is stored."""
         self.reporter.observe(request, status, attempt)
+        self.notices.observe(request, status, attempt)
         self.progress.observe(request, status)
         told = request.status.targets
         self.reports.add(request.spec, [item for item in attempt.targets if item not in told])
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Take in what a sweep did for one trigger; what failed goes on as a request."""
+        self.notices.swept(spec, attempt)
         done = [item for item in attempt.targets if item.outcome in SUCCESSES]
         self.reports.add(spec, done)
 
@@ -39,3 +43,4 @@ class Accounts:
         """A policy was deleted."""
         self.progress.forget(key)
         self.reports.forget(key)
+        self.notices.forget(key)

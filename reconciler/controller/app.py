@@ -28,6 +28,7 @@ from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.services.notices import Notices
 from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
 from reconciler.services.reports import Reports
@@ -207,7 +208,8 @@ def _assemble(
 ) -> Controller:
     clock, identity = SystemClock(), new_identity()
     events = KubeEvents(client, clock, instance=identity)
-    reporter = Reporter(log=log, metrics=metrics, events=events, now=clock.now)
+    reporter = Reporter(log=log, metrics=metrics, now=clock.now)
+    notices = Notices(events=events, clock=clock, success=settings.generate_success_events)
 
     def observed(request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         accounts.observe(request, status, attempt)
@@ -218,7 +220,7 @@ def _assemble(
     services = controller_services(
         client, settings, clock, observe=observed, each=swept, say=log.warning
     )
-    accounts = _accounts(settings, client, clock, services, reporter)
+    accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
     services.collector.before = accounts.progress.flush
     lost = asyncio.Event()
 
@@ -271,7 +273,9 @@ def _accounts(
     client: Client,
     clock: Clock,
     services: Services,
+    *,
     reporter: Reporter,
+    notices: Notices,
 ) -> Accounts:
     policies, say = KubePolicies(client), reporter.log.warning
     progress = Progress(
@@ -291,4 +295,4 @@ def _accounts(
         say=say,
         enabled=settings.reports,
     )
-    return Accounts(reporter=reporter, progress=progress, reports=reports)
+    return Accounts(reporter=reporter, notices=notices, progress=progress, reports=reports)

@@ -1,14 +1,12 @@
-"""What an attempt leaves beside the status: a log line, metrics, an event on a failure."""
+"""What an attempt leaves for those who run the programs: a log line and metrics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.meta import GROUP, POLICY_VERSION
-from reconciler.api.updaterequest import SUCCESSES, RequestStatus, State, UpdateRequest
+from reconciler.api.updaterequest import RequestStatus, State, UpdateRequest
 from reconciler.observe.logs import Logger
 from reconciler.observe.metrics import Metrics
-from reconciler.services.ports import Events
 from reconciler.services.process import Attempt
 
 
@@ -18,7 +16,6 @@ class Reporter:
 
     log: Logger
     metrics: Metrics
-    events: Events
     now: Callable[[], Any]
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
@@ -47,38 +44,5 @@ class Reporter:
                 self.log.info("request skipped", detail=status.message, **facts)
             case State.FAILED:
                 self.log.warning("request failed", detail=status.message, **facts)
-                self._warn(request, status)
             case State.PENDING:
                 self.log.info("request waits", detail=status.message, **facts)
-                if status.missing_permission and request.status.reason != status.reason:
-                    self._warn(request, status)
-
-    def _warn(self, request: UpdateRequest, status: RequestStatus) -> None:
-        spec = request.spec
-        namespace, _, name = spec.policy.rpartition("/")
-        policy = {
-            "apiVersion": f"{GROUP}/{POLICY_VERSION}",
-            "kind": "Policy" if namespace else "ClusterPolicy",
-            "namespace": namespace,
-            "name": name,
-            "uid": spec.policy_uid,
-        }
-        failed = next((item for item in status.targets if item.outcome not in SUCCESSES), None)
-        related = (
-            None
-            if failed is None
-            else {
-                "apiVersion": failed.ref.api_version,
-                "kind": failed.ref.kind,
-                "namespace": failed.ref.namespace,
-                "name": failed.ref.name,
-            }
-        )
-        self.events.emit(
-            regarding=policy,
-            related=related,
-            severity="Warning",
-            reason="PolicyError",
-            action="None",
-            note=f"rule {spec.rule}, request {request.name}: {status.message}",
-        )

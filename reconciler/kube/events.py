@@ -1,6 +1,6 @@
 """The `Events` port: events.k8s.io/v1, from a bounded queue, never in a caller's way.
 
-Equal events (same object, reason and note) within some minutes are one event with a series;
+Equal events (same object, reason and group or note) within some minutes are one with a series;
 what comes faster than the rate is kept in the queue, what does not fit there is counted.
 """
 
@@ -75,11 +75,16 @@ class KubeEvents:
         reason: str,
         action: str,
         note: str,
+        group: str = "",
     ) -> None:
-        """Queue one event; objects are given as references (apiVersion, kind, namespace, name)."""
+        """Queue one event; objects are given as references (apiVersion, kind, namespace, name).
+
+        Events of one object and reason with the same ``group``, or where it is empty the same
+        note, are one event for some minutes, which counts and keeps the first note.
+        """
         now = self._clock.now()
         subject = _reference(regarding)
-        key = (*sorted(subject.items()), reason, note)
+        key = (*sorted(subject.items()), reason, group or note)
         known = self._recent.get(key)
         if known is not None:
             known.count += 1

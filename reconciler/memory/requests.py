@@ -150,6 +150,7 @@ class MemoryEvents:
         reason: str,
         action: str,
         note: str,
+        group: str = "",
     ) -> None:
         """Keep one event."""
         event = {
@@ -158,5 +159,6 @@ class MemoryEvents:
             "reason": reason,
             "action": action,
             "note": note,
+            "group": group,
         }
         self.emitted.append(event | ({"related": dict(related)} if related else {}))

@@ -271,6 +271,11 @@ class Events(Protocol):
         reason: str,
         action: str,
         note: str,
+        group: str = "",
     ) -> None:
-        """Queue one event; objects are given as references (apiVersion, kind, namespace, name)."""
+        """Queue one event; objects are given as references (apiVersion, kind, namespace, name).
+
+        Events of one object and reason with the same ``group``, or where it is empty the same
+        note, are one event for some minutes, which counts and keeps the first note.
+        """
         ...

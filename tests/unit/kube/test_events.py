@@ -22,7 +22,7 @@ async def events(api, client, clock):
         await task
 
 
-def emit(events, note="done", regarding=POLICY, related=None):
+def emit(events, note="done", regarding=POLICY, related=None, group=""):
     events.emit(
         regarding=regarding,
         related=related,
@@ -30,6 +30,7 @@ def emit(events, note="done", regarding=POLICY, related=None):
         reason="Patched",
         action="Patch",
         note=note,
+        group=group,
     )
 
 
@@ -107,3 +108,14 @@ async def test_the_rest_is_sent_at_the_end(api, client, clock):
     emit(events)
     await events.flush()
     assert len(api.calls(ROUTE)) == 1
+
+
+async def test_a_group_is_one_event_whatever_its_notes_say(api, events, clock):
+    for number in range(5):
+        emit(events, note=f"object {number}", group="rule r failed")
+    await api.until(lambda: bool(api.calls(ROUTE)))
+    emit(events, note="object 5", group="another")
+    await api.until(lambda: len(api.calls(ROUTE)) == 2)
+    first, second = (call.body for call in api.calls(ROUTE))
+    assert (first["note"], first["series"]["count"]) == ("object 0", 5)
+    assert second["note"] == "object 5"
