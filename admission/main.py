@@ -46,6 +46,7 @@ from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.watch import Watch
 from reconciler.observe import logs
 from reconciler.observe.health import HealthServer, Readiness
+from reconciler.observe.labels import resource_label
 from reconciler.observe.listening import bind
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
@@ -248,7 +249,7 @@ def _told_expiry(metrics: Metrics) -> Any:
 @contextlib.asynccontextmanager
 async def _client(settings: AdmissionSettings, metrics: Metrics) -> AsyncIterator[Client]:
     def count(verb: str, resource: str, status: int, _seconds: float) -> None:
-        metrics.api_calls.labels(verb, resource, str(status)).inc()
+        metrics.api_calls.labels(verb, resource_label(resource), str(status)).inc()
 
     client = await connect(settings.kubeconfig, settings.context, on_call=count)
     try:

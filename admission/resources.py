@@ -159,8 +159,9 @@ class ResourceWebhook:
         for item in drafts:
             if item.name not in failed:
                 spec = item.spec
+                policy, rule = self.metrics.labels.rule(spec.policy, spec.rule)
                 self.metrics.requests_recorded.labels(
-                    policy=spec.policy, rule=spec.rule, source=spec.source.value
+                    policy=policy, rule=rule, source=spec.source.value
                 ).inc()
         for lost in unrecorded:
             spec = lost.draft.spec

@@ -37,6 +37,7 @@ class Services:
     kinds: KubeKinds
     dispatcher: Dispatcher
     entries: GlobalContext
+    lanes: Lanes
     collector: Collector
     rollout: Rollout
 
@@ -104,6 +105,7 @@ def controller_services(
         kinds=kinds,
         dispatcher=dispatcher,
         entries=entries,
+        lanes=lanes,
         collector=Collector(requests=requests, clock=clock, keep=settings.retain_per_policy),
         rollout=Rollout(
             index=index,

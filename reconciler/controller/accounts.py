@@ -30,6 +30,7 @@ class Accounts:
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Take in what a sweep did for one trigger; what failed goes on as a request."""
+        self.reporter.swept(spec, attempt)
         self.notices.swept(spec, attempt)
         done = [item for item in attempt.targets if item.outcome in SUCCESSES]
         self.reports.add(spec, done)

@@ -12,6 +12,7 @@ from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateReque
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import ControllerSettings
 from reconciler.controller.accounts import Accounts
+from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
 from reconciler.controller.leader import Leadership
 from reconciler.controller.report import Reporter
@@ -24,6 +25,7 @@ from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.reports import KubeReports
 from reconciler.observe.health import HealthServer, Readiness
+from reconciler.observe.labels import resource_label
 from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
@@ -33,8 +35,6 @@ from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
 from reconciler.services.reports import Reports
 from reconciler.wiring import Services, controller_services
-
-_GAUGE_PAUSE = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +53,15 @@ class Controller:
     lost: asyncio.Event
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def _gauges(self) -> Gauges:
+        return Gauges(
+            metrics=self.metrics,
+            services=self.services,
+            accounts=self.accounts,
+            events=self.events,
+            leading=lambda: self.election.leading,
+        )
+
     def unready(self) -> str | None:
         """Return why the policies and requests are not watched, None when they are."""
         return None if self.ready.is_set() else "the watches have not started yet"
@@ -63,7 +72,7 @@ class Controller:
             asyncio.create_task(self._operate(), name="kopf"),
             asyncio.create_task(self._heed_signals(), name="signals"),
             asyncio.create_task(self.events.run(), name="events"),
-            asyncio.create_task(self._gauges(), name="gauges"),
+            asyncio.create_task(self._gauges().run(), name="gauges"),
         ]
         electing = asyncio.create_task(self.election.run(), name="election")
         stopping = asyncio.create_task(self.stop.wait(), name="stop")
@@ -115,14 +124,6 @@ class Controller:
             private_key_path=facts.key_file or None,
         )
 
-    async def _gauges(self) -> None:
-        while True:
-            dispatcher = self.services.dispatcher
-            self.metrics.queue_depth.set(dispatcher.waiting)
-            self.metrics.oldest_waiting.set(dispatcher.oldest_age())
-            self.metrics.leader.set(1 if self.election.leading else 0)
-            await asyncio.sleep(_GAUGE_PAUSE)
-
 
 def stop_on_signals(stop: asyncio.Event) -> None:
     """Set the event on SIGTERM and SIGINT."""
@@ -169,7 +170,7 @@ async def _clients(
     settings: ControllerSettings, metrics: Metrics
 ) -> AsyncIterator[tuple[Client, Client]]:
     def count(verb: str, resource: str, status: int, _seconds: float) -> None:
-        metrics.api_calls.labels(verb, resource, str(status)).inc()
+        metrics.api_calls.labels(verb, resource_label(resource), str(status)).inc()
 
     client = await connect(settings.kubeconfig, settings.context, on_call=count)
     # Load must never starve the renewal of the Lease.

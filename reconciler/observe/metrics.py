@@ -1,12 +1,15 @@
 """The metrics of both servers; one holder and one registry per process.
 
-Labels are bounded by what the cluster's administrators write (policies, rules) or by constants;
-names of triggers and targets, users and namespaces never become labels.
+Labels are bounded: by constants, by the kinds of the cluster, and for policies and rules by
+`BoundedLabels`. Names of triggers and targets, users and namespaces never become labels.
+docs/reference/metrics.md lists them all.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from reconciler.observe.labels import BoundedLabels
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SLOW = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -17,8 +20,12 @@ class Metrics:
     """What is counted; the help texts say the meaning."""
 
     registry: CollectorRegistry
+    labels: BoundedLabels = field(default_factory=BoundedLabels)
     requests_recorded: Counter
     requests_lost: Counter
+    requests_coalesced: Counter
+    requests_ended: Counter
+    requests_waiting: Gauge
     admission_reviews: Counter
     admission_duration: Histogram
     recording_duration: Histogram
@@ -26,10 +33,14 @@ class Metrics:
     attempts: Counter
     targets: Counter
     conflicts: Counter
+    shared_writes: Counter
     queue_depth: Gauge
     oldest_waiting: Gauge
     admission_to_patched: Histogram
     sweep_triggers: Counter
+    events_dropped: Counter
+    reports_written: Counter
+    report_results_dropped: Counter
     policies: Gauge
     leader: Gauge
     certificate_expiry: Gauge
@@ -57,6 +68,13 @@ def create_metrics() -> Metrics:
         requests_lost=counter(
             "requests_lost_total", "Triggers admitted without a stored request.", "reason"
         ),
+        requests_coalesced=counter(
+            "requests_coalesced_total", "Requests that another one did the work of.", "policy"
+        ),
+        requests_ended=counter(
+            "requests_ended_total", "Requests that ended.", "policy", "state", "reason"
+        ),
+        requests_waiting=gauge("requests_waiting", "Requests that are not final.", "policy"),
         admission_reviews=counter(
             "admission_reviews_total", "Admission requests answered.", "path", "answer"
         ),
@@ -69,16 +87,24 @@ def create_metrics() -> Metrics:
         api_calls=counter(
             "api_calls_total", "Calls of the API server.", "verb", "resource", "code"
         ),
-        attempts=counter("attempts_total", "Finished attempts of requests.", "state"),
-        targets=counter("targets_total", "Targets worked on.", "outcome"),
+        attempts=counter("attempts_total", "Ended attempts at requests.", "policy", "state"),
+        targets=counter("targets_total", "Targets worked on.", "policy", "outcome"),
         conflicts=counter("conflicts_total", "Writes that met a newer version of the target."),
-        queue_depth=gauge("queue_depth", "Requests that wait."),
-        oldest_waiting=gauge("oldest_waiting_seconds", "Age of the oldest request that waits."),
+        shared_writes=counter(
+            "shared_writes_total", "Requests whose change went with another one's write."
+        ),
+        queue_depth=gauge("queue_depth", "Requests that are not final."),
+        oldest_waiting=gauge("oldest_waiting_seconds", "Age of the oldest of them."),
         admission_to_patched=histogram(
-            "admission_to_patched", "Request stored to its last target patched.", _SLOW
+            "admission_to_patched", "Request stored to its last target patched.", _SLOW, "policy"
         ),
         sweep_triggers=counter(
-            "sweep_triggers_total", "Triggers that sweeps looked at.", "policy", "rule"
+            "sweep_triggers_total", "Existing triggers that fired a rule.", "policy", "rule"
+        ),
+        events_dropped=counter("events_dropped_total", "Events beyond a limit.", "reason"),
+        reports_written=counter("reports_written_total", "Reports written."),
+        report_results_dropped=counter(
+            "report_results_dropped_total", "Results that found no place to wait in."
         ),
         policies=gauge("policies", "Policies known.", "state"),
         leader=gauge("leader", "1 while this process holds the Lease."),

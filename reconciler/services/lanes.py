@@ -100,6 +100,8 @@ class Lanes:
         rounds: How often one piece of work is evaluated while conflicts go on.
         missing_pauses: Seconds between looks at an object that is not there.
         unfinished: Whether a request's final status is not stored yet; its marker stays.
+        conflicts: Writes that met a newer version of the target.
+        shared: Requests whose change went with the write of another.
     """
 
     reader: Reader
@@ -108,6 +110,8 @@ class Lanes:
     rounds: int = 10
     missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
     unfinished: Callable[[str], bool] = bool
+    conflicts: int = 0
+    shared: int = 0
     _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
     _running: dict[TargetKey, asyncio.Task[None]] = field(default_factory=dict)
     _gate: asyncio.Semaphore = field(init=False)
@@ -169,6 +173,7 @@ class Lanes:
                     return [replace(result, uid=uid) for result in results]
             except Conflict:
                 conflicts += 1
+                self.conflicts += 1
             except Gone:
                 pause = next(missing, None)
                 if pause is None:
@@ -196,6 +201,8 @@ class Lanes:
             current = _mark(current, marked, self.unfinished)
         stored = await self.writer.change(key.kind, obj, current)
         after = resource_version(stored)
+        changed = sum(result.outcome is Outcome.PATCHED for result in results)
+        self.shared += max(0, changed - 1)
         return [
             replace(result, before=before, after_version=after)
             if result.outcome is Outcome.PATCHED

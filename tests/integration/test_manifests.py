@@ -126,6 +126,25 @@ def test_an_overlay_applies(cluster: Cluster, name: str) -> None:
     )
 
 
+def test_the_monitoring_manifests_render_and_fit_the_services(cluster: Cluster) -> None:
+    text = cluster.kubectl("kustomize", str(MANIFESTS / "monitoring"))
+    documents = list(yaml.safe_load_all(text))
+    services = [item for item in rendered(cluster, "default") if item["kind"] == "Service"]
+    monitors = [item for item in documents if item["kind"] == "ServiceMonitor"]
+    for monitor in monitors:
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        ports = {
+            port["name"]
+            for service in services
+            if wanted <= service["metadata"]["labels"].items()
+            for port in service["spec"]["ports"]
+        }
+        assert {item["port"] for item in monitor["spec"]["endpoints"]} <= ports
+    assert len(monitors) == 2
+    (dashboard,) = (item for item in documents if item["kind"] == "ConfigMap")
+    assert json.loads(dashboard["data"]["dashboard.json"])["panels"]
+
+
 def test_applying_again_takes_no_right_away(cluster: Cluster) -> None:
     role = ("get", "clusterrole", "kyverno:background-controller", "-o", "json")
     before = json.loads(cluster.kubectl(*role))

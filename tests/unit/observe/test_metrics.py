@@ -12,6 +12,7 @@ UNITS = (
     "_bytes",
     "_ratio",
     "retrofit_policies",
+    "retrofit_requests_waiting",
     "retrofit_leader",
     "_depth",
 )

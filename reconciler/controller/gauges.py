@@ -1,0 +1,65 @@
+"""Metrics that are looked up: once per second, what the parts of the controller know."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from prometheus_client import Counter as Total
+
+from reconciler.controller.accounts import Accounts
+from reconciler.kube.events import KubeEvents
+from reconciler.observe.metrics import Metrics
+from reconciler.wiring import Services
+
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """Sets the metrics of one controller.
+
+    Attributes:
+        leading: Whether this process holds the Lease.
+    """
+
+    metrics: Metrics
+    services: Services
+    accounts: Accounts
+    events: KubeEvents
+    leading: Callable[[], bool]
+    _seen: dict[str, int] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(_PAUSE)
+
+    def look(self) -> None:
+        """Set all of them."""
+        metrics, services, accounts = self.metrics, self.services, self.accounts
+        metrics.leader.set(1 if self.leading() else 0)
+        metrics.policies.labels("ready").set(len(services.index.policies()))
+        metrics.policies.labels("invalid").set(len(services.index.invalid()))
+        metrics.queue_depth.set(services.dispatcher.waiting)
+        metrics.oldest_waiting.set(services.dispatcher.oldest_age())
+        self._waiting()
+        self._grown("conflicts", metrics.conflicts, services.lanes.conflicts)
+        self._grown("shared", metrics.shared_writes, services.lanes.shared)
+        self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)
+        self._grown("limit", metrics.events_dropped.labels("limit"), accounts.notices.held_back)
+        self._grown("reports", metrics.reports_written, accounts.reports.written)
+        self._grown("results", metrics.report_results_dropped, accounts.reports.dropped)
+
+    def _waiting(self) -> None:
+        labels = self.metrics.labels
+        requests = self.services.dispatcher.unended()
+        waiting = Counter(labels.policy(request.spec.policy) for request in requests)
+        self.metrics.requests_waiting.clear()
+        for policy, number in waiting.items():
+            self.metrics.requests_waiting.labels(policy).set(number)
+
+    def _grown(self, name: str, total: Total, count: int) -> None:
+        total.inc(count - self._seen.get(name, 0))
+        self._seen[name] = count
