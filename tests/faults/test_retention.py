@@ -45,3 +45,38 @@ async def test_completed_requests_vanish_at_once_by_few_calls(rig: Rig) -> None:
     # Only what succeeded goes at once; what failed is kept to be looked at.
     await rig.finish()
     assert await rig.states() == {"Failed": 1}
+
+
+async def test_figures_of_a_policy_outlive_its_requests_and_its_controller(rig: Rig) -> None:
+    place = rig.namespace
+    forgetful = (*SHORT_LEASE, "--retain-completed=0", "--retain-skip=0", "--retain-failed=0")
+    await rig.kill(CONTROLLER)
+    await rig.controller(*forgetful, name="forgetful-1")
+    await rig.create(config_map(place, "one"))
+    patch = {"data": {"{{ request.object.metadata.name }}": "x"}}
+    await rig.apply(rule(place, [target(place, "one")], patch))
+    names = [f"trigger-{n}" for n in range(TRIGGERS)]
+    await rig.create_all(config_map(place, name) for name in names)
+    await rig.applied({"one": dict.fromkeys(names, "x")}, within=20)
+
+    async def left() -> list[str]:
+        return [item.name for item in await rig.requests()]
+
+    await rig.settle(left, within=15)
+    # Nothing is removed before the figures that count it are written.
+    await rig.kill("forgetful-1")
+    assert await triggers(rig) == TRIGGERS
+    await rig.controller(*forgetful, name="forgetful-2")
+    await rig.create(config_map(place, "trigger-last"))
+
+    async def uncounted() -> str:
+        found = await triggers(rig)
+        return "" if found == TRIGGERS + 1 else f"{found} triggers"
+
+    await rig.settle(uncounted, within=30)
+    await rig.settle(left, within=15)
+
+
+async def triggers(rig: Rig) -> int:
+    policy = await rig.get("ClusterPolicy", rig.namespace, "")
+    return int(policy["status"]["mutateExisting"]["triggers"])
