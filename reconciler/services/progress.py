@@ -100,7 +100,11 @@ class Progress:
     def found(self, request: UpdateRequest) -> None:
         """Take in a finished request that is stored at the beginning."""
         finished = request.status.finished
-        if self._began is not None and finished is not None and finished < self._began:
+        if self._began is None or finished is None or finished >= self._began:
+            return
+        policy = self._objects.get(request.spec.policy)
+        known = _Account(uid=_uid(policy), generation=_generation(policy))
+        if policy is None or _later(request, parse_progress(policy), known):
             self._earlier.setdefault(request.spec.policy, []).append(request)
             self._dirty.add(request.spec.policy)
 
@@ -160,6 +164,9 @@ class Progress:
         if policy is not None and spec.policy_uid not in ("", _uid(policy)):
             return None
         generation = max(spec.policy_generation, _generation(policy))
+        if known is None and policy is None and self.index.get(spec.policy) is None:
+            # It ended because its policy is gone.
+            return None
         if known is None or spec.policy_uid not in ("", known.uid):
             known = None
         elif spec.sweep and spec.policy_generation < known.generation:
@@ -177,6 +184,7 @@ class Progress:
             return False
         if account.base is None:
             if self._complete(key, account, policy, running):
+                self._earlier.pop(key, None)
                 return False
             policy = self._objects[key] = await self.policies.get(key)
             account = self._in_force(key, policy)
@@ -203,9 +211,9 @@ class Progress:
         ):
             return None
         account = self._accounts.get(key)
+        if account is not None and account.uid == _uid(policy) and account.generation > generation:
+            return None
         if account is None or (account.uid, account.generation) != (_uid(policy), generation):
-            if account is not None and account.generation > generation:
-                return None
             account = self._accounts[key] = _Account(uid=_uid(policy), generation=generation)
         return account
 

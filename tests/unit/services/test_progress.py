@@ -284,3 +284,23 @@ async def test_requests_of_an_earlier_policy_of_that_name_do_not_count(
     policy = await in_force(progress, make.policy())
     await work(world, policy, *triggers(world, make, "one"), policy_uid="another")
     assert (await figures(world, progress, policy))["triggers"] == 0
+
+
+async def test_a_policy_that_is_made_again_begins_at_zero(world, make, progress, in_force):
+    policy = await in_force(progress, make.policy())
+    world.cluster.add(make.object("Secret", "s"))
+    stored = await world.edit(policy, spec=make.policy(on_change=True)["spec"])
+    world.index.apply(stored)
+    await observe_generation(world, progress, stored)
+    late, trigger = triggers(world, make, "late", "one")
+    request = await world.ask(stored, late, name="ur-late")
+    world.remove(policy)
+    world.index.remove("p")
+    progress.forget("p")
+    world.dispatcher.notice(request)  # ends, because its policy is gone
+    await world.settle()
+    assert (await world.status("ur-late")).reason == "PolicyGone"
+    policy = await in_force(progress, make.policy())
+    await work(world, policy, trigger)
+    shown = await figures(world, progress, policy)
+    assert (shown["observedGeneration"], shown["triggers"], shown["patched"]) == (1, 1, 1)
