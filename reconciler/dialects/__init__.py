@@ -10,6 +10,7 @@ from reconciler.dialects.kyverno.globalcontext import (
     ResourceSource,
     compile_entry,
 )
+from reconciler.engine.entries import Given
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 
@@ -17,14 +18,14 @@ __all__ = ["CallSource", "CompiledEntry", "ResourceSource", "compile_entry", "co
 
 
 def compile_policy(
-    policy: Object, *, own: bool = False, given: Mapping[str, frozenset[str]] | None = None
+    policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
 ) -> CompiledPolicy:
     """Return the compiled form of a policy object of any known language.
 
     Args:
         policy: The object.
         own: Rules that change their trigger itself become programs too; only the desk wants them.
-        given: Names of context entries whose values the caller gives, by rule.
+        given: What the caller gives in place of context entries, by rule.
 
     Raises:
         InvalidPolicy: It is of no known language, or cannot be compiled; names the place.

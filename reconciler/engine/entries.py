@@ -225,7 +225,43 @@ class GlobalEntry:
         return _expression(self.path, context, self.name).search(found)
 
 
-Entry = VariableEntry | ConfigMapEntry | ApiCallEntry | GlobalEntry
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementEntry:
+    """A value for each element of a foreach, which somebody gives in place of what would be read.
+
+    Attributes:
+        values: By ``elementIndex``.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the value of the element that is bound."""
+        index: int = context.data["elementIndex"]
+        if index >= len(self.values):
+            msg = (
+                f"foreachValues gives {self.name} for {len(self.values)} elements, and the list"
+                f" has one at {index}"
+            )
+            raise EvaluationError(msg)
+        return self.values[index]
+
+
+Entry = VariableEntry | ConfigMapEntry | ApiCallEntry | GlobalEntry | ElementEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the caller gives for a rule in place of its context entries.
+
+    Attributes:
+        names: Of values that the caller binds in the context.
+        elements: Values for the elements of its foreach.
+    """
+
+    names: frozenset[str] = frozenset()
+    elements: tuple[ElementEntry, ...] = ()
 
 
 def call_load(call: Mapping[str, Any], place: str) -> ApiLoad | ServiceLoad:

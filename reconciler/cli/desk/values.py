@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
+from reconciler.engine.entries import ElementEntry, Given
 from reconciler.engine.match import UserInfo, reading
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
@@ -43,11 +44,16 @@ class ObjectValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyValues:
-    """Values that count for one policy: of triggers, of targets, of rules."""
+    """Values that count for one policy: of triggers, of targets, of rules.
+
+    Attributes:
+        elements: Of the elements of a foreach, by rule.
+    """
 
     triggers: tuple[ObjectValues, ...] = ()
     targets: tuple[ObjectValues, ...] = ()
     rules: Mapping[str, Values] = field(default_factory=dict)
+    elements: Mapping[str, tuple[ElementEntry, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +90,19 @@ class DeskValues:
                 found |= item.values
         return found
 
-    def given(self, policy: str, rules: Iterable[str]) -> Mapping[str, frozenset[str]]:
-        """Return the root names that have a value, by rule."""
+    def given(self, policy: str, rules: Iterable[str]) -> Mapping[str, Given]:
+        """Return what stands in for context entries, by rule."""
         known = self.policies.get(policy, _NONE)
         common = [self.general, self.fixed]
         common += [item.values for item in (*known.triggers, *known.targets)]
-        shared = {split_path(path)[0] for values in common for path in values}
+        shared = frozenset(split_path(path)[0] for values in common for path in values)
         return {
-            name: frozenset(shared | {split_path(path)[0] for path in known.rules.get(rule, {})})
+            name: Given(
+                names=frozenset(
+                    shared | {split_path(path)[0] for path in known.rules.get(rule, {})}
+                ),
+                elements=known.elements.get(rule, ()),
+            )
             for rule in rules
             for name in _copies(rule)
         }
@@ -203,7 +214,7 @@ def _values(raw: Any, location: str, allowed: Sequence[str]) -> DeskValues:
         policies[name] = PolicyValues(
             triggers=_of_objects(policy, "resources", place),
             targets=_of_objects(policy, "targetResources", place),
-            rules=_of_rules(policy, place),
+            **_of_rules(policy, place),
         )
     return DeskValues(
         general=_pairs(fields.get("globalValues"), f"{location}: globalValues"),
@@ -229,17 +240,39 @@ def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectV
     return tuple(found)
 
 
-def _of_rules(fields: Values, location: str) -> dict[str, Values]:
-    found: dict[str, Values] = {}
+def _of_rules(fields: Values, location: str) -> dict[str, dict[str, Any]]:
+    rules: dict[str, Values] = {}
+    elements: dict[str, tuple[ElementEntry, ...]] = {}
     for index, item in enumerate(_list(fields, "rules", location)):
         place = f"{location}.rules[{index}]"
         rule = reading.mapping(item, place, allowed=("name", "values", "foreachValues"))
-        if rule.get("foreachValues"):
-            raise InvalidSetting(f"{place}.foreachValues: give a list of values, in values")
         name = reading.string(rule.get("name"), f"{place}.name")
         values = _pairs(rule.get("values"), f"{place}.values")
-        found |= dict.fromkeys(_copies(name), values)
-    return found
+        each = _of_elements(rule.get("foreachValues"), f"{place}.foreachValues", values)
+        rules |= dict.fromkeys(_copies(name), values)
+        elements |= dict.fromkeys(_copies(name), each)
+    return {"rules": rules, "elements": elements}
+
+
+def _of_elements(raw: Any, location: str, common: Values) -> tuple[ElementEntry, ...]:
+    lists: dict[str, dict[str, list[Any]]] = {}
+    for path, values in _pairs(raw, location).items():
+        if not isinstance(values, list):
+            raise InvalidSetting(f"{location}.{path}: expected a list, a value for each element")
+        lists.setdefault(split_path(path)[0], {})[path] = values
+    found: list[ElementEntry] = []
+    for name, given in lists.items():
+        counts = {len(values) for values in given.values()}
+        if len(counts) > 1:
+            raise InvalidSetting(f"{location}.{name}: its lists differ in length")
+        shared = {path: value for path, value in common.items() if split_path(path)[0] == name}
+        each = (
+            shared | {path: values[index] for path, values in given.items()}
+            for index in range(counts.pop())
+        )
+        trees = tuple(place_values({}, values)[name] for values in each)
+        found.append(ElementEntry(name=name, values=trees))
+    return tuple(found)
 
 
 def _copies(rule: str) -> list[str]:

@@ -10,6 +10,7 @@ from reconciler.dialects.kyverno.jsonpatch import decode
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
+from reconciler.engine.entries import ElementEntry
 from reconciler.engine.jmes import IMPURE, compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.patch import (
@@ -74,19 +75,29 @@ def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEd
     # A keyed merge moves what it patches to the front; backwards, the order is kept.
     default = "Ascending" if fields.get("patchStrategicMerge") is None else "Descending"
     inner = scope.with_element()
+    given = _given_elements(fields.get("context"), scope)
     entries, inner = compile_entries(fields.get("context"), f"{location}.context", inner, origin)
     edits, _ = compile_edits(fields, location, inner, origin)
     return ForeachEdit(
         elements=elements,
         reverse=(order or default) == "Descending",
         depth=scope.elements,
-        entries=entries,
+        entries=(*given, *entries),
         preconditions=checked_conditions(
             fields.get("preconditions"), f"{location}.preconditions", inner
         ),
         edits=edits,
         location=location,
         own=not scope.target,
+    )
+
+
+def _given_elements(declared: Any, scope: Scope) -> tuple[ElementEntry, ...]:
+    # Where it is declared its position counts; what nobody declares belongs to the outermost.
+    items = declared if isinstance(declared, list) else ()
+    names = {item.get("name") for item in items if isinstance(item, Mapping)}
+    return tuple(
+        entry for entry in scope.given_elements if not scope.elements or entry.name in names
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.autogen import ANNOTATION, generated
 from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
+from reconciler.engine.entries import Given
 from reconciler.engine.match import reading
 from reconciler.engine.program import CompiledPolicy, Origin, Program
 from reconciler.errors import InvalidPolicy
@@ -49,7 +50,7 @@ _MAX_NAME = 63
 
 
 def compile_policy(
-    policy: Object, *, own: bool = False, given: Mapping[str, frozenset[str]] | None = None
+    policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
 ) -> CompiledPolicy:
     """Return the programs of a policy's rules with targets, and warnings about the others.
 
@@ -57,7 +58,7 @@ def compile_policy(
         policy: The object.
         own: Rules without targets become programs too, in the order of the policy, followed by
             those that are generated for the controllers of Pods. The desk wants them.
-        given: Names of context entries whose values the caller gives, by rule; such an entry is
+        given: What the caller gives in place of context entries, by rule; such an entry is
             neither compiled nor read.
 
     Raises:

@@ -7,6 +7,7 @@ from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicE
 from reconciler.engine.entries import (
     ApiCallEntry,
     ConfigMapEntry,
+    ElementEntry,
     Entry,
     GlobalEntry,
     VariableEntry,
@@ -76,6 +77,8 @@ def _of_entries(entries: Iterable[Entry]) -> Iterator[_Read]:
             case GlobalEntry():
                 yield from _of_template(entry.reference)
                 yield from _of_template(entry.path)
+            case ElementEntry():
+                continue
 
 
 def _of_path(entry: VariableEntry) -> Iterator[_Read]:

@@ -9,7 +9,7 @@ from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits
 from reconciler.dialects.kyverno.projection import find_projection
 from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_template
-from reconciler.engine.entries import Entry
+from reconciler.engine.entries import Entry, Given
 from reconciler.engine.match import compile_match, reading
 from reconciler.engine.match.selectors import compile_selector
 from reconciler.engine.preconditions import Conditions
@@ -43,13 +43,13 @@ class RuleDefaults:
 
     Attributes:
         own: Rules without targets become programs too.
-        given: Names of context entries whose values the caller gives, by rule.
+        given: What the caller gives in place of context entries, by rule.
     """
 
     on_policy_change: bool
     background: bool
     own: bool = False
-    given: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    given: Mapping[str, Given] = field(default_factory=dict)
 
 
 def compile_rule(
@@ -130,7 +130,8 @@ def _trigger_part(
     rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults
 ) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
     location = origin.location
-    known = replace(TRIGGER, given=defaults.given.get(origin.rule, frozenset()))
+    given = defaults.given.get(origin.rule, Given())
+    known = replace(TRIGGER, given=given.names, given_elements=given.elements)
     entries, scope = compile_entries(rule.get("context"), f"{location}.context", known, origin)
     preconditions = checked_conditions(
         rule.get("preconditions"), f"{location}.preconditions", scope

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.engine.entries import ElementEntry
 from reconciler.engine.jmes import Expression
 from reconciler.engine.variables import Template, compile_template
 from reconciler.errors import InvalidPolicy
@@ -20,12 +21,14 @@ class Scope:
         elements: How many foreach are around.
         entries: Context entries that were declared before.
         given: Names whose values somebody gives at the desk, in place of what would be read.
+        given_elements: The same inside of a foreach.
     """
 
     target: bool = False
     elements: int = 0
     entries: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
+    given_elements: tuple[ElementEntry, ...] = ()
 
     def with_target(self) -> "Scope":
         """Return the scope inside of a target."""
@@ -33,7 +36,8 @@ class Scope:
 
     def with_element(self) -> "Scope":
         """Return the scope inside of one more foreach."""
-        return replace(self, elements=self.elements + 1)
+        names = {entry.name for entry in self.given_elements}
+        return replace(self, elements=self.elements + 1, given=self.given | names)
 
     def with_entry(self, name: str) -> "Scope":
         """Return the scope after a context entry."""

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
-from reconciler.engine.entries import ApiCallEntry, ConfigMapEntry, Entry, VariableEntry
+from reconciler.engine.entries import (
+    ApiCallEntry,
+    ConfigMapEntry,
+    ElementEntry,
+    Entry,
+    GlobalEntry,
+    VariableEntry,
+)
 from reconciler.engine.jmes import Expression, compile_expression
 from reconciler.engine.preconditions import Conditions
 from reconciler.engine.program import Program
@@ -58,8 +65,10 @@ def of_entries(entries: Iterable[Entry]) -> Readers:
                 yield from _present(entry.config_map, entry.namespace)
             case ApiCallEntry():
                 yield from _present(entry.call, entry.path)
-            case _:
+            case GlobalEntry():
                 yield from _present(entry.reference, entry.path)
+            case ElementEntry():
+                continue
 
 
 def functions(readers: Readers) -> frozenset[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.dialects import compile_policy
 from reconciler.engine.context import request_context
-from reconciler.engine.entries import with_entries
+from reconciler.engine.entries import Given, with_entries
 from reconciler.engine.evaluate import own_change
 from reconciler.engine.outcome import RuleStatus
 
@@ -136,6 +136,6 @@ def test_the_patch_moves_into_the_template(which: int, path: list[str]) -> None:
 
 def test_given_entries_are_not_compiled() -> None:
     one = rule() | {"context": [{"name": "node", "imageRegistry": {"reference": "x"}}]}
-    given = {"r": frozenset({"node"})}
+    given = {"r": Given(names=frozenset({"node"}))}
     compiled = compile_policy(policy(one, annotations=OFF), own=True, given=given)
     assert compiled.programs[0].entries == ()

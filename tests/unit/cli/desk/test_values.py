@@ -1,0 +1,168 @@
+"""Values for the elements of a foreach, and whose values count where."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.cli.desk.conftest import Desk
+
+Policy = Callable[..., str]
+
+IMAGES = """
+- name: pin
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  mutate:
+    foreach:
+    - list: request.object.spec.containers
+      context:
+      - {name: image, imageRegistry: {reference: "{{ element.image }}"}}
+      patchesJson6902: |-
+        - op: add
+          path: /spec/containers/{{ elementIndex }}/image
+          value: "{{ element.image }}@{{ image.digest }}"
+"""
+OBJECT = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+spec: {containers: [{image: a}, {image: b}]}
+"""
+VALUES = """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Values
+policies:
+- name: p
+  rules: [{name: pin, %s}]
+"""
+
+
+def images(desk: Desk, policy: Policy, values: str, rules: str = IMAGES) -> list[str]:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("values.yaml", VALUES % values)
+    done = desk.run("apply", policy(rules), "-r", "cm.yaml", "-f", "values.yaml", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    spec = json.loads(done.stdout)["items"][0]["spec"]
+    return [item["image"] for item in spec["containers"]]
+
+
+def test_each_element_has_its_value(desk: Desk, policy: Policy) -> None:
+    values = "foreachValues: {image.digest: [d0, d1]}"
+    assert images(desk, policy, values) == ["a@d0", "b@d1"]
+
+
+def test_values_of_the_rule_stand_beside_those_of_the_element(desk: Desk, policy: Policy) -> None:
+    rules = IMAGES.replace("@{{ image.digest }}", "@{{ image.digest }}@{{ image.host }}")
+    values = "values: {image.host: h}, foreachValues: {image.digest: [d0, d1]}"
+    assert images(desk, policy, values, rules) == ["a@d0@h", "b@d1@h"]
+
+
+def test_the_index_is_that_of_the_element_also_backwards(desk: Desk, policy: Policy) -> None:
+    rules = IMAGES.replace("      context:", "      order: Descending\n      context:")
+    values = "foreachValues: {image.digest: [d0, d1]}"
+    assert images(desk, policy, values, rules) == ["a@d0", "b@d1"]
+
+
+NESTED = """
+- name: pin
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  mutate:
+    foreach:
+    - list: request.object.spec.containers
+      context: [{name: image, imageRegistry: {reference: "{{ element.image }}"}}]
+      foreach:
+      - list: "[`1`, `2`, `3`]"
+        patchesJson6902: |-
+          - op: add
+            path: /spec/containers/{{ elementIndex0 }}/image
+            value: "{{ image.digest }}-{{ elementIndex }}"
+"""
+
+
+def test_the_value_belongs_to_the_foreach_that_declares_it(desk: Desk, policy: Policy) -> None:
+    values = "foreachValues: {image.digest: [d0, d1]}"
+    assert images(desk, policy, values, NESTED) == ["d0-2", "d1-2"]
+
+
+def test_an_element_without_a_value_is_an_error(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("values.yaml", VALUES % "foreachValues: {image.digest: [d0]}")
+    done = desk.run("apply", policy(IMAGES), "-r", "cm.yaml", "-f", "values.yaml")
+    assert done.exit_code == 1
+    assert "foreachValues gives image for 1 elements, and the list has one at 1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("foreachValues: {image.digest: d0}", ".image.digest: expected a list"),
+        ("foreachValues: [a]", ": expected an object of paths and values"),
+        ("foreachValues: {image.a: [1], image.b: [1, 2]}", ".image: its lists differ in length"),
+        ("foreachValues: {element.x: [1]}", ".element.x: it comes from the objects"),
+    ],
+)
+def test_values_that_are_refused(desk: Desk, policy: Policy, values: str, message: str) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("values.yaml", VALUES % values)
+    done = desk.run("apply", policy(IMAGES), "-r", "cm.yaml", "-f", "values.yaml")
+    assert done.exit_code == 1
+    assert f"values.yaml: policies[0].rules[0].foreachValues{message}" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+SPREAD = """
+- name: spread
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  context: [{name: team, apiCall: {urlPath: /api/v1/teams}}]
+  mutate:
+    targets: [{apiVersion: v1, kind: Secret, namespace: "*", name: "*"}]
+    patchStrategicMerge:
+      metadata:
+        annotations:
+          "{{ request.object.metadata.name }}-{{ request.object.metadata.namespace }}":
+            "{{ team.name }}"
+"""
+TRIGGERS = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: one}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: two}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: one}}
+"""
+TARGETS = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Secret, metadata: {name: s, namespace: one}}
+- {apiVersion: v1, kind: Secret, metadata: {name: s, namespace: two}}
+"""
+
+
+def test_values_of_triggers_and_targets(desk: Desk, policy: Policy) -> None:
+    desk.write("triggers.yaml", TRIGGERS)
+    desk.write("targets.yaml", TARGETS)
+    desk.write(
+        "values.yaml",
+        """
+        apiVersion: cli.kyverno.io/v1alpha1
+        kind: Values
+        globalValues: {team.name: everyone}
+        policies:
+        - name: p
+          resources:
+          - {name: a, namespace: two, values: {team.name: of-trigger}}
+          - {name: b, kind: Secret, values: {team.name: of-another-kind}}
+          targetResources:
+          - {name: s, namespace: two, kind: Secret, values: {team.name: of-target}}
+        """,
+    )
+    words = ["-r", "triggers.yaml", "-t", "targets.yaml", "-f", "values.yaml", "-o", "json"]
+    done = desk.run("apply", policy(SPREAD), *words)
+    assert done.exit_code == 0, done.stderr
+    secrets = [item for item in json.loads(done.stdout)["items"] if item["kind"] == "Secret"]
+    found = {item["metadata"]["namespace"]: item["metadata"]["annotations"] for item in secrets}
+    assert found == {
+        "one": {"a-one": "everyone", "a-two": "of-trigger", "b-one": "everyone"},
+        "two": dict.fromkeys(("a-one", "a-two", "b-one"), "of-target"),
+    }
