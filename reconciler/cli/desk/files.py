@@ -10,7 +10,7 @@ from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.errors import InvalidSetting
 
 STDIN = "-"
-_SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json")
 _WILDCARDS = "*?["
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
 
@@ -45,6 +45,11 @@ def read(path: Path) -> bytes:
         raise InvalidSetting(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def has_wildcards(name: str) -> bool:
+    """Return whether a name stands for all files that fit it."""
+    return any(sign in name for sign in _WILDCARDS)
+
+
 def objects(documents: Iterable[Document]) -> Iterator[tuple[Document, Object]]:
     """Yield the Kubernetes objects in documents; a List stands for its items.
 
@@ -63,11 +68,11 @@ def objects(documents: Iterable[Document]) -> Iterator[tuple[Document, Object]]:
 def _paths(name: str, base: Path | None) -> list[Path]:
     path = Path(name) if base is None else base / name
     if path.is_dir():
-        found = sorted(item for item in path.rglob("*") if item.suffix in _SUFFIXES)
+        found = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES)
         if not found:
             raise InvalidSetting(f"{path}: the folder has no YAML or JSON file")
         return found
-    if not path.exists() and any(sign in name for sign in _WILDCARDS):
+    if not path.exists() and has_wildcards(name):
         start = Path(path.anchor) if path.is_absolute() else Path()
         found = sorted(start.glob(str(path.relative_to(start))))
         if not found:

@@ -1,23 +1,28 @@
 """The command `retrofit test`."""
 
-import asyncio
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
 from reconciler.cli.desk.suite import report
-from reconciler.cli.desk.suite.check import End, TestRun, run_test
-from reconciler.cli.desk.suite.model import find, read_tests
+from reconciler.cli.desk.suite.check import End
+from reconciler.cli.desk.suite.model import find
+from reconciler.cli.desk.suite.parallel import run_files
+from reconciler.cli.desk.suite.watch import changed_after, places_of, state_of
+from reconciler.clock import SystemClock
 from reconciler.errors import InvalidSetting, RetrofitError
 
 FAILED = 1
+INTERRUPTED = 130
 
 _EPILOG = """\b
 Examples:
   retrofit test tests/
-  retrofit test tests/ --fail-only
+  retrofit test tests/ --fail-only --watch
   retrofit test tests/ -o junit > results.xml
 """
 
@@ -41,9 +46,15 @@ Examples:
 )
 @click.option("--fail-only", is_flag=True, help="Leave out what passed, in a table.")
 @click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail as well.")
-def test(
-    *, folders: tuple[str, ...], file_name: str, output: str, fail_only: bool, strict: bool
-) -> None:
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that run test files. Default: one for each CPU where that is faster.",
+)
+@click.option("--watch", "-w", is_flag=True, help="Run again when a file changes, until Ctrl-C.")
+def test(*, watch: bool, **options: Any) -> None:
     """Run test folders of policies as they are.
 
     A kyverno-test.yaml names policies, objects, values and the result that each rule must have at
@@ -52,33 +63,69 @@ def test(
 
     \b
     Exit code:
-      0  every row is as expected
-      1  a row failed, a test is broken, or there is none
-      2  wrong usage
+      0    every row is as expected
+      1    a row failed, a test is broken, or there is none
+      2    wrong usage
+      130  --watch was ended
     """  # noqa: D301 - click's mark for text that is not to be wrapped
-    paths = find(folders, file_name)
-    if not paths:
-        raise InvalidSetting(f"{' '.join(folders)}: no {file_name} is in there")
-    outcome = asyncio.run(_run(paths))
-    match output:
-        case "json":
-            report.show_json(outcome, sys.stdout)
-        case "junit":
-            report.show_junit(outcome, sys.stdout)
-        case _:
-            report.show_table(outcome, sys.stdout, fail_only=fail_only)
-    wrong = {End.FAILED, End.EXCLUDED, End.NOT_RUN} if strict else {End.FAILED}
-    if outcome.broken or any(outcome.counts[end] for end in wrong):
+    suite = _Suite(**options)
+    if watch:
+        if suite.output != "table":
+            raise click.UsageError("--watch writes a table; leave out --output")
+        _watch(suite)
+    if not suite.run():
         sys.exit(FAILED)
 
 
-async def _run(paths: Sequence[Path]) -> report.Outcome:
-    runs: list[TestRun] = []
-    broken: list[str] = []
-    for path in paths:
-        try:
-            runs += [await run_test(item) for item in read_tests(path)]
-        except RetrofitError as error:
-            place = "" if str(error).startswith(str(path)) else f"{path}: "
-            broken.append(f"{place}{error}")
-    return report.Outcome(runs=runs, broken=broken)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Suite:
+    """What the command line asks for."""
+
+    folders: tuple[str, ...]
+    file_name: str
+    output: str
+    fail_only: bool
+    strict: bool
+    jobs: int | None
+
+    def run(self) -> bool:
+        """Run all tests and show what came out; return whether it is as expected.
+
+        Raises:
+            InvalidSetting: There is no test.
+        """
+        paths = find(self.folders, self.file_name)
+        if not paths:
+            raise InvalidSetting(f"{' '.join(self.folders)}: no {self.file_name} is in there")
+        found = list(run_files(paths, self.jobs, SystemClock()))
+        outcome = report.Outcome(
+            runs=[run for item in found for run in item.runs],
+            broken=[item.broken for item in found if item.broken],
+        )
+        match self.output:
+            case "json":
+                report.show_json(outcome, sys.stdout)
+            case "junit":
+                report.show_junit(outcome, sys.stdout)
+            case _:
+                report.show_table(outcome, sys.stdout, fail_only=self.fail_only)
+        wrong = {End.FAILED, End.EXCLUDED, End.NOT_RUN} if self.strict else {End.FAILED}
+        return not outcome.broken and not any(outcome.counts[end] for end in wrong)
+
+
+def _watch(suite: _Suite) -> NoReturn:
+    try:
+        while True:
+            tests = find(suite.folders, suite.file_name)
+            look = partial(state_of, {*map(Path, suite.folders), *places_of(tests)})
+            before = look()
+            try:
+                suite.run()
+            except RetrofitError as error:
+                click.echo(f"Error: {error}", err=True)
+            sys.stdout.flush()
+            changed = changed_after(look, before, SystemClock())
+            click.clear()
+            click.echo(f"changed: {', '.join(map(str, changed))}\n")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,115 @@
+"""Test files run one after the other, or by processes where that pays."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Final
+
+from reconciler.cli.desk.suite.check import TestRun, run_test
+from reconciler.cli.desk.suite.model import read_tests
+from reconciler.clock import Clock
+from reconciler.errors import RetrofitError
+
+_PATIENCE: Final = 1.0
+"""Seconds that the tests still to be run must take before processes are started for them: one
+takes about half of that to load the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRun:
+    """The tests of a file.
+
+    Attributes:
+        broken: Why it could not be run to its end; empty where it was.
+    """
+
+    path: Path
+    runs: tuple[TestRun, ...] = ()
+    broken: str = ""
+
+
+def run_files(paths: Sequence[Path], jobs: int | None, clock: Clock) -> Iterator[FileRun]:
+    """Yield the runs of test files in their order.
+
+    Args:
+        paths: The files.
+        jobs: Processes; None for as many as there are CPUs, and none while it is quick without.
+        clock: Tells how quick it is.
+    """
+    limit = _cpus() if jobs is None else jobs
+    started = clock.monotonic()
+    for done, path in enumerate(paths):
+        left = len(paths) - done
+        spent = clock.monotonic() - started
+        pays = jobs is not None or (done and spent / done * left > _PATIENCE)
+        if pays and min(limit, left) > 1:
+            yield from _by_processes(paths[done:], min(limit, left))
+            return
+        yield run_file(path)
+
+
+def run_file(path: Path) -> FileRun:
+    """Return the run of a test file; what is wrong with it is part of the answer."""
+    runs: list[TestRun] = []
+    try:
+        runs += [asyncio.run(run_test(item)) for item in read_tests(path)]
+    except RetrofitError as error:
+        place = "" if str(error).startswith(str(path)) else f"{path}: "
+        return FileRun(path=path, runs=tuple(runs), broken=f"{place}{error}")
+    return FileRun(path=path, runs=tuple(runs))
+
+
+def _by_processes(paths: Sequence[Path], count: int) -> Iterator[FileRun]:
+    with _pool(count) as pool:
+        waiting: list[Future[FileRun]] = [pool.submit(run_file, path) for path in paths]
+        try:
+            for path, future in zip(paths, waiting, strict=True):
+                yield _outcome(future) or _alone(path)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _alone(path: Path) -> FileRun:
+    # A process that ends takes the work of all others with it: which one it was is seen alone.
+    with _pool(1) as pool:
+        found = _outcome(pool.submit(run_file, path))
+    return found or FileRun(path=path, broken=f"{path}: the process that ran it ended")
+
+
+def _outcome(future: Future[FileRun]) -> FileRun | None:
+    """Return the run, None where a process ended before it was done."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return None
+
+
+def _pool(count: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(count, mp_context=_context(), initializer=_begin)
+
+
+def _context() -> BaseContext:
+    # Never fork: threads of whoever calls would be cut off in the middle of what they do.
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def _begin() -> None:
+    # Ctrl-C reaches all of them; the first one tells about it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,84 @@
+"""What tests read, watched by a look at it now and then."""
+
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from reconciler.cli.desk.files import SUFFIXES, has_wildcards
+from reconciler.cli.desk.suite.model import TestFile, read_tests
+from reconciler.cli.dev.waiting import pause
+from reconciler.clock import Clock
+from reconciler.errors import RetrofitError
+
+State = Mapping[Path, tuple[int, int]]
+"""Time of the last change and size of each file."""
+
+_INTERVAL: Final = 0.5
+"""Seconds between two looks."""
+_SHARE: Final = 20
+"""A look at many files takes longer; the pause is at least this many times as long."""
+_LONGEST: Final = 10
+"""Looks after which a run begins although files go on changing."""
+
+
+def places_of(tests: Iterable[Path]) -> set[Path]:
+    """Return the files and folders that test files name; what is broken names nothing."""
+    found: set[Path] = set()
+    for path in tests:
+        found.add(path)
+        try:
+            found.update(place for test in read_tests(path) for place in _named(test))
+        except RetrofitError:
+            continue
+    return found
+
+
+def state_of(places: Iterable[Path]) -> State:
+    """Return the state of files, and of the YAML and JSON files below folders.
+
+    What is absent is left out: its appearance is a change.
+    """
+    found: dict[Path, tuple[int, int]] = {}
+    for place in places:
+        inside = (item for item in place.rglob("*") if item.suffix in SUFFIXES)
+        for path in [place, *(inside if place.is_dir() else ())]:
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def changed_after(look: Callable[[], State], before: State, clock: Clock) -> list[Path]:
+    """Wait until files have changed and come to rest; return which.
+
+    Args:
+        look: Gives the state now.
+        before: The state to compare with.
+        clock: Tells how long a look takes.
+    """
+    last = before
+    tries = 0
+    while True:
+        started = clock.monotonic()
+        now = look()
+        took = clock.monotonic() - started
+        if now != before:
+            tries += 1
+            if now == last or tries > _LONGEST:
+                return sorted({path for path, _ in now.items() ^ before.items()})
+        last = now
+        pause(max(_INTERVAL, took * _SHARE))
+
+
+def _named(test: TestFile) -> Iterator[Path]:
+    names = [name for listed in test.files.values() for name in listed]
+    names += [item.patched for item in test.expected]
+    for name in filter(None, [*names, test.variables, test.user]):
+        path = test.path.parent / name
+        while has_wildcards(str(path)) and not path.exists():
+            path = path.parent
+        yield path

@@ -1,0 +1,179 @@
+"""`retrofit test` by processes, and again when a file changes."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.desk.suite import watch
+from reconciler.cli.desk.suite.command import INTERRUPTED
+from reconciler.clock import SystemClock
+from tests.unit.cli.desk.conftest import Desk
+
+PROGRAM = (sys.executable, "-m", "reconciler.cli.main")
+POLICY = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - name: label
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {seen: "yes"}}}}
+"""
+OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"
+TEST = """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: %s}
+policies: [../p.yaml]
+resources: [%s]
+results: [{policy: p, rule: label, kind: ConfigMap, resources: [one], result: %s}]
+"""
+
+
+def folder(desk: Desk, name: str, *, resource: str = "../one.yaml", result: str = "pass") -> None:
+    desk.write("p.yaml", POLICY)
+    desk.write("one.yaml", OBJECT)
+    desk.write(f"{name}/kyverno-test.yaml", TEST % (name, resource, result))
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    # In a program of its own, at whose end the server of its processes ends too.
+    command = [*PROGRAM, "test", ".", "-o", "json", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_order_is_that_of_the_folders(desk: Desk) -> None:
+    for index in range(5):
+        folder(desk, f"t{index}", result="skip" if index == 3 else "pass")
+    folder(desk, "t2", resource="../absent.yaml")
+    several, one = (run("--jobs", jobs) for jobs in ("3", "1"))
+    assert several.returncode == one.returncode == 1
+    assert several.stdout == one.stdout
+    found = json.loads(several.stdout)
+    assert [item["name"] for item in found["tests"]] == ["t0", "t1", "t3", "t4"]
+    assert found["counts"]["Fail"] == 1
+    assert found["broken"] == ["t2/kyverno-test.yaml: t2/../absent.yaml: there is no such file"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the process in /proc")
+def test_a_process_that_ends_is_the_error_of_its_folder(desk: Desk) -> None:
+    for name in ("a", "c", "d"):
+        folder(desk, name)
+    # Whoever reads the pipe waits until this test ends it.
+    os.mkfifo(desk.folder / "pipe")
+    folder(desk, "b", resource="../pipe")
+    with _ends_readers(desk.folder / "pipe"):
+        done = run("--jobs", "2")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [item["name"] for item in found["tests"]] == ["a", "c", "d"]
+    assert found["broken"] == ["b/kyverno-test.yaml: the process that ran it ended"]
+
+
+@contextlib.contextmanager
+def _ends_readers(pipe: Path) -> Iterator[None]:
+    writer = os.open(pipe, os.O_RDWR)
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.02):
+            for number in _readers(pipe):
+                os.kill(number, signal.SIGKILL)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        os.close(writer)
+
+
+def _readers(pipe: Path) -> set[int]:
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == pipe:
+                found.add(int(link.parts[2]))
+    return found - {os.getpid()}
+
+
+def test_only_what_has_come_to_rest_is_a_change(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("a")
+    before = watch.state_of([tmp_path])
+    looks: list[watch.State] = []
+
+    def look() -> watch.State:
+        if len(looks) < 3:
+            file.write_text("a" * (len(looks) + 2))
+        looks.append(watch.state_of([tmp_path]))
+        return looks[-1]
+
+    assert watch.changed_after(look, before, SystemClock()) == [file]
+    assert len(looks) == 4
+
+
+def test_what_a_test_names_is_watched(desk: Desk) -> None:
+    folder(desk, "t", resource="../more/*.yaml")
+    (desk.folder / "more").mkdir()
+    places = watch.places_of([Path("t/kyverno-test.yaml")])
+    assert places == {Path("t/kyverno-test.yaml"), Path("t/../p.yaml"), Path("t/../more")}
+    desk.write("more/new.yaml", OBJECT)
+    desk.write("more/notes.txt", "")
+    assert Path("t/../more/new.yaml") in watch.state_of(places)
+    assert Path("t/../more/notes.txt") not in watch.state_of(places)
+
+
+@pytest.fixture
+def watching(desk: Desk) -> Iterator[Callable[[str], str]]:
+    folder(desk, "t")
+    words = [*PROGRAM, "test", "t", "--watch"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as program:
+        assert program.stdout is not None
+        lines = iter(program.stdout.readline, "")
+
+        def until(end: str) -> str:
+            seen = []
+            for line in lines:
+                seen.append(line)
+                if end in line:
+                    return "".join(seen)
+            raise AssertionError(f"{end} never came: {seen}")
+
+        yield until
+        program.send_signal(signal.SIGINT)
+        assert program.wait(timeout=20) == INTERRUPTED
+        assert "Traceback" not in "".join(lines)
+
+
+def test_a_change_of_a_named_file_runs_the_tests_again(
+    desk: Desk, watching: Callable[[str], str]
+) -> None:
+    assert "1 passed (0 of them excluded), 0 failed" in watching("broken tests")
+    desk.write("p.yaml", POLICY.replace("kinds: [ConfigMap]", "kinds: []"))
+    told = watching("broken tests")
+    assert "changed: t/../p.yaml\n" in told
+    assert "Invalid policy" in told
+    desk.write("one.yaml", "apiVersion: [")
+    assert "../one.yaml:" in watching("1 broken tests")
+    desk.write("one.yaml", OBJECT)
+    desk.write("p.yaml", POLICY)
+    assert "1 passed" in watching("0 broken tests")
+
+
+def test_watching_is_for_people(desk: Desk) -> None:
+    folder(desk, "t")
+    assert desk.run("test", "t", "--watch", "-o", "json").exit_code == 2
