@@ -199,16 +199,7 @@ def _apply_each(
     edit: ForeachEdit, context: Context, obj: dict[str, Any]
 ) -> dict[str, Any] | Unmet:
     after = obj
-    for index, element in _elements(edit, context):
-        bound = context.bind(
-            **{
-                "element": element,
-                "elementIndex": index,
-                f"element{edit.depth}": element,
-                f"elementIndex{edit.depth}": index,
-            }
-        )
-        bound = with_entries(bound, edit.entries)
+    for index, bound in bound_elements(edit, context):
         if not _holds(edit, bound, index):
             continue
         try:
@@ -219,6 +210,24 @@ def _apply_each(
         if not isinstance(result, Unmet):
             after = result
     return UNTOUCHED if equal(obj, after) else after
+
+
+def bound_elements(edit: ForeachEdit, context: Context) -> Iterator[tuple[int, Context]]:
+    """Yield the position of each element, and the context that its edits are evaluated in.
+
+    Raises:
+        EvaluationError: The list cannot be evaluated.
+    """
+    for index, element in _elements(edit, context):
+        bound = context.bind(
+            **{
+                "element": element,
+                "elementIndex": index,
+                f"element{edit.depth}": element,
+                f"elementIndex{edit.depth}": index,
+            }
+        )
+        yield index, with_entries(bound, edit.entries)
 
 
 def _elements(edit: ForeachEdit, context: Context) -> Iterator[tuple[int, Any]]:

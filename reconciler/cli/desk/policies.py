@@ -63,7 +63,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
             continue
         policy = _placed(obj)
         try:
-            one = compile_policy(policy, own=True, given=values.given(name, _rule_names(policy)))
+            one = compile_policy(policy, own=True, given=values.given(name, rule_names(policy)))
         except InvalidPolicy as error:
             text = f"{document.place}: {obj['kind']} {name}: {error}"
             refused.append(Refused(name=name, message=text, foreign=False))
@@ -100,7 +100,8 @@ def _rules(policy: Object) -> list[dict[str, Any]]:
     )
 
 
-def _rule_names(policy: Object) -> list[str]:
+def rule_names(policy: Object) -> list[str]:
+    """Return the names of the rules of a policy, which may be malformed."""
     return [str(rule.get("name", "")) for rule in _rules(policy)]
 
 

@@ -175,7 +175,7 @@ class Session:
         self, program: Program, found: Found, context: Context, loads: Loads, obj: Object
     ) -> TargetChange:
         values = self.values.of_target(program.origin.name, obj)
-        bound = _with_values(context, values) if values else context
+        bound = with_values(context, values) if values else context
         try:
             return await loads.evaluate(lambda: change(program, found.query.index, bound, obj))
         except RetrofitError as error:
@@ -232,7 +232,7 @@ class Session:
             cluster_roles=(user.cluster_roles or ()) if user else (),
         )
         context = context.bind(**self.surroundings)
-        return subject, _with_values(context, values) if values else context
+        return subject, with_values(context, values) if values else context
 
     async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:
         asked = program.matcher.uses_namespace_selector or self.exceptions
@@ -280,7 +280,8 @@ def _skipped(obj: Object) -> TargetChange:
     return TargetChange(status=RuleStatus.SKIP, message=message, after=obj)
 
 
-def _with_values(context: Context, values: Values) -> Context:
+def with_values(context: Context, values: Values) -> Context:
+    """Return a context with each value at its path."""
     data = place_values(dict(context.data), values)
     return context.bind(
         **{name: data[name] for name in data if data[name] is not context.data.get(name)}

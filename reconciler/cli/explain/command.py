@@ -1,25 +1,18 @@
 """The command line of `retrofit explain`."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import click
+import orjson
 
-from reconciler.api.meta import Object
-from reconciler.cli.desk.files import objects, read_all
-from reconciler.cli.desk.inputs import placed
-from reconciler.cli.desk.policies import is_policy
-from reconciler.cli.desk.stock import Scopes, Stock
-from reconciler.cli.desk.values import read_user
+from reconciler.cli.desk.live import Address, cluster_options, live_cluster
+from reconciler.cli.explain.asked import Asked, Plan
+from reconciler.cli.explain.live import plan_live
 from reconciler.cli.explain.outline import outline
-from reconciler.cli.explain.page import Page
-from reconciler.cli.explain.request import POLICY_UPDATE, Request
+from reconciler.cli.explain.page import Page, show
+from reconciler.cli.explain.request import POLICY_UPDATE
 from reconciler.cli.explain.story import Story
-from reconciler.dialects import compile_policy
-from reconciler.engine.match import UserInfo
-from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import InvalidPolicy, InvalidSetting
 
 _BACKGROUND = "POLICY-UPDATE"
 _EPILOG = """\b
@@ -27,24 +20,30 @@ Examples:
   retrofit explain policy.yaml
   retrofit explain policy.yaml --trigger configmap.yaml --target deployments.yaml
   retrofit explain policy.yaml --trigger cm.yaml --operation DELETE --userinfo user.yaml
-  kubectl get deploy -A -o yaml | retrofit explain policy.yaml --trigger cm.yaml --target -
+  retrofit explain reload --cluster --trigger configmap/shop/settings
+  retrofit explain policy.yaml --cluster --trigger cm/shop/settings --target deployment/shop/web
 
 \b
-Exit code: 0 when there was something to explain, whatever the answer; 1 when a policy is refused
-or a file cannot be read; 2 when a flag is wrong.
+Exit code: 0 when there was something to explain, whatever the answer; 1 when a policy is refused,
+a file cannot be read or the cluster does not answer; 2 when a flag is wrong.
 """
 
 
 @click.command("explain", epilog=_EPILOG)
 @click.argument("policy")
-@click.option("--trigger", metavar="FILE", help="The object whose request may fire the rules.")
+@click.option(
+    "--trigger",
+    metavar="FILE|KIND/NS/NAME",
+    help="The object whose request may fire the rules.",
+)
 @click.option("--old", metavar="FILE", help="The same object before an UPDATE.")
 @click.option(
     "--target",
     "targets",
     multiple=True,
-    metavar="FILE",
-    help="Objects that may be targets, and what else the rules read: ConfigMaps, Namespaces.",
+    metavar="FILE|KIND/NS/NAME",
+    help="Objects that may be targets. In files also what else the rules read: ConfigMaps,"
+    " Namespaces. May be repeated.",
 )
 @click.option(
     "--operation",
@@ -54,87 +53,64 @@ or a file cannot be read; 2 when a flag is wrong.
     help=f"Of the request; {_BACKGROUND}: nobody sent one, the policy changed.",
 )
 @click.option("--userinfo", metavar="FILE", help="Who sends the request: a UserInfo document.")
-def explain(
-    policy: str,
-    *,
-    trigger: str | None,
-    old: str | None,
-    targets: tuple[str, ...],
-    operation: str,
-    userinfo: str | None,
-) -> None:
+@click.option("--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions.")
+@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
+@click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Indented lines, or one JSON list of notes.",
+)
+@click.option("--cluster", is_flag=True, help="Read policy, trigger and targets from a cluster.")
+@cluster_options
+def explain(*, output: str, cluster: bool, operation: str, **options: Any) -> None:
     """Say rule by rule why a policy does or does not change an object.
 
-    POLICY is a file, a folder, or - for standard input. With --trigger every clause of match,
-    every precondition and every variable is shown with its value, then every target with what the
-    rule makes of it; without, what the rules ask for. Nothing is read from a cluster, nothing is
-    written, and the content of Secrets is not shown.
+    POLICY is a file, a folder, - for standard input or, with --cluster, the name of a
+    ClusterPolicy or NAMESPACE/NAME of a Policy. With --trigger every clause of match, every
+    precondition and every variable is shown with its value, then every target with what the rule
+    makes of it; without, what the rules ask for. Nothing is written, and the content of Secrets
+    is not shown.
+
+    With --cluster, --kubeconfig, --context or --as, KIND/NS/NAME (KIND/NAME without namespace)
+    names an object as it stands in the cluster; files are taken as well.
     """
-    named = [policy, *targets, *(name for name in (trigger, old, userinfo) if name)]
-    if named.count("-") > 1:
-        raise click.UsageError("standard input (-) can be read once only")
-    if trigger is None and (old or targets or userinfo):
-        raise click.UsageError("--old, --target and --userinfo need --trigger")
-    policies = _policies(policy)
-    if trigger is None:
-        for obj, compiled in policies:
-            outline(obj, compiled, Page())
+    address = Address(**{name: options.pop(name) for name in ("kubeconfig", "context", "user")})
+    background = operation == _BACKGROUND
+    asked = Asked(operation=POLICY_UPDATE if background else operation, **options)
+    asked.check()
+    page = Page()
+    asyncio.run(_work(asked, address if cluster or address.given else None, page))
+    if output == "json":
+        notes = [note.fields() for note in page.notes]
+        click.echo(orjson.dumps(notes, default=str, option=orjson.OPT_INDENT_2))
+    else:
+        show(page.notes)
+
+
+async def _work(asked: Asked, address: Address | None, page: Page) -> None:
+    if address is None:
+        await _tell(asked.plan(), page)
         return
-    scopes = Scopes()
-    requests = [
-        Request(
-            operation=POLICY_UPDATE if operation == _BACKGROUND else operation,
-            obj=obj,
-            old=_one(old, scopes),
-            user=None if userinfo is None else _user(userinfo),
-        )
-        for obj in placed([trigger], scopes)
-    ]
-    if not requests:
-        raise InvalidSetting(f"{trigger}: no object is in there")
-    others = placed(targets, scopes)
-    for obj, compiled in policies:
-        for request in requests:
-            seen = others if request.operation == "DELETE" else [request.obj, *others]
+    async with live_cluster(address) as cluster:
+        await _tell(await plan_live(asked, cluster), page)
+
+
+async def _tell(plan: Plan, page: Page) -> None:
+    for policy, compiled in plan.policies:
+        if not plan.requests:
+            outline(policy, compiled, page)
+        for request in plan.requests:
             story = Story(
-                policy=obj,
+                policy=policy,
                 compiled=compiled,
-                stock=Stock(seen),
+                world=plan.world,
                 request=request,
-                page=Page(),
+                page=page,
+                desk=plan.desk,
+                exceptions=plan.exceptions,
             )
-            asyncio.run(story.tell())
-
-
-def _policies(name: str) -> list[tuple[Object, CompiledPolicy]]:
-    found: list[tuple[Object, CompiledPolicy]] = []
-    scopes = Scopes()
-    for document, obj in objects(read_all([name])):
-        if not is_policy(obj):
-            continue
-        stored = scopes.placed(obj)
-        try:
-            found.append((stored, compile_policy(stored)))
-        except InvalidPolicy as error:
-            key = obj["metadata"].get("name", "")
-            text = f"{document.place}: {obj['kind']} {key}: {error}"
-            raise InvalidSetting(text) from error
-    if not found:
-        raise InvalidSetting(f"{name}: no ClusterPolicy and no Policy is in there")
-    return found
-
-
-def _one(name: str | None, scopes: Scopes) -> Object | None:
-    if name is None:
-        return None
-    found = placed([name], scopes)
-    if len(found) != 1:
-        raise InvalidSetting(f"{name}: expected one object, found {len(found)}")
-    return found[0]
-
-
-def _user(name: str) -> tuple[UserInfo, Mapping[str, Any]]:
-    found = list(read_all([name]))
-    if len(found) != 1:
-        raise InvalidSetting(f"{name}: expected one document, found {len(found)}")
-    return read_user(found[0].value, name)
+            await story.tell()

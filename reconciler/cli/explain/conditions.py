@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.cli.explain.masking import HIDDEN
 from reconciler.cli.explain.page import FAIL, NO, YES, Page, shown
-from reconciler.cli.explain.values import Values
+from reconciler.cli.explain.values import Told, Values
 from reconciler.engine.preconditions import Condition, Conditions
 from reconciler.engine.preconditions.operands import Operand
 from reconciler.engine.wildcard import literal
@@ -28,24 +28,32 @@ async def explain_conditions(
     for condition, written, place in _pairs(conditions, raw, name):
         key = await _side(condition.key, written.get("key"), values)
         value = await _side(condition.value, written.get("value"), values)
-        text = f"{place}: {key}  {written.get('operator', '')}  {value}"
+        operator = written.get("operator", "")
+        text = f"{place}: {key.text}  {operator}  {value.text}"
         holds = await values.get(partial(condition.evaluate, values.context))
-        if isinstance(holds, RetrofitError):
-            page.answer(FAIL, text)
-        else:
-            page.answer(YES if holds else NO, text)
+        failed = isinstance(holds, RetrofitError)
+        page.answer(
+            FAIL if failed else YES if holds else NO,
+            "precondition",
+            text,
+            place=place,
+            operator=operator,
+            sides=[key.facts, value.facts],
+        )
     decision = await values.get(partial(conditions.evaluate, values.context))
     return not isinstance(decision, RetrofitError) and decision.passed
 
 
-async def _side(operand: Operand, raw: Any, values: Values) -> str:
+async def _side(operand: Operand, raw: Any, values: Values) -> Told:
     templates = operand.templates
     words = raw if isinstance(raw, str) else shown(raw)
     if all(template.constant for template in templates):
-        return shown(raw)
+        return Told(text=shown(raw), facts={"written": raw, "value": raw})
     if any(values.mask.hides(template) for template in templates):
-        return f"{words} = {HIDDEN}"
-    return f"{words} = {await values.written(lambda: _plain(operand.resolve(values.context)))}"
+        told = Told(text=HIDDEN, facts={"value": HIDDEN})
+    else:
+        told = await values.told(lambda: _plain(operand.resolve(values.context)))
+    return Told(text=f"{words} = {told.text}", facts={"written": raw, **told.facts})
 
 
 def _plain(value: Any) -> Any:

@@ -2,18 +2,23 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from urllib.parse import unquote
 
 from reconciler.api.meta import Object
-from reconciler.engine.entries import ApiCallEntry, Entry
+from reconciler.engine.entries import ApiCallEntry, ApiLoad, Entry
 from reconciler.engine.jmes import Expression
 from reconciler.engine.variables import Template
+from reconciler.errors import RetrofitError
 from reconciler.services.lint.reads import of_entries
 
 HIDDEN: Final = "***"
 _CONTENT: Final = ("data", "stringData")
+_SECRETS: Final = "secrets"
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _SHORTEST: Final = 4
 """Characters; a shorter text is hidden only where it stands alone."""
 
@@ -27,31 +32,59 @@ class Mask:
     Attributes:
         texts: The content of all Secrets, encoded and decoded, longest first.
         paths: Where expressions find such content.
+        called: A context entry asked the API server for Secrets.
     """
 
     texts: tuple[str, ...] = ()
     paths: frozenset[Path] = field(default_factory=frozenset)
+    called: bool = False
 
     def at(self, obj: Mapping[str, Any] | None, *roots: Path) -> "Mask":
         """Return a mask that knows that an object stands at these roots, should it be a Secret."""
         if obj is None or not is_secret(obj):
             return self
         return replace(
-            self, paths=self.paths | {(*root, part) for root in roots for part in _CONTENT}
+            self,
+            texts=_sorted({*self.texts, *_texts_of(obj)}),
+            paths=self.paths | {(*root, part) for root in roots for part in _CONTENT},
         )
+
+    def with_loads(self, loads: Mapping[Hashable, Any]) -> "Mask":
+        """Return a mask that knows the Secrets among what context entries have read."""
+        found = [
+            answer
+            for load, answer in loads.items()
+            if isinstance(load, ApiLoad) and _SECRETS in unquote(_path(load)).split("/")
+        ]
+        if not found:
+            return self
+        texts = {text for answer in found for text in _contents(answer)}
+        return replace(self, texts=_sorted({*self.texts, *texts}), called=True)
+
+    def at_element(self, elements: Expression, depth: int) -> "Mask":
+        """Return a mask for the elements of a list, which may hold what the list holds."""
+        if not self.concerns(elements):
+            return self
+        return replace(self, paths=self.paths | {("element",), (f"element{depth}",)})
 
     def with_entries(self, entries: Iterable[Entry]) -> "Mask":
         """Return a mask that knows the context entries that may hold such content."""
         mask = self
         for entry in entries:
-            asks = isinstance(entry, ApiCallEntry) and bool(mask.texts)
+            # Which call it was is not told: what it asked for may be a variable.
+            asks = isinstance(entry, ApiCallEntry) and mask.called
             if asks or any(mask.concerns(reader) for reader in of_entries((entry,))):
                 mask = replace(mask, paths=mask.paths | {(entry.name,)})
         return mask
 
-    def with_values(self, values: Iterable[Any]) -> "Mask":
-        """Return a mask that hides the texts in these values too."""
-        found = {text for value in values for text in _strings(value) if text}
+    def with_values(self, values: Iterable[Any]) -> "Mask | None":
+        """Return a mask that hides these values too.
+
+        None where one is too short to be found again within a text.
+        """
+        found = {text for value in values for text in _scalars(value) if text}
+        if any(len(text) < _SHORTEST for text in found):
+            return None
         return replace(self, texts=_sorted(found.union(self.texts)))
 
     def concerns(self, reader: Template | Expression) -> bool:
@@ -80,14 +113,19 @@ class Mask:
         """Return a value without the content of Secrets."""
         if isinstance(value, str):
             return HIDDEN if value in self.texts else self.text(value)
+        if isinstance(value, int | float) and json.dumps(value) in self.texts:
+            return HIDDEN
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if isinstance(value, dict):
             hidden = _CONTENT if is_secret(value) else ()
-            return {
+            found = {
                 self.text(key): _stars(item) if key in hidden else self.value(item)
                 for key, item in value.items()
             }
+            if hidden:
+                _hide_applied(found)
+            return found
         return value
 
     def text(self, text: str) -> str:
@@ -113,12 +151,7 @@ class Mask:
 
 def mask_of(objects: Iterable[Mapping[str, Any]]) -> Mask:
     """Return the mask of all Secrets among the objects."""
-    texts: set[str] = set()
-    for obj in objects:
-        if is_secret(obj):
-            for part in _CONTENT:
-                texts.update(_texts(obj.get(part)))
-    return Mask(texts=_sorted(texts))
+    return Mask(texts=_sorted({text for obj in objects for text in _texts_of(obj)}))
 
 
 def is_secret(obj: Mapping[str, Any]) -> bool:
@@ -126,16 +159,42 @@ def is_secret(obj: Mapping[str, Any]) -> bool:
     return obj.get("kind") == "Secret" and obj.get("apiVersion", "v1") == "v1"
 
 
+def _texts_of(obj: Mapping[str, Any]) -> Iterable[str]:
+    for part in _CONTENT if is_secret(obj) else ():
+        yield from _texts(obj.get(part))
+
+
+def _contents(answer: Any) -> Iterable[str]:
+    """Yield the content of Secrets, whose items in a list do not name their kind."""
+    if isinstance(answer, dict):
+        for key, value in answer.items():
+            yield from _texts(value) if key in _CONTENT else _contents(value)
+    elif isinstance(answer, list):
+        for item in answer:
+            yield from _contents(item)
+
+
+def _path(load: ApiLoad) -> str:
+    return load.path.partition("?")[0]
+
+
+def _hide_applied(secret: Mapping[str, Any]) -> None:
+    # What kubectl keeps there is the content of some time ago, in the clear.
+    annotations = (secret.get("metadata") or {}).get("annotations") or {}
+    if _APPLIED in annotations:
+        annotations[_APPLIED] = HIDDEN
+
+
 def _sorted(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(texts, key=lambda text: (-len(text), text)))
 
 
-def _strings(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
+def _scalars(value: Any) -> Iterable[str]:
+    if isinstance(value, list | dict):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
+            yield from _scalars(item)
+    elif value is not None and not isinstance(value, RetrofitError):
+        yield value if isinstance(value, str) else json.dumps(value)
 
 
 def _texts(content: Any) -> Iterable[str]:

@@ -1,5 +1,6 @@
 """What the rules of a policy ask for, without a trigger."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,44 +14,59 @@ _CONVERGENCE = {
     Convergence.PROBED: "whether it changes its own result again is seen at each object",
     Convergence.NO: "it changes its own result again, each time it runs",
 }
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _SELECTING = ("apiVersion", "kind", "namespace", "name", "uid", "selector")
 
 
 def outline(policy: Mapping[str, Any], compiled: CompiledPolicy, page: Page) -> None:
     """Write what the rules of a policy ask for."""
-    page.head(f"{compiled.kind} {compiled.key}")
-    for warning in compiled.warnings:
-        page.inner.answer(OPEN, warning)
+    tell_policy(compiled, page)
     for program in compiled.programs:
-        _rule(program, raw_rule(policy, program), page.inner)
-    page.line("Give an object with --trigger to see what happens to it.")
+        tell_rule(program, page.inner)
+        _rule(program, written_at(policy, program.origin.location), page.inner.inner)
+    page.line("hint", "Give an object with --trigger to see what happens to it.")
 
 
-def raw_rule(policy: Mapping[str, Any], program: Program) -> Mapping[str, Any]:
-    """Return a rule as its author wrote it."""
-    index = int(program.origin.location.rpartition("[")[2].rstrip("]"))
-    rule: Mapping[str, Any] = policy["spec"]["rules"][index]
-    return rule
+def tell_policy(compiled: CompiledPolicy, page: Page) -> None:
+    """Write which policy it is about, and what its author should know."""
+    name = f"{compiled.kind} {compiled.key}"
+    page.line("policy", name, policy=compiled.key, policyKind=compiled.kind)
+    for warning in compiled.warnings:
+        page.inner.answer(OPEN, "warning", warning)
+
+
+def tell_rule(program: Program, page: Page) -> None:
+    """Write which rule it is about."""
+    place = program.origin.location
+    page.line("rule", f"rule {program.rule} ({place})", rule=program.rule, place=place)
+
+
+def written_at(policy: Mapping[str, Any], location: str) -> Mapping[str, Any]:
+    """Return the part of a policy at a location, as its author wrote it."""
+    part: Any = policy
+    for name, index in _STEP.findall(location):
+        part = part[int(index)] if index else part[name]
+    found: Mapping[str, Any] = part
+    return found
 
 
 def _rule(program: Program, raw: Mapping[str, Any], page: Page) -> None:
-    page.head(f"rule {program.rule} ({program.origin.location})")
-    inner = page.inner
-    inner.line(f"may be fired by {', '.join(_kinds(program.matcher.kinds()))}")
+    kinds = list(_kinds(program.matcher.kinds()))
+    page.line("match", f"may be fired by {', '.join(kinds)}", kinds=kinds)
     if program.on_policy_change:
-        inner.line("also runs on what exists when the policy changes")
+        page.line("match", "also runs on what exists when the policy changes")
     for entry in program.entries:
-        inner.line(f"has the context entry {entry.name}")
+        page.line("entry", f"has the context entry {entry.name}", name=entry.name)
     if raw.get("preconditions"):
-        inner.line(f"preconditions {shown(raw['preconditions'])}")
+        page.line("precondition", f"preconditions {shown(raw['preconditions'])}")
     for target in raw["mutate"]["targets"]:
-        inner.line(
-            f"target {shown({name: target[name] for name in _SELECTING if name in target})}"
-        )
+        means = {name: target[name] for name in _SELECTING if name in target}
+        page.line("target", f"target {shown(means)}", means=means)
     reads = sorted({".".join(path) for item in of_program(program) for path in item.reads})
     if reads:
-        inner.line(f"reads {', '.join(reads)}")
-    inner.line(_CONVERGENCE[program.convergence])
+        page.line("reads", f"reads {', '.join(reads)}", paths=reads)
+    known = program.convergence
+    page.line("convergence", _CONVERGENCE[known], converges=known.value)
 
 
 def _kinds(scopes: Iterable[KindScope]) -> Iterable[str]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
-from reconciler.cli.desk.stock import Stock
+from reconciler.cli.desk.session import with_values
+from reconciler.cli.desk.values import Values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.jmes.surroundings import surround
@@ -44,8 +45,12 @@ class Request:
             return None
         return self.old or self.obj
 
-    def subject(self, stock: Stock) -> Subject:
-        """Return what match and exclude look at."""
+    def subject(self, labels: Mapping[str, str] | None) -> Subject:
+        """Return what match and exclude look at.
+
+        Args:
+            labels: Of the namespace, None where they are not known.
+        """
         group, version = split_api_version(self.obj["apiVersion"])
         return Subject(
             group=group,
@@ -56,11 +61,11 @@ class Request:
             obj=self.obj,
             operation=self.operation,
             user=self.user[0] if self.user else None,
-            namespace_labels=self._labels(stock),
+            namespace_labels=labels,
         )
 
-    def context(self) -> Context:
-        """Return what expressions see."""
+    def context(self, values: Values) -> Context:
+        """Return what expressions see, with values that somebody gives."""
         group, version = split_api_version(self.obj["apiVersion"])
         user, info = self.user or (None, None)
         context = request_context(
@@ -74,13 +79,5 @@ class Request:
             roles=(user.roles or ()) if user else (),
             cluster_roles=(user.cluster_roles or ()) if user else (),
         )
-        return context.bind(**surround(now=SystemClock().now(), below=secrets.randbelow))
-
-    def _labels(self, stock: Stock) -> Mapping[str, str] | None:
-        if not self.namespace:
-            return {}
-        known = stock.objects.get(("v1", "Namespace", "", self.namespace))
-        if known is None:
-            return None
-        labels: Mapping[str, str] = known["metadata"].get("labels") or {}
-        return {"kubernetes.io/metadata.name": self.namespace, **labels}
+        context = context.bind(**surround(now=SystemClock().now(), below=secrets.randbelow))
+        return with_values(context, values) if values else context

@@ -1,17 +1,19 @@
 """A policy on a request, step by step, with the engine's own answers."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from reconciler.cli.desk.stock import Stock
+from reconciler.cli.desk.exceptions import PolicyException
+from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.masking import mask_of
-from reconciler.cli.explain.outline import raw_rule
+from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.request import POLICY_UPDATE, Request
 from reconciler.cli.explain.targets import TargetStory
 from reconciler.cli.explain.values import Values
+from reconciler.cli.explain.world import World
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
 from reconciler.engine.match import Decision, Subject
@@ -20,6 +22,7 @@ from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import RetrofitError
 from reconciler.services.loading import Loads
 
+_OPERATION = "request.operation"
 _MATCHED = {True: YES, False: NO, None: OPEN}
 _EXCLUDED = {True: (YES[0], NO[1]), False: (NO[0], YES[1]), None: OPEN}
 
@@ -30,58 +33,86 @@ class Story:
 
     Attributes:
         policy: The object as written; its rules are quoted.
+        request: Its operation counts where no value gives another.
     """
 
     policy: Mapping[str, Any]
     compiled: CompiledPolicy
-    stock: Stock
+    world: World
     request: Request
     page: Page
+    desk: DeskValues = field(default_factory=DeskValues)
+    exceptions: Sequence[PolicyException] = ()
 
     async def tell(self) -> None:
-        """Write the whole story."""
-        self.page.head(f"{self.compiled.kind} {self.compiled.key}")
-        for warning in self.compiled.warnings:
-            self.page.inner.answer(OPEN, warning)
-        for program in self.compiled.programs:
-            await self._rule(program)
+        """Write the whole story.
 
-    async def _rule(self, program: Program) -> None:
-        place = program.origin.location
-        self.page.inner.head(f"rule {program.rule} ({place})")
-        page = self.page.inner.inner
-        raw = raw_rule(self.policy, program)
-        subject = self.request.subject(self.stock)
+        Raises:
+            ClusterError: The namespace of the trigger cannot be read, for no lack of rights.
+        """
+        tell_policy(self.compiled, self.page)
+        labels: Mapping[str, str] | None = {}
+        if self.request.namespace:
+            labels = await self.world.namespace_labels(self.request.namespace)
+        for program in self.compiled.programs:
+            tell_rule(program, self.page.inner)
+            await self._rule(program, labels, self.page.inner.inner)
+
+    async def _rule(self, program: Program, labels: Mapping[str, str] | None, page: Page) -> None:
+        given = dict(self.desk.of_trigger(program.origin.name, program.rule, self.request.obj))
+        operation = str(given.pop(_OPERATION, "") or self.request.operation)
+        request = replace(self.request, operation=operation)
+        raw = written_at(self.policy, program.origin.location)
+        subject = request.subject(labels)
         if not self._matches(program, raw, subject, page):
             return
-        loads = Loads(self.stock)
-        objects = [*self.stock.objects.values(), self.request.obj]
-        mask = mask_of([*objects, *([self.request.old] if self.request.old else [])])
-        mask = mask.at(self.request.obj, ("request", "object"), ("request", "oldObject"))
-        mask = mask.with_entries(program.entries)
-        context = with_entries(loads.of(self.request.context()), program.entries)
-        values = Values(loads=loads, context=context, mask=mask)
-        await values.tell_entries(program.entries, f"{place}.context", page)
+        objects = [*self.world.known, request.obj, *([request.old] if request.old else [])]
+        mask = mask_of(objects)
+        mask = mask.at(request.obj, ("request", "object"), ("request", "oldObject"))
+        loads = Loads(self.world)
+        context = with_entries(loads.of(request.context(given)), program.entries)
+        values = await Values(loads=loads, context=context, mask=mask).knowing(program.entries)
+        await values.tell_entries(program.entries, f"{program.origin.location}.context", page)
         if program.preconditions is not None:
             await explain_conditions(
                 program.preconditions, raw.get("preconditions"), "preconditions", values, page
             )
-        try:
-            decision = await loads.evaluate(lambda: decide(program, subject, context))
-        except RetrofitError as error:
-            page.answer(FAIL, f"the rule fails: {mask.text(str(error))}")
+        if not await self._fires(program, subject, values, page):
             return
+        targets = TargetStory(
+            program=program, policy=self.policy, world=self.world, desk=self.desk, values=values
+        )
+        await targets.tell(page)
+
+    async def _fires(self, program: Program, subject: Subject, values: Values, page: Page) -> bool:
+        decision = await values.get(lambda: decide(program, subject, values.context))
+        if isinstance(decision, RetrofitError):
+            page.answer(FAIL, "decision", f"the rule fails: {values.mask.text(str(decision))}")
+            return False
         if not decision.fires:
-            page.answer(NO, f"the rule does not fire: {mask.text(decision.message)}")
-            return
-        page.answer(YES, "the rule fires")
-        await TargetStory(program=program, raw=raw, stock=self.stock, values=values).tell(page)
+            told = values.mask.text(decision.message)
+            page.answer(NO, "decision", f"the rule does not fire: {told}")
+            return False
+        for item in self.exceptions:
+            if not item.concerns(program.origin.policy, program.rule):
+                continue
+            # What its conditions read is not said: it may be as secret as what a rule reads.
+            holds = await values.get(lambda: item.holds(subject, values.context))  # noqa: B023
+            mark = (YES[0], NO[1]) if holds is True else (NO[0], YES[1])
+            page.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
+            if holds is True:
+                text = "the rule does not fire: an exception is made for this object"
+                page.answer(NO, "decision", text)
+                return False
+        page.answer(YES, "decision", "the rule fires")
+        return True
 
     def _matches(
         self, program: Program, raw: Mapping[str, Any], subject: Subject, page: Page
     ) -> bool:
-        if self.request.operation == POLICY_UPDATE and not program.on_policy_change:
-            page.answer(NO, "mutateExistingOnPolicyUpdate is not true for this rule")
+        if subject.operation == POLICY_UPDATE and not program.on_policy_change:
+            text = "mutateExistingOnPolicyUpdate is not true for this rule"
+            page.answer(NO, "decision", text)
             return False
         location = program.origin.location
         for section in ("match", "exclude"):
@@ -89,13 +120,14 @@ class Story:
         verdict = program.matcher.evaluate(subject)
         reasons = "; ".join(verdict.reasons)
         if verdict.decision is Decision.MATCH:
-            page.answer(YES, "match and exclude: the rule concerns this request")
+            page.answer(YES, "match", "match and exclude: the rule concerns this request")
             return True
         if verdict.decision is Decision.UNDECIDED:
-            cure = "" if subject.namespace_labels is not None else "; give its Namespace in a file"
-            page.answer(OPEN, f"match and exclude cannot be decided: {reasons}{cure}")
+            cure = "" if subject.namespace_labels is not None else self.world.cure
+            text = f"match and exclude cannot be decided: {reasons}{cure}"
+            page.answer(OPEN, "decision", text)
             return False
-        page.answer(NO, f"the rule does not concern this request: {reasons}")
+        page.answer(NO, "decision", f"the rule does not concern this request: {reasons}")
         return False
 
 
@@ -116,7 +148,8 @@ def _tell_filters(
             continue
         answer, reasons = compiled.evaluate(subject, with_user=with_user)
         mark = _EXCLUDED[answer] if section == "exclude" else _MATCHED[answer]
-        page.answer(mark, f"{name}{': ' if reasons else ''}{'; '.join(reasons)}")
+        text = f"{name}{': ' if reasons else ''}{'; '.join(reasons)}"
+        page.answer(mark, "filter", text, place=name, reasons=list(reasons))
 
 
 def _filters(block: Mapping[str, Any], section: str) -> Iterable[tuple[Mapping[str, Any], str]]:

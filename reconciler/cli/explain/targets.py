@@ -1,18 +1,22 @@
 """Which objects the targets of a rule mean, and what the rule makes of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import title, unified_diff
-from reconciler.cli.desk.stock import Stock
+from reconciler.cli.desk.session import with_values
+from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
+from reconciler.cli.explain.foreach import EditStory
+from reconciler.cli.explain.outline import written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.values import Values, templates_of
+from reconciler.cli.explain.world import World
 from reconciler.engine.edits import Edit, ForeachEdit
-from reconciler.engine.entries import with_entries
+from reconciler.engine.entries import Entry, with_entries
 from reconciler.engine.evaluate import change
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import Program
@@ -22,7 +26,7 @@ from reconciler.services.lint.reads import of_edits
 from reconciler.services.selection import Found
 
 _MOST = 20
-"""Objects of the right kind that are named although they are not selected."""
+"""Objects that are told about, selected or not; the others are counted."""
 
 _MARKS = {RuleStatus.PASS: YES, RuleStatus.SKIP: NO, RuleStatus.ERROR: FAIL}
 
@@ -32,127 +36,150 @@ class TargetStory:
     """Tells about the targets of a rule that fires.
 
     Attributes:
-        raw: The rule as written.
+        policy: The object as written.
+        desk: Values that somebody gives for targets.
         values: At the trigger, with the entries of the rule.
     """
 
     program: Program
-    raw: Mapping[str, Any]
-    stock: Stock
+    policy: Mapping[str, Any]
+    world: World
+    desk: DeskValues
     values: Values
 
     async def tell(self, page: Page) -> None:
         """Write which objects are selected and what happens to each."""
         values = self.values
-        selection = await self.stock.finder.select(self.program, values.context, values.loads)
+        selection = await self.world.finder.select(self.program, values.context, values.loads)
         for index, target in enumerate(self.program.targets):
-            page.head(f"mutate.targets[{index}]")
-            await values.tell_variables(target.templates, page.inner)
+            page.line("target", f"mutate.targets[{index}]", place=target.location)
+            inner = page.inner
+            await values.tell_variables(target.templates, inner)
             query = await values.get(partial(self._query, index, target))
             if isinstance(query, RetrofitError):
-                page.inner.answer(FAIL, values.mask.text(str(query)))
+                inner.answer(FAIL, "selection", values.mask.text(str(query)))
                 continue
-            page.inner.line(f"means {_described(query)}")
+            inner.line("selection", f"means {values.mask.text(_described(query))}")
             found = [item for item in selection.found if item.query.index == index]
-            for item in found:
-                await self._object(item, page.inner)
-            await self._others(query, found, page.inner)
+            await self._objects(found, inner)
+            await self._others(query, found, inner)
         for message in (*selection.errors, *(item.message for item in selection.failures)):
-            page.answer(FAIL, values.mask.text(message))
+            page.answer(FAIL, "selection", values.mask.text(message))
 
     def _query(self, index: int, target: Target) -> TargetQuery:
         home = self.program.origin.namespace
         return resolve(index, target, self.values.context, policy_namespace=home)
 
+    async def _objects(self, found: list[Found], page: Page) -> None:
+        asked = [item for item in found if self.world.asked(item)]
+        for item in asked[:_MOST]:
+            await self._object(item, page)
+        if len(asked) > _MOST:
+            text = f"and {len(asked) - _MOST} more that are selected; name one with --target"
+            page.line("more", text, count=len(asked) - _MOST)
+        if len(asked) < len(found):
+            left = len(found) - len(asked)
+            page.line("more", f"{left} more are selected that were not asked about", count=left)
+
     async def _object(self, found: Found, page: Page) -> None:
         key = found.key
         try:
-            obj = await self.stock.read(key.kind, key.namespace, key.name)
+            obj = found.obj or await self.world.read(key.kind, key.namespace, key.name)
         except ClusterError as error:
-            page.answer(NO, f"{key.kind.kind} {_place(key.namespace, key.name)}: {error}")
+            text = f"{key.kind.kind} {_place(key.namespace, key.name)}: {error}"
+            page.answer(NO, "object", text)
             return
         if not key.kind.subresource and not found.query.accepts(obj):
-            page.answer(NO, f"{title(obj)}: {'; '.join(_differences(found.query, obj))}")
+            reasons = list(_differences(found.query, obj))
+            page.answer(NO, "object", f"{title(obj)}: {'; '.join(reasons)}", **_facts(obj))
             return
         part = f" ({key.kind.subresource})" if key.kind.subresource else ""
-        page.answer(YES, f"{title(obj)}{part} is selected")
+        page.answer(YES, "object", f"{title(obj)}{part} is selected", **_facts(obj))
         await self._change(found.query.index, obj, page.inner)
 
     async def _change(self, index: int, obj: Object, page: Page) -> None:
         target = self.program.targets[index]
-        mask = self.values.mask.at(obj, ("target",)).with_entries(target.entries)
-        bound = with_entries(self.values.context.bind(target=obj), target.entries)
-        values = self.values.on(bound, mask)
+        given = self.desk.of_target(self.program.origin.name, obj)
+        context = with_values(self.values.context, given) if given else self.values.context
+        bound = with_entries(context.bind(target=obj), target.entries)
+        values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
+        values = await values.knowing(target.entries)
         await values.tell_entries(target.entries, f"{target.location}.context", page)
         held = True
         if target.preconditions is not None:
-            raw = self.raw["mutate"]["targets"][index].get("preconditions")
+            raw = written_at(self.policy, target.location).get("preconditions")
             held = await explain_conditions(
                 target.preconditions, raw, "preconditions", values, page
             )
         if held:
-            await self._variables(values, page)
-        context = self.values.context
+            story = EditStory(policy=self.policy)
+            await story.tell(self.program.edits, values, obj, page)
+        # What the entries of a foreach have read counts from here on.
+        values = values.on(values.context, values.mask.with_loads(values.loads.found))
         changed = await values.get(lambda: change(self.program, index, context, obj))
         if isinstance(changed, RetrofitError):
-            page.answer(FAIL, mask.text(str(changed)))
+            page.answer(FAIL, "result", values.mask.text(str(changed)))
             return
-        page.answer(_MARKS[changed.status], mask.text(changed.message))
-        if changed.status is RuleStatus.PASS:
+        status = changed.status
+        page.answer(_MARKS[status], "result", values.mask.text(changed.message), status=status)
+        if status is RuleStatus.PASS:
             await self._diff(values, obj, changed.after, page)
         if changed.repeats:
-            page.answer(OPEN, "applied to its own result, the rule would change it again")
+            text = "applied to its own result, the rule would change it again"
+            page.answer(OPEN, "convergence", text)
 
     async def _diff(
         self, values: Values, obj: Object, changed: Mapping[str, Any], page: Page
     ) -> None:
         edits, mask = self.program.edits, values.mask
         blocks = [edit for edit in edits if isinstance(edit, ForeachEdit)]
-        if any(mask.concerns(reader) for reader in of_edits(blocks)):
-            page.answer(OPEN, "the diff is not shown: the patch is made of what a Secret holds")
-            return
+        inside = mask.with_entries(_entries(blocks))
+        told = not (inside.paths != mask.paths or any(map(mask.concerns, of_edits(blocks))))
         computed = [
             await values.get(partial(values.context.search, expression))
             for template in templates_of(of_edits(_flat(edits)))
             for expression in template.expressions
             if mask.hides(expression)
         ]
-        before, after = mask.with_values(computed).pair(obj, changed)
-        page.diff(unified_diff(before, after, names=("before", "after")))
-
-    async def _variables(self, values: Values, page: Page) -> None:
-        edits = self.program.edits
-        await values.tell_variables(templates_of(of_edits(_flat(edits))), page)
-        for edit in edits:
-            if isinstance(edit, ForeachEdit):
-                page.line(f"foreach {edit.elements.source} = {await values.of(edit.elements)}")
+        covering = mask.with_values(computed) if told else None
+        if covering is None:
+            text = "the diff is not shown: the patch is made of what a Secret holds"
+            page.answer(OPEN, "diff", text)
+            return
+        before, after = covering.pair(obj, changed)
+        lines = unified_diff(before, after, names=("before", "after"))
+        page.line("diff", "\n".join(lines))
 
     async def _others(self, query: TargetQuery, found: list[Found], page: Page) -> None:
         selected = {(item.key.namespace, item.key.name) for item in found}
-        kinds = {
-            _resource(kind)
-            for kind in await self.stock.cluster.find(query.api_version, query.kind)
-        }
-        others = [
-            obj
-            for obj in self.stock.objects.values()
-            if self._resource_of(obj) in kinds and _names(obj) not in selected
-        ]
+        others = [obj for obj in await self.world.others(query) if _names(obj) not in selected]
         for obj in others[:_MOST]:
-            page.answer(NO, f"{title(obj)}: {'; '.join(_differences(query, obj))}")
+            reasons = list(_differences(query, obj)) or ["it is not selected"]
+            page.answer(NO, "object", f"{title(obj)}: {'; '.join(reasons)}", **_facts(obj))
         if len(others) > _MOST:
-            page.line(f"and {len(others) - _MOST} more that are not selected")
+            text = f"and {len(others) - _MOST} more that are not selected"
+            page.line("more", text, count=len(others) - _MOST)
         if not others and not found:
-            page.answer(NO, "no object of this kind was given; give some with --target")
-
-    def _resource_of(self, obj: Object) -> tuple[str, str] | None:
-        kind = self.stock.cluster.exact(obj["apiVersion"], obj["kind"])
-        return None if kind is None else _resource(kind)
+            page.answer(NO, "object", self.world.absent)
 
 
 def _flat(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     # Inside of a foreach variables have another value for each element.
     return tuple(edit for edit in edits if not isinstance(edit, ForeachEdit))
+
+
+def _entries(edits: Iterable[Edit]) -> Iterator[Entry]:
+    for edit in edits:
+        if isinstance(edit, ForeachEdit):
+            yield from edit.entries
+            yield from _entries(edit.edits)
+
+
+def _facts(obj: Object) -> dict[str, str]:
+    meta = obj["metadata"]
+    found = {"apiVersion": obj.get("apiVersion"), "objectKind": obj.get("kind")}
+    found |= {"namespace": meta.get("namespace"), "name": meta.get("name")}
+    return {field: text for field, text in found.items() if text}
 
 
 def _described(query: TargetQuery) -> str:
@@ -177,10 +204,6 @@ def _differences(query: TargetQuery, obj: Object) -> Iterator[str]:
         yield "its uid is another"
     if query.selector is not None and not query.selector.accepts(meta.get("labels") or {}):
         yield f"its labels are not {query.selector.server or 'those of the selector'}"
-
-
-def _resource(kind: Kind) -> tuple[str, str]:
-    return kind.group, kind.plural
 
 
 def _names(obj: Object) -> tuple[str, str]:

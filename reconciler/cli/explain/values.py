@@ -19,6 +19,19 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A value that may be shown, or why there is none.
+
+    Attributes:
+        text: For people; short.
+        facts: For programs: ``value`` or ``error``.
+    """
+
+    text: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
     """What expressions give at one point of a story."""
 
@@ -30,6 +43,15 @@ class Values:
         """Return the same at another point."""
         return replace(self, context=context, mask=mask)
 
+    async def knowing(self, entries: Iterable[Entry]) -> "Values":
+        """Return the same with a mask that knows what these entries read of Secrets."""
+        found = tuple(entries)
+        for entry in found:
+            # Read now: whatever is shown before would be shown unmasked.
+            await self.get(partial(self._entry, entry.name))
+        mask = self.mask.with_loads(self.loads.found).with_entries(found)
+        return replace(self, mask=mask)
+
     async def get(self, work: Callable[[], T]) -> T | RetrofitError:
         """Return what an evaluation gives, or why it fails."""
         try:
@@ -37,12 +59,21 @@ class Values:
         except RetrofitError as error:
             return error
 
-    async def written(self, work: Callable[[], Any], *, hidden: bool = False) -> str:
-        """Return the result of an evaluation as people read it."""
+    async def told(self, work: Callable[[], Any], *, hidden: bool = False) -> Told:
+        """Return the result of an evaluation."""
         value = await self.get(work)
         if isinstance(value, RetrofitError):
-            return f"fails: {self.mask.text(str(value))}"
-        return HIDDEN if hidden else shown(self.mask.value(value))
+            text = self.mask.text(str(value))
+            return Told(text=f"fails: {text}", facts={"error": text})
+        if hidden:
+            return Told(text=HIDDEN, facts={"value": HIDDEN})
+        value = self.mask.value(value)
+        return Told(text=shown(value), facts={"value": value})
+
+    async def of(self, expression: Expression) -> Told:
+        """Return what an expression gives."""
+        hidden = self.mask.hides(expression)
+        return await self.told(lambda: self.context.search(expression), hidden=hidden)
 
     async def tell_variables(self, templates: Iterable[Template], page: Page) -> None:
         """Write each variable once, with its value."""
@@ -50,23 +81,21 @@ class Values:
         for expression in (item for template in templates for item in template.expressions):
             if expression.source not in seen:
                 seen.add(expression.source)
-                page.line(f"{{{{ {expression.source} }}}} = {await self.of(expression)}")
-
-    async def of(self, expression: Expression) -> str:
-        """Return what an expression gives as people read it."""
-        hidden = self.mask.hides(expression)
-        return await self.written(lambda: self.context.search(expression), hidden=hidden)
+                told = await self.of(expression)
+                text = f"{{{{ {expression.source} }}}} = {told.text}"
+                page.line("variable", text, expression=expression.source, **told.facts)
 
     async def tell_entries(self, entries: Iterable[Entry], place: str, page: Page) -> None:
         """Write each context entry with its value."""
         for index, entry in enumerate(entries):
             where = f"{place.rpartition('.')[2]}[{index}] {entry.name}"
-            value = await self.get(partial(self._entry, entry.name))
-            if isinstance(value, RetrofitError):
-                page.answer(FAIL, f"{where}: {self.mask.text(str(value))}")
+            hidden = (entry.name,) in self.mask.paths
+            told = await self.told(partial(self._entry, entry.name), hidden=hidden)
+            facts = {"place": f"{place}[{index}]", "name": entry.name, **told.facts}
+            if "error" in told.facts:
+                page.answer(FAIL, "entry", f"{where}: {told.facts['error']}", **facts)
             else:
-                hidden = (entry.name,) in self.mask.paths
-                page.line(f"{where} = {HIDDEN if hidden else shown(self.mask.value(value))}")
+                page.line("entry", f"{where} = {told.text}", **facts)
 
     def _entry(self, name: str) -> Any:
         return self.context.view(frozenset({name}))[name]

@@ -1,6 +1,8 @@
 """`retrofit explain`: every step with its reason, and nothing out of Secrets."""
 
 import base64
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -302,3 +304,193 @@ def test_flags_that_are_wrong(desk: Desk, words: list[str]) -> None:
 def test_the_help_shows_examples() -> None:
     done = CliRunner().invoke(retrofit, ["explain", "-h"])
     assert "Examples:\n    retrofit explain policy.yaml" in done.stdout
+
+
+FOREACH = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: each}
+spec:
+  rules:
+  - name: pin
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate:
+      targets: [{apiVersion: v1, kind: Pod, namespace: a, name: web}]
+      foreach:
+      - list: target.spec.containers
+        context:
+        - {name: image, variable: {jmesPath: "split(element.image, ':')"}}
+        preconditions:
+          all: [{key: "{{ image[1] }}", operator: Equals, value: latest}]
+        patchStrategicMerge:
+          spec: {containers: [{name: "{{ element.name }}", image: "{{ image[0] }}:1"}]}
+      - list: target.spec.containers[].image
+        patchesJson6902: |-
+          - op: add
+            path: /metadata/annotations/{{ element }}
+            value: "{{ elementIndex }}"
+"""
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "a", "annotations": {}},
+    "spec": {"containers": [{"name": "c", "image": "x:latest"}, {"name": "d", "image": "y:2"}]},
+}
+
+
+def test_elements_are_told_one_by_one(desk: Desk) -> None:
+    lines = desk.story(policy=FOREACH, world=[POD])
+    first = lines.index('element 0 = {"image": "x:latest", "name": "c"}')
+    assert lines[first + 1 : first + 5] == [
+        'context[0] image = ["x", "latest"]',
+        'yes   preconditions.all[0]: {{ image[1] }} = "latest"  Equals  "latest"',
+        '{{ element.name }} = "c"',
+        '{{ image[0] }} = "x"',
+    ]
+    second = lines.index('element 1 = {"image": "y:2", "name": "d"}')
+    assert lines[second + 2 : second + 4] == [
+        'no    preconditions.all[0]: {{ image[1] }} = "2"  Equals  "latest"',
+        "no    the element is left out: preconditions not met",
+    ]
+    # The second block sees what the first one made.
+    assert 'foreach target.spec.containers[].image = ["x:1", "y:2"]' in lines
+    assert "{{ elementIndex }} = 1" in lines
+
+
+def notes_of(notes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for note in notes:
+        yield note
+        yield from notes_of(note.get("notes", []))
+
+
+def test_json_holds_whole_values(desk: Desk) -> None:
+    trigger = {**TRIGGER, "data": {"mode": "x" * 1000}}
+    found = json.loads("\n".join(desk.story("-o", "json", trigger=trigger)))
+    notes = list(notes_of(found))
+    assert [note["kind"] for note in found] == ["policy"]
+    entry = next(note for note in notes if note["kind"] == "entry" and note["name"] == "mode")
+    assert entry["value"] == "x" * 1000
+    assert entry["place"] == "spec.rules[0].context[0]"
+    (fires,) = (note for note in notes if note["kind"] == "decision")
+    assert fires["answer"] == "yes"
+    condition = next(note for note in notes if note["kind"] == "precondition")
+    assert condition["sides"][0] == {"written": "{{ request.operation }}", "value": "CREATE"}
+    results = {note["status"] for note in notes if note["kind"] == "result"}
+    assert results == {"pass"}
+
+
+def test_values_count(desk: Desk) -> None:
+    values = desk.write(
+        "values.yaml",
+        """
+        apiVersion: cli.kyverno.io/v1alpha1
+        kind: Values
+        policies:
+        - name: reload
+          rules: [{name: stamp, values: {extra.data.k: given}}]
+        namespaceSelector: [{name: a, labels: {team: x}}]
+        """,
+    )
+    words = ["-f", values, "--set", "request.operation=UPDATE"]
+    lines = desk.story(*words, world=[deployment("web", "a")])
+    assert '{{ extra.data.k }} = "given"' in lines
+    assert any('{{ request.operation }} = "UPDATE"' in line for line in lines)
+    assert "yes   the rule fires" in lines
+
+
+EXCEPTION = """
+apiVersion: kyverno.io/v2
+kind: PolicyException
+metadata: {name: %s, namespace: a}
+spec:
+  exceptions: [{policyName: reload, ruleNames: [st*]}]
+  match: {any: [{resources: {kinds: [ConfigMap], names: [%s]}}]}
+"""
+
+
+@pytest.mark.parametrize(("name", "fires"), [("settings", False), ("others", True)])
+def test_exceptions_count(desk: Desk, name: str, fires: bool) -> None:
+    lines = desk.story("--exception", desk.write("exception.yaml", EXCEPTION % ("e", name)))
+    assert ("yes   the rule fires" in lines) is fires
+    assert f"{'no ' if fires else 'yes'}   PolicyException a/e" in lines
+
+
+CALLING = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: call}
+spec:
+  rules:
+  - name: call
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    context:
+    - name: size
+      apiCall:
+        urlPath: /api/v1/namespaces/a/secrets
+        jmesPath: "length(items[0].data.mode)"
+    - name: plain
+      apiCall: {urlPath: /api/v1/namespaces/a/secrets, jmesPath: "items[].data.mode"}
+    - {name: other, variable: {jmesPath: "length(plain[0])"}}
+    preconditions:
+      all: [{key: "{{ size }}", operator: GreaterThan, value: 0}]
+    mutate:
+      targets: [{apiVersion: v1, kind: ConfigMap, namespace: a, name: extra}]
+      foreach:
+      - list: plain
+        context: [{name: up, variable: {jmesPath: "to_upper(element)"}}]
+        patchStrategicMerge: {metadata: {annotations: {"{{ up }}": "{{ other }}"}}}
+"""
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_what_an_entry_reads_of_secrets_is_not_shown(desk: Desk, output: str) -> None:
+    lines = desk.story("-o", output, policy=CALLING, world=[SECRET, EXTRA])
+    text = "\n".join(lines)
+    encoded = SECRET["data"]["mode"]
+    assert "mutated ConfigMap/extra" in text
+    for hidden in (encoded, encoded.upper(), PASSWORD, str(len(encoded))):
+        assert hidden not in text
+
+
+@pytest.mark.parametrize(
+    ("computed", "shown"),
+    [
+        ("{{ length(request.object.data.mode) }}", False),
+        ("len-{{ length(request.object.data.mode) }}", False),
+        ("{{ length(request.object.data.mode) == `20` }}", True),
+        ("is-{{ length(request.object.data.mode) == `20` }}", True),
+        ("{{ multiply(length(request.object.data.mode), `1000`) }}", True),
+    ],
+)
+def test_numbers_made_of_secrets_are_not_shown(desk: Desk, computed: str, shown: bool) -> None:
+    policy = yaml.safe_load(SECRETIVE)
+    rule = policy["spec"]["rules"][0]
+    del rule["context"], rule["preconditions"]
+    rule["mutate"]["patchStrategicMerge"] = {"metadata": {"annotations": {"made": computed}}}
+    text = "\n".join(desk.story(policy=yaml.safe_dump(policy), trigger=SECRET, world=[EXTRA]))
+    assert "yes   mutated ConfigMap/extra in namespace a" in text
+    assert ("+++ after" in text) is shown
+    for hidden in ("20000", "len-20", "made: 20", "True", "true"):
+        assert hidden not in text
+
+
+def test_an_entry_of_a_foreach_that_reads_secrets(desk: Desk) -> None:
+    policy = yaml.safe_load(CALLING)
+    rule = policy["spec"]["rules"][0]
+    (block,) = rule["mutate"]["foreach"]
+    block["context"] = [{"name": "up", "apiCall": rule["context"][0]["apiCall"]}]
+    block["list"] = "['one']"
+    block["patchStrategicMerge"]["metadata"]["annotations"] = {"length": "{{ up }}"}
+    del rule["context"], rule["preconditions"]
+    lines = desk.story(policy=yaml.safe_dump(policy), world=[SECRET, EXTRA])
+    assert "context[0] up = ***" in lines
+    assert "{{ up }} = ***" in lines
+    assert "yes   mutated ConfigMap/extra in namespace a" in lines
+    assert "open  the diff is not shown: the patch is made of what a Secret holds" in lines
+
+
+def test_more_objects_than_anyone_reads_are_counted(desk: Desk) -> None:
+    world = [NAMESPACE, EXTRA, *(deployment(f"web-{index}", "a") for index in range(25))]
+    lines = desk.story(world=world)
+    assert "and 5 more that are selected; name one with --target" in lines
+    assert sum(line.endswith("is selected") for line in lines) == 20

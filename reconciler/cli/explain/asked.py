@@ -1,0 +1,166 @@
+"""What somebody asks to be explained, read from files."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.exceptions import PolicyException
+from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.inputs import placed, read_exceptions
+from reconciler.cli.desk.policies import is_policy, rule_names
+from reconciler.cli.desk.stock import Scopes, Stock
+from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
+from reconciler.cli.explain.request import Request
+from reconciler.cli.explain.world import FileWorld, World
+from reconciler.dialects import compile_policy
+from reconciler.engine.match import UserInfo
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import InvalidPolicy, InvalidSetting
+
+_DELETE = "DELETE"
+_OPERATION = "request.operation"
+
+Policies = list[tuple[Object, CompiledPolicy]]
+"""Policies as written, and compiled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that stories are told of; without requests, the rules are outlined."""
+
+    policies: Policies
+    requests: Sequence[Request]
+    world: World
+    desk: DeskValues
+    exceptions: Sequence[PolicyException]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The command line.
+
+    Attributes:
+        operation: Empty for background work.
+    """
+
+    policy: str
+    trigger: str | None
+    old: str | None
+    targets: Sequence[str]
+    operation: str
+    userinfo: str | None
+    exceptions: Sequence[str]
+    settings: Sequence[str]
+    values: str | None
+
+    def check(self) -> None:
+        """Refuse flags that do not go together.
+
+        Raises:
+            UsageError: One of them is of no use, or standard input is to be read twice.
+        """
+        single = (self.policy, self.trigger, self.old, self.userinfo, self.values)
+        if [*single, *self.targets, *self.exceptions].count("-") > 1:
+            raise click.UsageError("standard input (-) can be read once only")
+        if self.trigger is None and (self.old or self.targets or self.userinfo):
+            raise click.UsageError("--old, --target and --userinfo need --trigger")
+
+    def desk(self) -> DeskValues:
+        """Return the values of variables."""
+        values = DeskValues() if self.values is None else read_values(*_single(self.values))
+        return replace(values, fixed=read_settings(self.settings))
+
+    def policy_exceptions(self) -> tuple[PolicyException, ...]:
+        """Return the exceptions."""
+        return read_exceptions(self.exceptions)
+
+    def requests(self, triggers: Iterable[Object], desk: DeskValues) -> list[Request]:
+        """Return the request of each trigger."""
+        given = {**desk.general, **desk.fixed}.get(_OPERATION)
+        found = [
+            Request(
+                operation=str(given or self.operation),
+                obj=obj,
+                old=_one(self.old, Scopes()),
+                user=None if self.userinfo is None else _user(self.userinfo),
+            )
+            for obj in triggers
+        ]
+        if not found:
+            raise InvalidSetting(f"{self.trigger}: no object is in there")
+        return found
+
+    def plan(self) -> Plan:
+        """Return what is to be told of files.
+
+        Raises:
+            InvalidSetting: A file cannot be used, or a policy is refused.
+        """
+        desk, scopes = self.desk(), Scopes()
+        policies = read_policies(self.policy, desk)
+        triggers = [] if self.trigger is None else placed([self.trigger], scopes)
+        others = placed(self.targets, scopes)
+        requests = [] if self.trigger is None else self.requests(triggers, desk)
+        # What is deleted is no target any more.
+        seen = [item.obj for item in requests if item.operation != _DELETE]
+        stock = Stock([*seen, *others, *desk.namespaces])
+        return Plan(
+            policies=policies,
+            requests=requests,
+            world=FileWorld(stock, desk.namespace_labels),
+            desk=desk,
+            exceptions=self.policy_exceptions(),
+        )
+
+
+def read_policies(name: str, desk: DeskValues) -> Policies:
+    """Return the policies of a file.
+
+    Raises:
+        InvalidSetting: There is none, or one is refused.
+    """
+    scopes = Scopes()
+    found = [
+        compiled(scopes.placed(obj), desk, f"{document.place}: ")
+        for document, obj in objects(read_all([name]))
+        if is_policy(obj)
+    ]
+    if not found:
+        raise InvalidSetting(f"{name}: no ClusterPolicy and no Policy is in there")
+    return found
+
+
+def compiled(policy: Object, desk: DeskValues, place: str = "") -> tuple[Object, CompiledPolicy]:
+    """Return a policy with its programs.
+
+    Raises:
+        InvalidSetting: It is refused; begins with the place.
+    """
+    name = str(policy["metadata"].get("name", ""))
+    try:
+        return policy, compile_policy(policy, given=desk.given(name, rule_names(policy)))
+    except InvalidPolicy as error:
+        raise InvalidSetting(f"{place}{policy['kind']} {name}: {error}") from error
+
+
+def _one(name: str | None, scopes: Scopes) -> Object | None:
+    if name is None:
+        return None
+    found = placed([name], scopes)
+    if len(found) != 1:
+        raise InvalidSetting(f"{name}: expected one object, found {len(found)}")
+    return found[0]
+
+
+def _user(name: str) -> tuple[UserInfo, Mapping[str, Any]]:
+    return read_user(*_single(name))
+
+
+def _single(name: str) -> tuple[Any, str]:
+    found = list(read_all([name]))
+    if len(found) != 1:
+        raise InvalidSetting(f"{name}: expected one document, found {len(found)}")
+    return found[0].value, name

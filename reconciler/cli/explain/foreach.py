@@ -1,0 +1,80 @@
+"""The elements of a foreach, each with what its edits see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.cli.explain.conditions import explain_conditions
+from reconciler.cli.explain.masking import HIDDEN
+from reconciler.cli.explain.outline import written_at
+from reconciler.cli.explain.page import FAIL, NO, Page, shown
+from reconciler.cli.explain.values import Values, templates_of
+from reconciler.engine.edits import Edit, ForeachEdit, apply_edits, bound_elements
+from reconciler.engine.patch import Unmet
+from reconciler.errors import RetrofitError
+from reconciler.services.lint.reads import of_edits
+
+_MOST = 20
+"""Elements that are told about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditStory:
+    """Tells what the edits of a rule see.
+
+    Attributes:
+        policy: The object as written.
+    """
+
+    policy: Mapping[str, Any]
+
+    async def tell(
+        self, edits: tuple[Edit, ...], values: Values, obj: Mapping[str, Any], page: Page
+    ) -> None:
+        """Write the variables of each edit; the next one sees what it made of the object."""
+        for edit in edits:
+            if not isinstance(edit, ForeachEdit):
+                await values.tell_variables(templates_of(of_edits((edit,))), page)
+                continue
+            await self._foreach(edit, values, obj, page)
+            context, before = values.context, obj
+            after = await values.get(lambda: apply_edits((edit,), context, before))  # noqa: B023
+            if not isinstance(after, RetrofitError | Unmet):
+                obj = after
+                values = values.on(context.bind(target=after), values.mask)
+
+    async def _foreach(
+        self, edit: ForeachEdit, values: Values, obj: Mapping[str, Any], page: Page
+    ) -> None:
+        told = await values.of(edit.elements)
+        source = edit.elements.source
+        page.line("foreach", f"foreach {source} = {told.text}", list=source, **told.facts)
+        found = await values.get(lambda: list(bound_elements(edit, values.context)))
+        if isinstance(found, RetrofitError):
+            page.inner.answer(FAIL, "foreach", values.mask.text(str(found)))
+            return
+        for index, context in found[:_MOST]:
+            mask = values.mask.at_element(edit.elements, edit.depth)
+            await self._element(edit, index, values.on(context, mask), obj, page.inner)
+        if len(found) > _MOST:
+            page.inner.line("more", f"and {len(found) - _MOST} more elements")
+
+    async def _element(
+        self, edit: ForeachEdit, index: int, values: Values, obj: Mapping[str, Any], page: Page
+    ) -> None:
+        values = await values.knowing(edit.entries)
+        mask = values.mask
+        hidden = ("element",) in mask.paths
+        element = HIDDEN if hidden else mask.value(values.context.data["element"])
+        page.line("element", f"element {index} = {shown(element)}", index=index, value=element)
+        inner = page.inner
+        await values.tell_entries(edit.entries, f"{edit.location}.context", inner)
+        if edit.preconditions is not None:
+            raw = written_at(self.policy, edit.location).get("preconditions")
+            held = await explain_conditions(
+                edit.preconditions, raw, "preconditions", values, inner
+            )
+            if not held:
+                inner.answer(NO, "decision", "the element is left out: preconditions not met")
+                return
+        await self.tell(edit.edits, values, obj, inner)

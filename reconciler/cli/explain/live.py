@@ -1,0 +1,123 @@
+"""What somebody asks to be explained, read from a cluster."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.api.meta import Kind, Object
+from reconciler.cli.desk.files import STDIN
+from reconciler.cli.desk.inputs import placed
+from reconciler.cli.desk.live import LiveCluster
+from reconciler.cli.desk.stock import Scopes
+from reconciler.cli.desk.values import DeskValues
+from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled, read_policies
+from reconciler.cli.explain.world import LiveWorld
+from reconciler.errors import Gone, InvalidSetting
+from reconciler.kube.policies import KubePolicies
+
+_SHORT = {
+    "cm": "configmaps",
+    "deploy": "deployments",
+    "ds": "daemonsets",
+    "ns": "namespaces",
+    "po": "pods",
+    "sa": "serviceaccounts",
+    "sts": "statefulsets",
+    "svc": "services",
+}
+"""Of kubectl's short names those that people type most; discovery does not keep the others."""
+
+
+async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
+    """Return what is to be told of a cluster.
+
+    Raises:
+        InvalidSetting: A file cannot be used, an object is not there, or a policy is refused.
+        ClusterError: Something cannot be read.
+    """
+    desk = asked.desk()
+    policies = await _policies(asked.policy, desk, cluster)
+    requests = []
+    if asked.trigger is not None:
+        if _is_file(asked.trigger):
+            triggers = placed([asked.trigger], Scopes())
+        else:
+            _, obj = await _object(asked.trigger, "--trigger", cluster)
+            triggers = [obj]
+        requests = asked.requests(triggers, desk)
+    targets = [await _object(name, "--target", cluster) for name in asked.targets]
+    return Plan(
+        policies=policies,
+        requests=requests,
+        world=LiveWorld(cluster=cluster, targets=targets),
+        desk=desk,
+        exceptions=asked.policy_exceptions(),
+    )
+
+
+async def _policies(name: str, desk: DeskValues, cluster: LiveCluster) -> Policies:
+    if _is_file(name):
+        return read_policies(name, desk)
+    if name.count("/") > 1 or Path(name).suffix in (".yaml", ".yml", ".json"):
+        raise InvalidSetting(f"{name}: there is no such file")
+    try:
+        policy = await KubePolicies(cluster.client).get(name)
+    except Gone as error:
+        kind = "Policy" if "/" in name else "ClusterPolicy"
+        raise InvalidSetting(f"{name}: there is no such file, and no such {kind}") from error
+    return [compiled(policy, desk)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """An object as the command line names it; empty parts were left out."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+async def _object(text: str, flag: str, cluster: LiveCluster) -> tuple[Kind, Object]:
+    if _is_file(text):
+        raise InvalidSetting(f"{flag} {text}: with a cluster, name an object as KIND/NS/NAME")
+    named = _parsed(text, flag)
+    kind = await _kind(named, f"{flag} {text}", cluster)
+    if kind.namespaced != bool(named.namespace):
+        form = "KIND/NS/NAME" if kind.namespaced else "KIND/NAME"
+        scope = "namespaced" if kind.namespaced else "cluster-scoped"
+        raise InvalidSetting(f"{flag} {text}: {kind.kind} is {scope}, write it as {form}")
+    try:
+        return kind, await cluster.reader.get(kind, named.namespace, named.name)
+    except Gone as error:
+        raise InvalidSetting(f"{flag} {text}: {error}") from error
+
+
+def _parsed(text: str, flag: str) -> _Named:
+    *head, name = text.split("/")
+    # kind/name, kind/ns/name, version/kind/ns/name, group/version/kind/ns/name
+    if not 1 <= len(head) <= 4 or not all((*head, name)):  # noqa: PLR2004 - as said above
+        form = "KIND/NS/NAME, KIND/NAME, or with the apiVersion before it"
+        raise InvalidSetting(f"{flag} {text}: there is no such file; an object is named {form}")
+    if len(head) == 1:
+        return _Named(api_version="*", kind=head[0], namespace="", name=name)
+    *version, kind, namespace = head
+    return _Named(api_version="/".join(version) or "*", kind=kind, namespace=namespace, name=name)
+
+
+async def _kind(named: _Named, place: str, cluster: LiveCluster) -> Kind:
+    word = _SHORT.get(named.kind.lower(), named.kind).lower()
+    served = await cluster.kinds.find(named.api_version, "*")
+    found = [kind for kind in served if word in (kind.kind.lower(), kind.plural)]
+    if not found:
+        # Kinds that cannot be listed or changed are found by their exact name only.
+        found = list(await cluster.kinds.find(named.api_version, named.kind))
+    if not found:
+        raise InvalidSetting(f"{place}: the cluster serves no kind {named.kind}")
+    if len(found) > 1:
+        names = ", ".join(sorted(f"{kind.api_version}/{kind.kind}" for kind in found))
+        raise InvalidSetting(f"{place}: {named.kind} may be {names}: write one of them before it")
+    return found[0]
+
+
+def _is_file(name: str) -> bool:
+    return name == STDIN or Path(name).exists()

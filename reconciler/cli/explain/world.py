@@ -1,0 +1,175 @@
+"""What a story is told about: objects in files, or a cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from reconciler.api.meta import Kind, Object
+from reconciler.cli.desk.live import LiveCluster
+from reconciler.cli.desk.stock import Stock
+from reconciler.engine.entries import Load
+from reconciler.engine.targets import TargetQuery
+from reconciler.errors import Forbidden, Gone
+from reconciler.services.selection import Found, TargetFinder
+
+_NAMESPACE = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class World(Protocol):
+    """Where objects, and what rules read, come from.
+
+    Attributes:
+        cure: What to do where the labels of a namespace are not known.
+        absent: What to do where no object of the wanted kind is there.
+    """
+
+    cure: str
+    absent: str
+
+    @property
+    def finder(self) -> TargetFinder:
+        """Finds the targets of a rule."""
+        ...
+
+    @property
+    def known(self) -> Sequence[Object]:
+        """The objects that are known before anything is told."""
+        ...
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace, None where they are not known."""
+        ...
+
+    async def load(self, load: Load) -> Any:
+        """Return what a context entry asks for."""
+        ...
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return a target."""
+        ...
+
+    def asked(self, found: Found) -> bool:
+        """Return whether a selected object is to be told about."""
+        ...
+
+    async def others(self, query: TargetQuery) -> list[Object]:
+        """Return the objects of the right kind of which it is to be said why not."""
+        ...
+
+
+class FileWorld:
+    """Objects in files."""
+
+    cure = "; give its Namespace in a file"
+    absent = "no object of this kind was given; give some with --target"
+
+    def __init__(self, stock: Stock, labels: Mapping[str, Mapping[str, str]]) -> None:
+        self._stock = stock
+        self._labels = labels
+
+    @property
+    def finder(self) -> TargetFinder:
+        """Finds the targets of a rule."""
+        return self._stock.finder
+
+    @property
+    def known(self) -> Sequence[Object]:
+        """All objects."""
+        return tuple(self._stock.objects.values())
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return what the values say, else the labels of the Namespace among the files."""
+        labels = self._labels.get(name)
+        if labels is None:
+            known = self._stock.objects.get(("v1", "Namespace", "", name))
+            if known is None:
+                return None
+            labels = known["metadata"].get("labels") or {}
+        return {_NAME_LABEL: name, **labels}
+
+    async def load(self, load: Load) -> Any:
+        """Return what a context entry asks for."""
+        return await self._stock.load(load)
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return a target as it stands in its file."""
+        return await self._stock.read(kind, namespace, name)
+
+    def asked(self, found: Found) -> bool:
+        """Return true: whoever gives a file wants to hear of its objects."""
+        del found
+        return True
+
+    async def others(self, query: TargetQuery) -> list[Object]:
+        """Return all objects of the kind."""
+        cluster = self._stock.cluster
+        kinds = {_resource(kind) for kind in await cluster.find(query.api_version, query.kind)}
+        found = []
+        for obj in self._stock.objects.values():
+            kind = cluster.exact(obj["apiVersion"], obj["kind"])
+            if kind is not None and _resource(kind) in kinds:
+                found.append(obj)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveWorld:
+    """A cluster.
+
+    Attributes:
+        targets: The objects that somebody asks about, with their kinds; none: all that are
+            selected.
+    """
+
+    cluster: LiveCluster
+    targets: Sequence[tuple[Kind, Object]] = ()
+    cure = "; its Namespace cannot be read"
+    absent = "the cluster has no such object"
+
+    @cached_property
+    def finder(self) -> TargetFinder:
+        """Finds the targets of a rule."""
+        return TargetFinder(kinds=self.cluster.kinds, reader=self.cluster.reader)
+
+    @property
+    def known(self) -> Sequence[Object]:
+        """The objects that somebody asks about."""
+        return tuple(obj for _, obj in self.targets)
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace, None where it is not there or may not be read."""
+        try:
+            found = await self.cluster.reader.get(_NAMESPACE, "", name)
+        except (Gone, Forbidden):
+            return None
+        return dict(found["metadata"].get("labels") or {})
+
+    async def load(self, load: Load) -> Any:
+        """Return what a context entry asks for."""
+        return await self.cluster.loader.load(load)
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return a target as it stands now."""
+        return await self.cluster.reader.get(kind, namespace, name)
+
+    def asked(self, found: Found) -> bool:
+        """Return whether somebody asks about a selected object."""
+        key = (_resource(found.key.kind), found.key.namespace, found.key.name)
+        return not self.targets or any(key == _key(kind, obj) for kind, obj in self.targets)
+
+    async def others(self, query: TargetQuery) -> list[Object]:
+        """Return the objects of the kind that somebody asks about."""
+        served = await self.cluster.kinds.find(query.api_version, query.kind)
+        kinds = set(map(_resource, served))
+        return [obj for kind, obj in self.targets if _resource(kind) in kinds]
+
+
+def _resource(kind: Kind) -> tuple[str, str]:
+    return kind.group, kind.plural
+
+
+def _key(kind: Kind, obj: Object) -> tuple[tuple[str, str], str, str]:
+    meta = obj["metadata"]
+    return _resource(kind), str(meta.get("namespace") or ""), str(meta.get("name") or "")

@@ -1,0 +1,196 @@
+"""`retrofit explain` on a cluster: policy, trigger and targets as they stand there."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.main import retrofit
+
+pytestmark = pytest.mark.cluster
+
+PASSWORD = "correct horse battery"
+Explain = Callable[..., Result]
+
+
+def policy(namespace: str) -> dict[str, Any]:
+    calls = f"/api/v1/namespaces/{namespace}"
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy",
+        "metadata": {"name": "reload", "namespace": namespace},
+        "spec": {
+            "rules": [
+                {
+                    "name": "stamp",
+                    "match": {
+                        "any": [
+                            {
+                                "resources": {
+                                    "kinds": ["ConfigMap"],
+                                    "namespaceSelector": {"matchLabels": {"team": "x"}},
+                                }
+                            }
+                        ]
+                    },
+                    "context": [
+                        {"name": "extra", "configMap": {"name": "extra", "namespace": namespace}},
+                        {
+                            "name": "size",
+                            "apiCall": {
+                                "urlPath": f"{calls}/secrets/key",
+                                "jmesPath": "length(data.password)",
+                            },
+                        },
+                    ],
+                    "mutate": {
+                        "targets": [
+                            {
+                                "apiVersion": "v1",
+                                "kind": "Secret",
+                                "namespace": namespace,
+                                "selector": {"matchLabels": {"uses": "settings"}},
+                            }
+                        ],
+                        "patchStrategicMerge": {
+                            "metadata": {
+                                "annotations": {
+                                    "mode": "{{ request.object.data.mode }}",
+                                    "extra": "{{ extra.data.k }}",
+                                    "size": "{{ size }}",
+                                }
+                            },
+                            "stringData": {"copy": "{{ target.data.password }}"},
+                        },
+                    },
+                }
+            ]
+        },
+    }
+
+
+def secret(namespace: str, name: str, *, uses: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": namespace, "labels": {"uses": uses}}
+    content = {"password": PASSWORD + name}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": content}
+
+
+def config_map(namespace: str, name: str, **data: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+@pytest.fixture
+def explain(
+    installed_cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> Explain:
+    made = [
+        policy(namespace),
+        config_map(namespace, "settings", mode="strict"),
+        config_map(namespace, "extra", k="v"),
+        secret(namespace, "key", uses="nothing"),
+        secret(namespace, "one", uses="settings"),
+        secret(namespace, "two", uses="settings"),
+    ]
+    text = yaml.safe_dump_all(made)
+    installed_cluster.kubectl("apply", "-f", "-", stdin=text)
+    installed_cluster.kubectl("label", "namespace", namespace, "team=x")
+    monkeypatch.setenv("KUBECONFIG", str(installed_cluster.kubeconfig))
+
+    def run(*words: str) -> Result:
+        done = CliRunner().invoke(retrofit, ["explain", *words])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        for name in ("key", "one", "two"):
+            plain = PASSWORD + name
+            for hidden in (plain, base64.b64encode(plain.encode()).decode()):
+                assert hidden not in done.output
+        return done
+
+    return run
+
+
+def lines(done: Result) -> list[str]:
+    assert done.exit_code == 0, done.output
+    return [line.strip() for line in done.stdout.splitlines()]
+
+
+def test_everything_out_of_the_cluster(explain: Explain, namespace: str) -> None:
+    words = [f"{namespace}/reload", "--cluster", "--trigger", f"configmap/{namespace}/settings"]
+    told = lines(explain(*words))
+    assert told[:4] == [
+        f"Policy {namespace}/reload",
+        "rule stamp (spec.rules[0])",
+        "yes   match.any[0]",
+        "yes   match and exclude: the rule concerns this request",
+    ]
+    assert "context[1] size = ***" in told
+    assert '{{ extra.data.k }} = "v"' in told
+    assert f"yes   Secret {namespace}/one is selected" in told
+    assert f"yes   Secret {namespace}/two is selected" in told
+    assert "open  the diff is not shown: the patch is made of what a Secret holds" in told
+
+
+def test_one_target_and_the_reason_why_another_is_none(explain: Explain, namespace: str) -> None:
+    words = [f"{namespace}/reload", "--cluster", "--trigger", f"cm/{namespace}/settings"]
+    words += ["--target", f"Secret/{namespace}/two", "--target", f"secrets/{namespace}/key"]
+    told = lines(explain(*words))
+    assert f"yes   Secret {namespace}/two is selected" in told
+    assert f"yes   Secret {namespace}/one is selected" not in told
+    assert "1 more are selected that were not asked about" in told
+    reason = "its labels are not uses=settings"
+    assert f"no    Secret {namespace}/key: {reason}" in told
+
+
+def test_a_policy_in_a_file_on_a_trigger_in_a_file(
+    explain: Explain, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy(namespace)))
+    (tmp_path / "cm.yaml").write_text(yaml.safe_dump(config_map(namespace, "new", mode="soft")))
+    words = [str(tmp_path / "policy.yaml"), "--trigger", str(tmp_path / "cm.yaml"), "--cluster"]
+    found = json.loads(explain(*words, "-o", "json").stdout)
+    text = json.dumps(found)
+    assert '"value": "soft"' in text
+    assert f"Secret {namespace}/one is selected" in text
+
+
+def test_without_a_trigger_the_rules_of_the_cluster_are_outlined(
+    explain: Explain, namespace: str
+) -> None:
+    told = lines(explain(f"{namespace}/reload", "--cluster"))
+    assert "may be fired by v1/ConfigMap" in told or "may be fired by ConfigMap" in told
+
+
+def test_rights_that_are_missing_are_named(explain: Explain, namespace: str) -> None:
+    words = [f"{namespace}/reload", "--as", "somebody"]
+    done = explain(*words)
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert f"get policies.kyverno.io in namespace {namespace}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["absent", "--cluster"], "absent: there is no such file, and no such ClusterPolicy"),
+        (["absent.yaml", "--cluster"], "absent.yaml: there is no such file"),
+        (["NS/reload", "--cluster", "--trigger", "widget/NS/x"], "serves no kind widget"),
+        (["NS/reload", "--cluster", "--trigger", "cm/x"], "ConfigMap is namespaced"),
+        (["NS/reload", "--cluster", "--trigger", "node/NS/x"], "Node is cluster-scoped"),
+        (["NS/reload", "--cluster", "--trigger", "cm/NS/absent"], '"absent" not found'),
+        (["NS/reload", "--cluster", "--trigger", "event/NS/x"], "write one of them before it"),
+        (["NS/reload", "--cluster", "--trigger", "x"], "an object is named KIND/NS/NAME"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    explain: Explain, namespace: str, words: list[str], message: str
+) -> None:
+    done = explain(*(word.replace("NS", namespace) for word in words))
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
