@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import click
@@ -113,7 +114,7 @@ def function(names: tuple[str, ...]) -> None:
 
 
 def _read(source: str) -> Any:
-    documents = list(read_all([source]))
+    documents = list(islice(read_all([source]), 2))
     if len(documents) > 1:
         raise InvalidSetting(f"{documents[1].place}: a second document; one can be asked")
     return documents[0].value if documents else None

@@ -73,7 +73,8 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
     except InvalidSetting as error:
         raise _Unusable(str(error)) from error
     if not read:
-        raise _Unusable("no ClusterPolicy, no Policy and no GlobalContextEntry was found")
+        known = "no ClusterPolicy, no Policy and no GlobalContextEntry"
+        raise _Unusable(f"{' '.join(policies)}: {known} is in there")
     found = [item for source, policy in read for item in _lint(source, policy)]
     if no_notes:
         found = [item for item in found if item.finding.level is not Level.NOTE]

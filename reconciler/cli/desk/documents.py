@@ -56,11 +56,13 @@ class Document:
     Attributes:
         source: The file as it was named; ``stdin`` for standard input.
         line: Where the document begins, from 1.
+        size: Characters or bytes of its text.
     """
 
     source: str
     line: int
     value: Any
+    size: int
 
     @property
     def place(self) -> str:
@@ -85,7 +87,7 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
     """
     if content.lstrip()[:1] == b"{":
         try:
-            yield Document(source=source, line=1, value=orjson.loads(content))
+            yield Document(source=source, line=1, value=orjson.loads(content), size=len(content))
         except orjson.JSONDecodeError as error:
             if not _several(content):
                 place = f"{source}:{error.lineno}:{error.colno}"
@@ -113,7 +115,7 @@ def _several(content: bytes) -> bool:
 
 def _documents(content: bytes, source: str) -> Iterator[Document]:
     builder = _Builder()
-    line = 1
+    line, start = 1, 0
     following = _Parser(content).get_event
     while True:
         event = following()
@@ -128,11 +130,12 @@ def _documents(content: bytes, source: str) -> Iterator[Document]:
             builder.alias(event)
         elif kind is DocumentStartEvent:
             builder = _Builder()
-            line = event.start_mark.line + 1
+            line, start = event.start_mark.line + 1, event.start_mark.index
         elif kind is StreamEndEvent:
             return
         elif builder.root and builder.root[0] is not None:
-            yield Document(source=source, line=line, value=builder.root.pop())
+            size = event.end_mark.index - start
+            yield Document(source=source, line=line, value=builder.root.pop(), size=size)
 
 
 @dataclass(slots=True)

@@ -1,9 +1,12 @@
 """Files, folders, globs and standard input as documents and objects."""
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import orjson
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.documents import Document, parse_documents
@@ -11,6 +14,10 @@ from reconciler.errors import InvalidSetting
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
+MAX_FILE: Final = 100 * 1024**2
+"""Bytes; what is read of it takes about ten times as much memory."""
+MAX_OBJECT: Final = 3 * 1024**2
+"""Bytes; API servers take no request that is larger."""
 _WILDCARDS = "*?["
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
 
@@ -27,7 +34,8 @@ def read_all(names: Iterable[str], *, base: Path | None = None) -> Iterator[Docu
     """
     for name in names:
         if name == STDIN:
-            yield from parse_documents(sys.stdin.buffer.read(), "stdin")
+            content = _bounded(sys.stdin.buffer.read(MAX_FILE + 1), "stdin")
+            yield from parse_documents(content, "stdin")
             continue
         for path in _paths(name, base):
             yield from parse_documents(read(path), str(path))
@@ -40,9 +48,20 @@ def read(path: Path) -> bytes:
         InvalidSetting: It cannot be read.
     """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE + 1)
     except OSError as error:
         raise InvalidSetting(f"{path}: cannot be read: {error.strerror}") from error
+    return _bounded(content, str(path))
+
+
+def _bounded(content: bytes, source: str) -> bytes:
+    if len(content) > MAX_FILE:
+        limit = f"{MAX_FILE // 1024**2} MiB"
+        raise InvalidSetting(
+            f"{source}: it is larger than {limit}: divide it, or use fewer objects"
+        )
+    return content
 
 
 def has_wildcards(name: str) -> bool:
@@ -107,7 +126,20 @@ def _checked(document: Document, value: Any) -> Object:
             raise InvalidSetting(f"{document.place}: metadata.{name} is no text, put it in quotes")
     for name in ("labels", "annotations"):
         _check_texts(document, f"metadata.{name}", meta.get(name))
+    if document.size > MAX_OBJECT and (size := len(_encoded(value))) > MAX_OBJECT:
+        raise InvalidSetting(
+            f"{document.place}: the {value['kind']} {meta.get('name', '')} has"
+            f" {size / 1024**2:.1f} MiB; no cluster takes an object of more than"
+            f" {MAX_OBJECT // 1024**2} MiB"
+        )
     return value
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer beyond 64 bits
+        return json.dumps(value).encode()
 
 
 def _check_texts(document: Document, name: str, value: Any) -> None:

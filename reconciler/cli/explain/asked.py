@@ -20,6 +20,8 @@ from reconciler.engine.match import UserInfo
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
+MAX_TRIGGERS = 100
+"""Of one call; nobody reads more."""
 _DELETE = "DELETE"
 _OPERATION = "request.operation"
 
@@ -91,6 +93,9 @@ class Asked:
         ]
         if not found:
             raise InvalidSetting(f"{self.trigger}: no object is in there")
+        if len(found) > MAX_TRIGGERS:
+            text = f"{len(found)} objects are in there; at most {MAX_TRIGGERS} are told about"
+            raise InvalidSetting(f"{self.trigger}: {text}")
         return found
 
     def plan(self) -> Plan:

@@ -5,12 +5,13 @@ found first and the outer then counts as if its inside were ordinary text.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.errors import InvalidPolicy
 
-_TOKEN = re.compile(r"(?<!\\)\{\{(?:\{[^{}]*\}|[^{}])*\}\}")
+# Possessive: going back never helps, and remembering where to would take memory for each sign.
+_TOKEN = re.compile(r"(?<!\\)\{\{(?:\{[^{}]*+\}|[^{}]++)*+\}\}")
 _PLAIN = "_"
 
 
@@ -54,13 +55,35 @@ def find(text: str, *, passes: int, location: str = "") -> list[Variable]:
     for _ in range(passes):
         matches = [match.span() for match in _TOKEN.finditer(masked)]
         if not matches:
-            return sorted(found, key=lambda one: one.start)
-        for start, end in matches:
-            inner = tuple(one for one in found if start <= one.start < end)
-            found = [one for one in found if not start <= one.start < end]
-            found.append(_variable(text, start, end, inner))
-            masked = masked[:start] + _PLAIN * (end - start) + masked[end:]
+            return found
+        found = list(_around(text, matches, found))
+        masked = _masked(masked, matches)
     raise InvalidPolicy(location, f"variables are nested deeper than {passes} levels")
+
+
+def _around(
+    text: str, spans: Iterable[tuple[int, int]], known: Sequence[Variable]
+) -> Iterator[Variable]:
+    """Yield the variables of these spans, with the known ones inside, and those outside."""
+    position = 0
+    for start, end in spans:
+        first = position
+        while position < len(known) and known[position].start < end:
+            position += 1
+        inside = known[first:position]
+        outside = sum(one.start < start for one in inside)
+        yield from inside[:outside]
+        yield _variable(text, start, end, tuple(inside[outside:]))
+    yield from known[position:]
+
+
+def _masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    pieces: list[str] = []
+    position = 0
+    for start, end in spans:
+        pieces += [text[position:start], _PLAIN * (end - start)]
+        position = end
+    return "".join([*pieces, text[position:]])
 
 
 def unescape(text: str) -> str:
@@ -98,5 +121,5 @@ def _variable(text: str, start: int, end: int, inner: tuple[Variable, ...]) -> V
         body=body.rstrip(),
         offset=end - 2 - len(body),
         shallow=shallow,
-        inner=tuple(sorted(inner, key=lambda one: one.start)),
+        inner=inner,
     )

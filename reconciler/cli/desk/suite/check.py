@@ -173,6 +173,16 @@ class _Checker:
             if item.name == self.expected.policy:
                 yield self._row(None, End.FAILED, "Invalid policy", item.message)
                 return
+        rules = self._rules()
+        if rules is None:
+            text = f"the test has no policy {self.expected.policy}"
+            yield self._row(None, End.FAILED, "Not found", text)
+            return
+        if self.expected.rule and self.expected.rule not in rules:
+            # The reference passes it; see --strict.
+            text = f"the policy {self.expected.policy} has no rule {self.expected.rule}"
+            yield self._row(None, End.EXCLUDED, text)
+            return
         if self.expected.patched:
             names = [self.expected.patched]
             listed = placed(names, self.stage.scopes, base=self.folder)
@@ -208,6 +218,16 @@ class _Checker:
         return (
             f"{rule} is a {operation} rule; only mutate rules are evaluated" if operation else ""
         )
+
+    def _rules(self) -> set[str] | None:
+        policies = [
+            policy
+            for policy in self.stage.policies.compiled
+            if policy.key.rpartition("/")[2] == self.expected.policy
+        ]
+        if not policies:
+            return None
+        return {program.rule for policy in policies for program in policy.programs}
 
     def _keys(self) -> list[Key]:
         triggers = dict.fromkeys(key_of(run.trigger) for run in self.runs)

@@ -123,9 +123,12 @@ def read_tests(path: Path) -> list[TestFile]:
         InvalidSetting: It cannot be read, or a field is unknown or has the wrong type.
     """
     try:
-        return [_test(item, path) for item in parse_documents(read(path), str(path))]
+        found = [_test(item, path) for item in parse_documents(read(path), str(path))]
     except InvalidPolicy as error:
         raise InvalidSetting(str(error)) from error
+    if not found:
+        raise InvalidSetting(f"{path}: no test is in there")
+    return found
 
 
 def _test(document: Document, path: Path) -> TestFile:
