@@ -35,6 +35,7 @@ from reconciler.errors import (
     Forbidden,
     Gone,
     Invalid,
+    InvalidSetting,
     Throttled,
     Unauthorized,
     Unavailable,
@@ -326,7 +327,28 @@ async def connect(
         InvalidSetting: There are no usable credentials.
     """
     clock = clock or SystemClock()
-    return Client(await load_credentials(kubeconfig, context, clock), clock, on_call, user)
+    credentials = await load_credentials(kubeconfig, context, clock)
+    address = str(credentials.configuration.host)
+    _check_address(address)
+    try:
+        return Client(credentials, clock, on_call, user)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        msg = f"the certificates for the API server at {address} cannot be used: {said}"
+        raise InvalidSetting(msg) from error
+
+
+def _check_address(address: str) -> None:
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidSetting(
+            f"the address of the API server, {address}, is none: write https://HOST:PORT as the"
+            " server in the kubeconfig"
+        )
 
 
 class _Transport(RESTClientObject):

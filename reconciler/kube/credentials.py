@@ -20,16 +20,25 @@ from reconciler.errors import InvalidSetting
 _LOG = logging.getLogger(__name__)
 _REREAD = 60.0
 _LEAST_BETWEEN = 5.0
-_UNREADABLE = (ConfigException, OSError, YAMLError, ValueError, KeyError, TypeError)
+_MISSHAPEN = (KeyError, TypeError, AttributeError)
+_UNREADABLE = (ConfigException, OSError, YAMLError, ValueError, *_MISSHAPEN)
 
 
 class _Source(Protocol):
-    """Reads the configuration; ``anew`` forgets what an exec plugin said before."""
+    """Reads the configuration; ``anew`` forgets what an exec plugin said before.
+
+    Attributes:
+        place: What is read, for messages.
+    """
+
+    place: str
 
     async def read(self, configuration: Any, *, anew: bool) -> None: ...
 
 
 class _ServiceAccount:
+    place = "the ServiceAccount's token"
+
     async def read(self, configuration: Any, *, anew: bool) -> None:
         del anew
         load: Any = load_incluster_config  # without types
@@ -38,6 +47,7 @@ class _ServiceAccount:
 
 class _Kubeconfig:
     def __init__(self, file: str, context: str) -> None:
+        self.place = f"kubeconfig {file}"
         self._file = file
         self._context = context
         self._loader: Any = None
@@ -100,7 +110,10 @@ class Credentials:
         try:
             await self._source.read(self.configuration, anew=anew)
         except _UNREADABLE as error:
-            raise InvalidSetting(f"the credentials of the cluster: {error}") from error
+            said = "it has not the form of one"
+            if not isinstance(error, _MISSHAPEN):
+                said = " ".join(str(error).split()) or type(error).__name__
+            raise InvalidSetting(f"{self._source.place}: {said}") from error
         self._authorization = str(self.configuration.api_key.get("BearerToken", "")).strip()
 
     async def _try_read(self, *, anew: bool) -> None:

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, Object
 from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.live import LiveCluster
+from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled, read_policies
 from reconciler.cli.explain.world import LiveWorld
 from reconciler.errors import Gone, InvalidSetting
-from reconciler.kube.policies import KubePolicies
 
 _SHORT = {
     "cm": "configmaps",
@@ -59,10 +59,14 @@ async def _policies(name: str, desk: DeskValues, cluster: LiveCluster) -> Polici
         return read_policies(name, desk)
     if name.count("/") > 1 or Path(name).suffix in (".yaml", ".yml", ".json"):
         raise InvalidSetting(f"{name}: there is no such file")
+    namespace, _, plain = name.rpartition("/")
+    kind = "Policy" if namespace else "ClusterPolicy"
+    served = await cluster.kinds.find(f"{GROUP}/{POLICY_VERSION}", kind)
+    if not served:
+        raise InvalidSetting(f"{name}: there is no such file, and the cluster serves no {kind}")
     try:
-        policy = await KubePolicies(cluster.client).get(name)
+        policy = await cluster.reader.get(served[0], namespace, plain)
     except Gone as error:
-        kind = "Policy" if "/" in name else "ClusterPolicy"
         raise InvalidSetting(f"{name}: there is no such file, and no such {kind}") from error
     return [compiled(policy, desk)]
 
@@ -87,7 +91,7 @@ async def _object(text: str, flag: str, cluster: LiveCluster) -> tuple[Kind, Obj
         scope = "namespaced" if kind.namespaced else "cluster-scoped"
         raise InvalidSetting(f"{flag} {text}: {kind.kind} is {scope}, write it as {form}")
     try:
-        return kind, await cluster.reader.get(kind, named.namespace, named.name)
+        return kind, readable(await cluster.reader.get(kind, named.namespace, named.name))
     except Gone as error:
         raise InvalidSetting(f"{flag} {text}: {error}") from error
 

@@ -84,7 +84,7 @@ class TargetStory:
     async def _object(self, found: Found, page: Page) -> None:
         key = found.key
         try:
-            obj = found.obj or await self.world.read(key.kind, key.namespace, key.name)
+            obj = await self.world.read(found)
         except ClusterError as error:
             text = f"{key.kind.kind} {_place(key.namespace, key.name)}: {error}"
             page.answer(NO, "object", text)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from reconciler.api.meta import Kind, Object
 from reconciler.cli.desk.live import LiveCluster
+from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.stock import Stock
 from reconciler.engine.entries import Load
 from reconciler.engine.targets import TargetQuery
@@ -46,7 +47,7 @@ class World(Protocol):
         """Return what a context entry asks for."""
         ...
 
-    async def read(self, kind: Kind, namespace: str, name: str) -> Object:
+    async def read(self, found: Found) -> Object:
         """Return a target."""
         ...
 
@@ -93,9 +94,9 @@ class FileWorld:
         """Return what a context entry asks for."""
         return await self._stock.load(load)
 
-    async def read(self, kind: Kind, namespace: str, name: str) -> Object:
+    async def read(self, found: Found) -> Object:
         """Return a target as it stands in its file."""
-        return await self._stock.read(kind, namespace, name)
+        return await self._stock.target(found)
 
     def asked(self, found: Found) -> bool:
         """Return true: whoever gives a file wants to hear of its objects."""
@@ -150,9 +151,11 @@ class LiveWorld:
         """Return what a context entry asks for."""
         return await self.cluster.loader.load(load)
 
-    async def read(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return a target as it stands now."""
-        return await self.cluster.reader.get(kind, namespace, name)
+    async def read(self, found: Found) -> Object:
+        """Return a target as it stands now, without its managedFields."""
+        key = found.key
+        obj = found.obj or await self.cluster.reader.get(key.kind, key.namespace, key.name)
+        return readable(obj)
 
     def asked(self, found: Found) -> bool:
         """Return whether somebody asks about a selected object."""

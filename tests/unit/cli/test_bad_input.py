@@ -1,0 +1,314 @@
+"""Bad input at the desk: one line that says where and what to do, an exit code, bounded costs."""
+
+import json
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconciler.cli.desk.files import MAX_FILE, MAX_OBJECT
+from reconciler.cli.explain.asked import MAX_TRIGGERS
+from reconciler.cli.main import retrofit
+from reconciler.engine.jmes import braces
+
+POLICY = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate:
+      targets: [{apiVersion: v1, kind: Secret, namespace: a, name: s}]
+      patchStrategicMerge: {metadata: {labels: {x: "{{ request.object.data.a }}"}}}
+"""
+OBJECT = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c, namespace: a}
+data: {a: b}
+"""
+TARGET = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n"
+TEST = """\
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policy.yaml]
+resources: [cm.yaml]
+targetResources: [secret.yaml]
+results: [{policy: p, rule: r, kind: Secret, resources: [s], result: pass}]
+"""
+
+AS_POLICY = [
+    ["apply", "FILE", "-r", "cm.yaml"],
+    ["lint", "FILE"],
+    ["explain", "FILE"],
+]
+AS_OBJECT = [
+    ["apply", "policy.yaml", "-r", "FILE"],
+    ["explain", "policy.yaml", "--trigger", "FILE"],
+    ["explain", "policy.yaml", "--trigger", "cm.yaml", "--target", "FILE"],
+]
+AS_TEST = [["test", "-f", "FILE", "."]]
+AS_JSON = [["jp", "query", "-i", "FILE", "a"]]
+AS_VALUES = [
+    ["apply", "policy.yaml", "-r", "cm.yaml", "-f", "FILE"],
+    ["explain", "policy.yaml", "--trigger", "cm.yaml", "-f", "FILE"],
+]
+ANY = [*AS_POLICY, *AS_OBJECT, *AS_TEST, *AS_JSON, *AS_VALUES]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (
+        ("policy.yaml", POLICY),
+        ("cm.yaml", OBJECT),
+        ("secret.yaml", TARGET),
+        ("kyverno-test.yaml", TEST),
+    ):
+        Path(name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run(*words: str, stdin: str | None = None) -> Result:
+    done = CliRunner().invoke(retrofit, list(words), input=stdin)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def refused(words: list[str], name: str) -> str:
+    """Return the one line that says what is wrong with the file."""
+    done = run(*(name if word == "FILE" else word for word in words))
+    assert done.exit_code == (2 if words[0] == "lint" else 1)
+    # Of a test the line stands in the table, for other tests may be well.
+    found = done.stdout if words[0] == "test" else done.stderr
+    line, *rest = found.splitlines()
+    assert rest == (
+        ["0 passed (0 of them excluded), 0 failed, 0 not run, 1 broken tests"]
+        if words[0] == "test"
+        else []
+    )
+    return line.removeprefix("Error: ")
+
+
+@pytest.mark.parametrize("words", ANY, ids=" ".join)
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("b.yaml", b"a: 1\nb: [c\n", "b.yaml:3:1: is not YAML: did not find expected"),
+        ("b.yaml", b"a: 1\n\tb: 2\n", "b.yaml:2:1: is not YAML: found a tab"),
+        ("b.yaml", b"a: {{ b }}\n", "b.yaml:1:5: is not YAML: a map or list as a key; put {{ }}"),
+        ("b.yaml", b"[" * 100_000, "b.yaml:1:201: is not YAML: nested deeper than 200 levels"),
+        ("b.yaml", b"a: *b\n", "b.yaml:1:4: is not YAML: nothing before has the anchor b"),
+        ("b.yaml", b"a: \xff\n", "b.yaml: is not YAML: "),
+        ("b.json", b'{"a": }', "b.json:1:7: is not JSON: "),
+        ("b.json", b'{"a":' * 100_000, "b.json:1:"),
+    ],
+)
+def test_text_that_cannot_be_read(words: list[str], name: str, content: bytes, said: str) -> None:
+    Path(name).write_bytes(content)
+    assert refused(words, name).startswith(said)
+
+
+@pytest.mark.parametrize("words", ANY, ids=" ".join)
+def test_a_file_without_an_end_is_not_read_to_it(words: list[str]) -> None:
+    with Path("big.yaml").open("wb") as file:
+        file.truncate(MAX_FILE + 1)
+    assert refused(words, "big.yaml").startswith("big.yaml: it is larger than 100 MiB: ")
+
+
+@pytest.mark.parametrize("words", [AS_POLICY[0], AS_POLICY[2], *AS_OBJECT], ids=" ".join)
+def test_an_object_that_no_cluster_takes(words: list[str]) -> None:
+    head = (POLICY if words in AS_POLICY else OBJECT).replace(
+        "metadata: {", "metadata: {x: y, ", 1
+    )
+    Path("big.yaml").write_text(head.replace("x: y", f"x: {'y' * MAX_OBJECT}"), encoding="utf-8")
+    line = refused(words, "big.yaml")
+    assert line.startswith("big.yaml:1: the C")
+    assert line.endswith("has 3.0 MiB; no cluster takes an object of more than 3 MiB")
+
+
+def test_jp_stops_at_a_second_document() -> None:
+    # What follows is no YAML; it is never looked at.
+    Path("two.yaml").write_text("a: 1\n---\nb: 2\n---\n" + "[" * 1000, encoding="utf-8")
+    assert refused(AS_JSON[0], "two.yaml") == "two.yaml:2: a second document; one can be asked"
+
+
+def test_explain_does_not_tell_of_objects_without_end() -> None:
+    Path("many.yaml").write_text(f"{OBJECT}---\n" * (MAX_TRIGGERS + 1), encoding="utf-8")
+    line = refused(AS_OBJECT[1], "many.yaml")
+    assert line == "many.yaml: 101 objects are in there; at most 100 are told about"
+
+
+def recursive(value: str) -> str:
+    context = f"    context: [{{name: a, variable: {{value: '{{{{ {value} }}}}'}}}}]\n"
+    rule = POLICY.replace("  - name: r\n", "  - name: r\n" + context)
+    return rule.replace("request.object.data.a", "a")
+
+
+@pytest.mark.parametrize(
+    ("policy", "place", "said"),
+    [
+        (POLICY.replace("mutate:", "mutat:"), "spec.rules[0].mutat: ", "unknown field 'mutat'"),
+        (recursive("a"), "spec.rules[0].context[0].variable.value: ", "nothing is called a"),
+        (
+            POLICY.replace("{{ request.object.data.a }}", "{{ " * 100 + "a" + " }}" * 100),
+            "spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x: ",
+            "variables are nested deeper than 64 levels",
+        ),
+        (
+            POLICY.replace("data.a", f"data.a{' || a' * 50_000}"),
+            "spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x: ",
+            "the expression is too long",
+        ),
+        (
+            POLICY.replace("request.object.data.a", "regex_match('(', 'x')"),
+            "spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x: ",
+            "",
+        ),
+    ],
+)
+def test_a_policy_that_is_wrong(policy: str, place: str, said: str) -> None:
+    Path("bad.yaml").write_text(policy, encoding="utf-8")
+    for words in (["explain", "bad.yaml", "--trigger", "cm.yaml", "--target", "secret.yaml"],
+                  ["apply", "bad.yaml", "-r", "cm.yaml", "-t", "secret.yaml"]):  # fmt: skip
+        done = run(*words)
+        told = done.stdout + done.stderr
+        assert said in told
+        if said:
+            assert done.exit_code == 1
+            assert f"bad.yaml:1: ClusterPolicy p: {place}" in told
+        else:
+            assert "is not a regular expression" in told
+    if said:
+        linted = run("lint", "bad.yaml")
+        assert linted.exit_code == 1
+        assert f"bad.yaml:p:{place.removesuffix(': ')}  ERROR  invalid  " in linted.stdout
+        Path("kyverno-test.yaml").write_text(
+            TEST.replace("policy.yaml", "bad.yaml"), encoding="utf-8"
+        )
+        assert f"Invalid policy: bad.yaml:1: ClusterPolicy p: {place}" in run("test", ".").stdout
+
+
+def test_a_value_that_looks_like_a_variable_is_data() -> None:
+    text = OBJECT.replace("a: b", 'a: "{{ request.object.data.a }}"')
+    Path("cm.yaml").write_text(text, encoding="utf-8")
+    done = run("apply", "policy.yaml", "-r", "cm.yaml", "-t", "secret.yaml")
+    assert done.exit_code == 0
+    assert '+    x: "{{ request.object.data.a }}"' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("expression", "end"),
+    [
+        (f"regex_match('^(a+)+$', '{'a' * 5000}b')", "false"),
+        (f"regex_match('^(a|aa)+$', '{'a' * 5000}b')", "false"),
+        (f"pattern_match('{'*a' * 50}*b', '{'a' * 5000}')", "false"),
+        ("regex_match('((a{100}){100}){100}', 'a')", "invalid repetition size: {100}"),
+        ("random('((a{999}){999}){999}')", "work through more than 33554432 characters"),
+    ],
+)
+def test_a_regular_expression_that_would_not_end(expression: str, end: str) -> None:
+    done = run("jp", "query", expression, stdin="{}")
+    assert (done.stdout or done.stderr).strip().endswith(end)
+    assert done.exit_code == (0 if end == "false" else 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("[cm.yaml]", "[absent.yaml]"), "kyverno-test.yaml: absent.yaml: there is no such file"),
+        (("[policy.yaml]", "[absent.yaml]"), "absent.yaml: there is no such file"),
+        (("[cm.yaml]", "['*.none']"), "*.none: no file fits"),
+        (("result: pass", "result: pass, patchedResources: no.yaml"), "no.yaml: there is no such"),
+        (("resources: [s]", "resources: [none]"), "Not found: the test has no such object"),
+        (("policy: p,", "policy: other,"), "Not found: the test has no policy other"),
+        (("kind: Test", "kind: Test\nmore: 1"), "kyverno-test.yaml:1.more: unknown field 'more'"),
+        (("result: pass", "result: good"), "kyverno-test.yaml:1: results[0].result: expected one"),
+        (("result: pass", "results: pass"), "results[0].results: unknown field 'results'"),
+    ],
+)
+def test_a_test_that_is_wrong(change: tuple[str, str], said: str) -> None:
+    Path("kyverno-test.yaml").write_text(TEST.replace(*change), encoding="utf-8")
+    done = run("test", ".")
+    assert done.exit_code == 1
+    (line,) = (line for line in done.stdout.splitlines() if said in line)
+    assert line
+
+
+def test_a_rule_that_the_policy_does_not_have_is_told() -> None:
+    Path("kyverno-test.yaml").write_text(TEST.replace("rule: r,", "rule: s,"), encoding="utf-8")
+    done = run("test", ".", "-o", "json")
+    (row,) = json.loads(done.stdout)["tests"][0]["rows"]
+    assert (row["end"], row["reason"]) == ("Excluded", "the policy p has no rule s")
+    assert run("test", ".", "--strict").exit_code == 1
+
+
+def test_an_empty_test_file_is_no_test() -> None:
+    Path("empty.yaml").write_text("", encoding="utf-8")
+    assert refused(AS_TEST[0], "empty.yaml") == "empty.yaml: no test is in there"
+
+
+def test_many_variables_take_no_more_than_their_share_of_time() -> None:
+    text = "{{ request.object.data.a }}" * 20_000
+    started = time.process_time()
+    found = braces.find(text, passes=64)
+    assert len(found) == 20_000
+    # Each one searched the whole text once: that were ten seconds.
+    assert time.process_time() - started < 2
+
+
+def test_a_long_expression_takes_no_more_than_its_share_of_memory() -> None:
+    text = "{{ a" + " || a" * 400_000 + " }}"
+    tracemalloc.start()
+    try:
+        assert len(braces.find(text, passes=64)) == 1
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: x}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("", ""), "https://127.0.0.1:1 does not answer (connection refused): that is the"),
+        (("https://127.0.0.1:1", "nowhere"), "nowhere, is none: write https://HOST:PORT"),
+        (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is none: write https://HOST:PORT"),
+        (("clusters: [", "clusters: 5 # ["), "kubeconfig kc.yaml: it has not the form of one"),
+        (("{token: x}", "5"), "kubeconfig kc.yaml: it has not the form of one"),
+        (("users: [", "users: [["), "kubeconfig kc.yaml: while parsing"),
+        (
+            ('{server: "https://127.0.0.1:1"}',
+             '{server: "https://127.0.0.1:1", certificate-authority-data: "%%%"}'),
+            "the certificates for the API server at https://127.0.0.1:1 cannot be used",
+        ),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_cannot_be_reached(change: tuple[str, str], said: str) -> None:
+    text = KUBECONFIG.replace(*change) if change[0] else KUBECONFIG
+    Path("kc.yaml").write_text(text, encoding="utf-8")
+    done = run("explain", "policy.yaml", "--kubeconfig", "kc.yaml", "--trigger", "cm.yaml")
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_kubeconfig_that_is_not_there() -> None:
+    done = run("explain", "policy.yaml", "--kubeconfig", "absent", "--trigger", "cm.yaml")
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert "there is no kubeconfig absent" in done.stderr
