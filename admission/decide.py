@@ -5,11 +5,12 @@ that needs more than the request or fails) is recorded, and the controller decid
 lost, and nobody's request waits for somebody's API call.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from admission.filters import Filters
 from reconciler.engine.context import Context, request_context
+from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject, UserInfo
 from reconciler.engine.preconditions import Conditions
 from reconciler.engine.program import Program
@@ -32,6 +33,12 @@ _ROOTS = frozenset({"request", "serviceAccountName", "serviceAccountNamespace"})
 _ROLES = frozenset({"roles", "clusterRoles"})
 _TOO_LARGE = 422
 _UNAVAILABLE = 503
+
+Exceptions = Callable[[Program], Iterable[PolicyException]]
+
+
+def _none(_: Program) -> tuple[PolicyException, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,7 @@ def decide(
     parent: TypeName | None,
     namespace_labels: Mapping[str, str] | None,
     limits: Limits,
+    exceptions: Exceptions = _none,
 ) -> Intent:
     """Return the requests to store.
 
@@ -89,6 +97,7 @@ def decide(
         parent: Of a subresource the kind that it belongs to, by which rules name it.
         namespace_labels: Of the trigger's namespace; None while that is not known.
         limits: What holds for all requests.
+        exceptions: Gives those that concern a rule.
     """
     if request.dry_run:
         return Intent()
@@ -96,8 +105,9 @@ def decide(
     if limits.filters.exclude(subject):
         return Intent()
     own = request.user.get("username") == limits.background_user
-    programs = (rule.program for rule in rules if rule.policy.failure_policy == failure_policy)
-    fired = _fired(programs, request, subject, own=own)
+    case = _Case(request=request, subject=subject, own=own, exceptions=exceptions)
+    chosen = [rule for rule in rules if rule.policy.failure_policy == failure_policy]
+    fired = _fired(case, chosen)
     return _drafts(request, fired, limits) if fired else Intent()
 
 
@@ -155,23 +165,96 @@ def _subject(
     )
 
 
-def _fired(
-    programs: Iterable[Program], request: AdmissionRequest, subject: Subject, *, own: bool
-) -> list[Program]:
-    context: Context | None = None
-    fired = []
-    for program in programs:
-        if own and program.skip_background:
-            continue
-        if program.matcher.evaluate(subject).decision is Decision.NO_MATCH:
-            continue
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One admission request, as all rules are asked about it.
+
+    Attributes:
+        own: It comes from the controller itself.
+    """
+
+    request: AdmissionRequest
+    subject: Subject
+    own: bool
+    exceptions: Exceptions
+    _contexts: list[Context] = field(default_factory=list)
+
+    @property
+    def context(self) -> Context:
+        """Return what expressions see, made when the first one asks."""
+        if not self._contexts:
+            self._contexts.append(_context(self.request, self.subject))
+        return self._contexts[0]
+
+    def decide(self, program: Program) -> Decision:
+        """Return whether a rule fires; UNDECIDED is left to the controller."""
+        if self.own and program.skip_background:
+            return Decision.NO_MATCH
+        matched = self.matched(program)
+        if matched is Decision.NO_MATCH:
+            return matched
+        excepted = [self.excepted(item) for item in self.exceptions(program) if item.triggers]
+        if Decision.MATCH in excepted:
+            return Decision.NO_MATCH
+        return Decision.UNDECIDED if Decision.UNDECIDED in excepted else matched
+
+    def matched(self, program: Program) -> Decision:
+        """Return whether match and preconditions are met."""
+        matched = program.matcher.evaluate(self.subject).decision
         conditions = program.preconditions
-        if conditions is not None and _decidable(conditions, request):
-            context = context or _context(request, subject)
-            if not _may_pass(conditions, context):
-                continue
-        fired.append(program)
+        if matched is Decision.NO_MATCH or conditions is None:
+            return matched
+        if not _decidable(conditions, self.request):
+            return Decision.UNDECIDED
+        try:
+            passed = conditions.evaluate(self.context).passed
+        except EvaluationError:
+            return Decision.UNDECIDED
+        return matched if passed else Decision.NO_MATCH
+
+    def excepted(self, item: PolicyException) -> Decision:
+        """Return whether an exception holds."""
+        matched = item.match(self.subject)
+        if matched is Decision.NO_MATCH or item.conditions is None:
+            return matched
+        if not _decidable(item.conditions, self.request):
+            return Decision.UNDECIDED
+        return matched if item.passes(self.context) else Decision.NO_MATCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fired:
+    """A rule that fires or may fire, and those before it that may fire instead."""
+
+    program: Program
+    unless: tuple[Program, ...] = ()
+
+
+def _fired(case: _Case, rules: Iterable[CompiledRule]) -> list[_Fired]:
+    fired: list[_Fired] = []
+    first: dict[str, list[CompiledRule]] = {}
+    for rule in rules:
+        if rule.policy.first_only:
+            first.setdefault(rule.policy.key, []).append(rule)
+        elif case.decide(rule.program) is not Decision.NO_MATCH:
+            fired.append(_Fired(program=rule.program))
+    for chosen in first.values():
+        fired += _first(case, chosen)
     return fired
+
+
+def _first(case: _Case, rules: Sequence[CompiledRule]) -> Iterator[_Fired]:
+    """Yield the first rule of a policy that fires, after those before it that may."""
+    names = {rule.program.rule for rule in rules}
+    pending: list[Program] = []
+    for program in (item for item in rules[0].policy.programs if item.rule in names):
+        decision = case.decide(program)
+        if decision is Decision.NO_MATCH:
+            continue
+        yield _Fired(program=program, unless=tuple(pending))
+        if decision is Decision.MATCH:
+            return
+        pending.append(program)
 
 
 def _decidable(conditions: Conditions, request: AdmissionRequest) -> bool:
@@ -182,13 +265,6 @@ def _decidable(conditions: Conditions, request: AdmissionRequest) -> bool:
         return True
     paths = (path for path in conditions.reads if path[:1] == ("request",))
     return all(len(path) > 1 and path[1] not in _ROLES for path in paths)
-
-
-def _may_pass(conditions: Conditions, context: Context) -> bool:
-    try:
-        return conditions.evaluate(context).passed
-    except EvaluationError:
-        return True
 
 
 def _context(request: AdmissionRequest, subject: Subject) -> Context:
@@ -206,13 +282,21 @@ def _context(request: AdmissionRequest, subject: Subject) -> Context:
     )
 
 
-def _drafts(request: AdmissionRequest, fired: Iterable[Program], limits: Limits) -> Intent:
+def _drafts(request: AdmissionRequest, fired: Iterable[_Fired], limits: Limits) -> Intent:
     trigger = record_trigger(request)
     drafts: list[Draft] = []
     refused: list[str] = []
-    for program in fired:
+    for item in fired:
         try:
-            drafts.append(draft(request, program, trigger, max_recorded=limits.max_recorded))
+            drafts.append(
+                draft(
+                    request,
+                    item.program,
+                    trigger,
+                    max_recorded=limits.max_recorded,
+                    unless=item.unless,
+                )
+            )
         except TooLarge as error:
             refused.append(str(error))
     return Intent(drafts=tuple(drafts), refused=tuple(refused))

@@ -14,6 +14,7 @@ import uvloop
 
 from admission.certificates import Certificates, server_names
 from admission.decide import Limits
+from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.filters import default_filters
 from admission.following import (
     CONFIG_MAPS,
@@ -38,7 +39,7 @@ from reconciler.errors import ClusterError, RetrofitError
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
-from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
+from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -50,6 +51,7 @@ from reconciler.observe.labels import resource_label
 from reconciler.observe.listening import bind
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.policies import PolicyIndex
 
 _log = logs.logger("admission.main")
@@ -122,6 +124,11 @@ class Admission:
         """Start, serve, and when it is cancelled drain."""
         index, namespaces, roles = PolicyIndex(), NamespaceLabels(), RoleIndex()
         policies = PolicyFeed(index=index, metrics=self.metrics)
+        heeding = Heeding(
+            enabled=self.settings.enable_policy_exception,
+            namespaces=self.settings.exception_namespace,
+        )
+        exceptions = ExceptionFeed(ExceptionIndex(heeding=heeding))
         own = self.settings.namespace
         filters = FilterFeed(own, default_filters(own))
         deciding = (
@@ -130,6 +137,11 @@ class Admission:
             self._follower("namespaces", NAMESPACES, namespaces.take, metadata_only=True),
             self._follower("rolebindings", ROLE_BINDINGS, roles.take),
             self._follower("clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.take),
+            *(
+                (self._follower("policyexceptions", EXCEPTIONS, exceptions.take),)
+                if heeding.enabled
+                else ()
+            ),
         )
         followers = (*deciding, self._settings_follower(filters))
         for item in followers:
@@ -143,8 +155,11 @@ class Admission:
                 clock=self.clock,
                 metrics=self.metrics,
             ),
-            self._resources(namespaces, roles, filters, deciding, feed=policies),
+            self._resources(
+                namespaces, roles, filters, deciding, feed=policies, exceptions=exceptions
+            ),
             review_policy,
+            ExceptionWebhook(heeding).review,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -166,7 +181,8 @@ class Admission:
     async def _wait(self) -> None:
         """Return when the cluster has what the program cannot work without."""
         await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
-        await wait_for_kinds(self.client, _say, _NEEDED)
+        heeded = (EXCEPTIONS,) if self.settings.enable_policy_exception else ()
+        await wait_for_kinds(self.client, _say, (*_NEEDED, *heeded))
         backoff = Backoff(first=1.0, longest=30.0)
         while True:
             try:
@@ -203,6 +219,7 @@ class Admission:
         deciding: Sequence[Follower],
         *,
         feed: PolicyFeed,
+        exceptions: ExceptionFeed,
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
@@ -230,6 +247,7 @@ class Admission:
             budget_seconds=settings.webhook_timeout / 2,
             clock=self.clock,
             metrics=self.metrics,
+            exceptions=exceptions.index,
             caught_up=caught_up,
             read_policies=read_policies,
         )

@@ -12,6 +12,7 @@ from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
+from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.policies import CompiledRule, PolicyIndex
 from reconciler.services.ports import Kinds, Requests
 from reconciler.services.record import Unrecorded, fault, record
@@ -39,7 +40,8 @@ class ResourceWebhook:
         budget_seconds: Time for recording; what is not stored then counts as failed.
         read_policies: Takes all stored policies into the index.
         learned: Digests of registrations after which the policies were read.
-        caught_up: Returns when policies, namespaces and roles are those that are stored.
+        caught_up: Returns when policies, exceptions, namespaces and roles are those that are
+            stored.
     """
 
     index: PolicyIndex
@@ -52,6 +54,7 @@ class ResourceWebhook:
     budget_seconds: float
     clock: Clock
     metrics: Metrics
+    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     caught_up: Callable[[], Awaitable[None]] = _at_once
     read_policies: Callable[[], Awaitable[None]] = _at_once
     learned: dict[str, None] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class ResourceWebhook:
             parent=parent,
             namespace_labels=self.namespaces.get(request.namespace),
             limits=replace(self.limits, filters=self.filters.current),
+            exceptions=self.exceptions.of,
         )
         unrecorded = await self._record(intent.drafts)
         if failure_policy == IGNORE:

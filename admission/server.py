@@ -22,7 +22,7 @@ _log = logger("admission.server")
 
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE}
 _JSON = "application/json"
-_PATHS = "/validate/fail, /validate/ignore and /policies"
+_PATHS = "/validate/fail, /validate/ignore, /policies and /exceptions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,12 @@ class WebhookServer:
         transport: Transport,
         resources: ResourceWebhook,
         policies: Callable[[AdmissionRequest], Answer],
+        exceptions: Review,
     ) -> None:
         self._transport = transport
         self._resources = resources
         self._policies = policies
+        self._exceptions = exceptions
         app = web.Application(client_max_size=transport.max_body)
         for name in _FAILURE_POLICIES:
             for at in ("", "/at/{digest}"):
@@ -60,6 +62,7 @@ class WebhookServer:
                 app.router.add_post(f"{base}/{{name}}", self._resource)
                 app.router.add_post(f"{base}/{{ns}}/{{name}}", self._resource)
         app.router.add_post("/policies", self._policy)
+        app.router.add_post("/exceptions", self._exception)
         app.router.add_route("*", "/{path:.*}", _unknown)
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=transport.drain_timeout
@@ -92,6 +95,9 @@ class WebhookServer:
             return self._policies(request)
 
         return await self._answer(http, review, path="policies")
+
+    async def _exception(self, http: web.Request) -> web.Response:
+        return await self._answer(http, self._exceptions, path="exceptions")
 
     async def _answer(self, http: web.Request, review: Review, *, path: str) -> web.Response:
         clock, metrics = self._transport.clock, self._transport.metrics
@@ -157,7 +163,8 @@ def _render(request: AdmissionRequest, answer: Answer) -> bytes:
 
 
 async def _unknown(http: web.Request) -> web.Response:
-    if http.method != "POST" and (http.path == "/policies" or http.path.startswith("/validate/")):
+    known = http.path in {"/policies", "/exceptions"} or http.path.startswith("/validate/")
+    if http.method != "POST" and known:
         return _error(405, f"{http.method} is not supported, the API server sends POST")
     return _error(404, f"there is no {http.path}; the webhooks are {_PATHS}")
 

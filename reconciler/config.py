@@ -79,6 +79,11 @@ class ProcessSettings:
     background_service_account: str = _setting(
         "kyverno-background-controller", "ServiceAccount that writes targets."
     )
+    enable_policy_exception: bool = _setting(default=False, meaning="Heed PolicyExceptions.")
+    exception_namespace: str = _setting(
+        "",
+        "Namespaces whose PolicyExceptions are heeded, patterns separated by commas; *: all.",
+    )
     startup_timeout: float = _setting(
         0.0,
         "Give up when the API server does not answer for so long at the start; 0: wait for ever.",
@@ -200,6 +205,12 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
         InvalidSetting: Values that do not go together.
     """
     built = settings(**values)
+    if built.enable_policy_exception and not built.exception_namespace.strip():
+        msg = (
+            "--enable-policy-exception needs --exception-namespace: the namespaces whose"
+            " PolicyExceptions count, or * for all of them"
+        )
+        raise InvalidSetting(msg)
     if isinstance(built, ControllerSettings):
         _check(built)
     return built

@@ -19,6 +19,7 @@ from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.collect import Collector
 from reconciler.services.dispatch import Dispatcher, Observer
+from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.globalcontext import GlobalContext
 from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
@@ -34,7 +35,6 @@ class Services:
     """The use cases of the controller, joined to one cluster."""
 
     index: PolicyIndex
-    kinds: KubeKinds
     dispatcher: Dispatcher
     entries: GlobalContext
     lanes: Lanes
@@ -47,16 +47,16 @@ def controller_services(
     settings: ControllerSettings,
     clock: Clock,
     *,
+    exceptions: ExceptionIndex,
     observe: Observer,
     each: Each,
     say: Callable[[str], None],
 ) -> Services:
     """Return the services that a controller with these settings runs."""
-    index = PolicyIndex()
+    index, chance = PolicyIndex(), random.SystemRandom()
     kinds, reader, policies = KubeKinds(client, clock), KubeReader(client), KubePolicies(client)
     requests = KubeRequests(client, settings.namespace, page=settings.list_page)
     backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
-    chance = random.SystemRandom()
     triggers = TriggerReader(
         kinds=kinds, reader=reader, requests=requests, clock=clock, below=chance.randrange
     )
@@ -75,6 +75,7 @@ def controller_services(
         lanes=lanes,
         loader=entries,
         backoff=backoff,
+        exceptions=exceptions,
     )
     sweeper = Sweeper(
         processor=processor,
@@ -102,7 +103,6 @@ def controller_services(
     entries.on_ready = lambda: dispatcher.wake_parked(ENTRY_NOT_READY)
     return Services(
         index=index,
-        kinds=kinds,
         dispatcher=dispatcher,
         entries=entries,
         lanes=lanes,

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 GROUP = "kyverno.io"
 POLICY_VERSION = "v1"
+EXCEPTION_VERSION = "v2"
 REQUEST_VERSION = "v2"
 PREFIX = "kube-retrofit.dev/"
 FIELD_MANAGER = "kube-retrofit"
@@ -16,6 +17,7 @@ LABEL_SHARD = f"{PREFIX}shard"
 LABEL_POLICY = f"{PREFIX}policy"
 LABEL_SOURCE = f"{PREFIX}source"
 ANNOTATION_APPLIED = f"{PREFIX}applied"
+ANNOTATION_EXCEPTS = f"{PREFIX}excepts"
 
 Object = dict[str, Any]
 """A Kubernetes object as decoded from JSON; never modelled further."""

@@ -84,6 +84,8 @@ class RequestSpec:
             gone later, as partial trees under those two keys.
         recorded_secret: Name of the Secret that holds ``recorded`` where it must not stand here.
         sweep: A request for all triggers of the rule.
+        unless: Rules that come first in a policy of which only one is applied; where one of
+            them fires for the trigger, this one does not.
     """
 
     policy: str
@@ -99,6 +101,7 @@ class RequestSpec:
     recorded: Mapping[str, Any] | None = None
     recorded_secret: str = ""
     sweep: bool = False
+    unless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +271,7 @@ def parse_spec(raw: Mapping[str, Any]) -> RequestSpec:
         recorded=raw.get("recorded"),
         recorded_secret=raw.get("recordedSecret", ""),
         sweep="sweep" in raw,
+        unless=tuple(raw.get("unless") or ()),
     )
 
 
@@ -291,6 +295,7 @@ def render_spec(spec: RequestSpec) -> Object:
         "policyUID": spec.policy_uid,
         "policyGeneration": spec.policy_generation,
         "recordedSecret": spec.recorded_secret,
+        "unless": list(spec.unless),
     }
     rendered: Object = {
         "requestType": "mutate",

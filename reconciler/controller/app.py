@@ -12,6 +12,7 @@ from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateReque
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import ControllerSettings
 from reconciler.controller.accounts import Accounts
+from reconciler.controller.exceptions import ExceptionFollower
 from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
 from reconciler.controller.leader import Leadership
@@ -20,16 +21,18 @@ from reconciler.controller.settings import operator_settings
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
-from reconciler.kube.policies import KubePolicies
-from reconciler.kube.preflight import wait_for_kinds
+from reconciler.kube.policies import EXCEPTIONS, KubePolicies
+from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.reports import KubeReports
+from reconciler.kube.watch import Watch
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.labels import resource_label
 from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.notices import Notices
 from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
@@ -51,6 +54,7 @@ class Controller:
     events: KubeEvents
     stop: asyncio.Event
     lost: asyncio.Event
+    exceptions: ExceptionFollower | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     def _gauges(self) -> Gauges:
@@ -64,7 +68,9 @@ class Controller:
 
     def unready(self) -> str | None:
         """Return why the policies and requests are not watched, None when they are."""
-        return None if self.ready.is_set() else "the watches have not started yet"
+        if not self.ready.is_set():
+            return "the watches have not started yet"
+        return None if self.exceptions is None else self.exceptions.unready()
 
     async def run(self) -> int:
         """Work until told to stop, or until the Lease is lost; return the exit code."""
@@ -74,6 +80,8 @@ class Controller:
             asyncio.create_task(self.events.run(), name="events"),
             asyncio.create_task(self._gauges().run(), name="gauges"),
         ]
+        if self.exceptions is not None:
+            background.append(asyncio.create_task(self.exceptions.run(), name="exceptions"))
         electing = asyncio.create_task(self.election.run(), name="election")
         stopping = asyncio.create_task(self.stop.wait(), name="stop")
         try:
@@ -184,7 +192,8 @@ async def _clients(
 
 async def _wait(client: Client, settings: ControllerSettings, say: Callable[[str], None]) -> None:
     await client.wait_until_served(say, limit=settings.startup_timeout)
-    await wait_for_kinds(client, say)
+    kinds = (EXCEPTIONS,) if settings.enable_policy_exception else ()
+    await wait_for_kinds(client, say, (*CONTROLLER_KINDS, *kinds))
 
 
 async def _unless_stopped(work: asyncio.Task[None], stop: asyncio.Event) -> bool:
@@ -218,11 +227,30 @@ def _assemble(
     def swept(spec: RequestSpec, attempt: Attempt) -> None:
         accounts.swept(spec, attempt)
 
+    heeding = Heeding(
+        enabled=settings.enable_policy_exception, namespaces=settings.exception_namespace
+    )
+    index = ExceptionIndex(heeding=heeding)
     services = controller_services(
-        client, settings, clock, observe=observed, each=swept, say=log.warning
+        client,
+        settings,
+        clock,
+        exceptions=index,
+        observe=observed,
+        each=swept,
+        say=log.warning,
     )
     accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
     services.collector.before = accounts.progress.flush
+    exceptions = None
+    if heeding.enabled:
+        exceptions = ExceptionFollower(
+            index=index,
+            watch=Watch(client, EXCEPTIONS, clock),
+            wake=services.dispatcher.wake,
+            log=log,
+        )
+        index.caught_up = exceptions.caught_up
     lost = asyncio.Event()
 
     def on_failed(error: BaseException) -> None:
@@ -266,6 +294,7 @@ def _assemble(
         events=events,
         stop=stop,
         lost=lost,
+        exceptions=exceptions,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from reconciler.api.meta import GROUP, Object
 from reconciler.dialects import kyverno
+from reconciler.dialects.kyverno.exception import compile_exception, is_exception
 from reconciler.dialects.kyverno.globalcontext import (
     CallSource,
     CompiledEntry,
@@ -14,7 +15,15 @@ from reconciler.engine.entries import Given
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 
-__all__ = ["CallSource", "CompiledEntry", "ResourceSource", "compile_entry", "compile_policy"]
+__all__ = [
+    "CallSource",
+    "CompiledEntry",
+    "ResourceSource",
+    "compile_entry",
+    "compile_exception",
+    "compile_policy",
+    "is_exception",
+]
 
 
 def compile_policy(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from reconciler.engine.edits import Edit
 from reconciler.engine.entries import Entry
@@ -12,6 +12,8 @@ from reconciler.engine.preconditions import Conditions
 from reconciler.engine.targets import Target
 
 Paths = frozenset[tuple[str, ...]]
+
+_NONE: Final = frozenset[str]()
 
 
 class Convergence(Enum):
@@ -66,6 +68,15 @@ class Projection:
     old_object: Paths = frozenset()
     request: frozenset[str] | None = frozenset()
 
+    def joined(self, other: "Projection") -> "Projection":
+        """Return what both read."""
+        unlimited = self.request is None or other.request is None
+        return Projection(
+            object=self.object | other.object,
+            old_object=self.old_object | other.old_object,
+            request=None if unlimited else (self.request or _NONE) | (other.request or _NONE),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
@@ -76,6 +87,8 @@ class Program:
         targets: Empty for a rule that changes its trigger itself, which only the desk runs.
         on_policy_change: Existing triggers are worked through when the policy changes.
         skip_background: Requests of the controller itself do not trigger the rule.
+        before: Rules that come first where a policy applies only one: this rule acts where none
+            of them fires, or, of those that change their trigger, where none changed it.
         user_roots: What the rule reads of ``request`` beside the objects, for recording.
     """
 
@@ -89,6 +102,7 @@ class Program:
     projection: Projection
     on_policy_change: bool
     skip_background: bool
+    before: "tuple[Program, ...]" = ()
 
     @property
     def rule(self) -> str:
@@ -117,7 +131,7 @@ class CompiledPolicy:
         match_conditions: CEL conditions for the webhook, as written.
         warnings: What the author should know: legal, but not acted on or surprising.
         rule_count: Rules by kind, for the status.
-        first_own: Of the rules that change their trigger, only the first that does is applied.
+        first_only: Only one rule is applied to a trigger; see `Program.before`.
     """
 
     key: str
@@ -131,7 +145,7 @@ class CompiledPolicy:
     match_conditions: tuple[Any, ...] = ()
     warnings: tuple[str, ...] = ()
     rule_count: tuple[tuple[str, int], ...] = ()
-    first_own: bool = False
+    first_only: bool = False
 
     @property
     def namespace(self) -> str:

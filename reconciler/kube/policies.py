@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.meta import (
+    EXCEPTION_VERSION,
     FIELD_MANAGER,
     GROUP,
     POLICY_VERSION,
@@ -24,6 +25,13 @@ CLUSTER_POLICIES = Kind(
 )
 POLICIES = Kind(
     group=GROUP, version=POLICY_VERSION, kind="Policy", plural="policies", namespaced=True
+)
+EXCEPTIONS = Kind(
+    group=GROUP,
+    version=EXCEPTION_VERSION,
+    kind="PolicyException",
+    plural="policyexceptions",
+    namespaced=True,
 )
 
 

@@ -11,11 +11,11 @@ from reconciler.kube.paths import collection_path
 from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
 from reconciler.kube.requests import REQUESTS
 
-_CONTROLLER = (CLUSTER_POLICIES, POLICIES, REQUESTS)
+CONTROLLER_KINDS = (CLUSTER_POLICIES, POLICIES, REQUESTS)
 
 
 async def wait_for_kinds(
-    client: Client, say: Callable[[str], None], kinds: tuple[Kind, ...] = _CONTROLLER
+    client: Client, say: Callable[[str], None], kinds: tuple[Kind, ...] = CONTROLLER_KINDS
 ) -> None:
     """Return when all kinds can be listed; until then say what is in the way, with a pause.
 

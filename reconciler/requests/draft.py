@@ -5,7 +5,7 @@ later. That is the deleted object, the old object of an update, and the object o
 (a Binding, a Scale). Everything else is read live when the request is processed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import orjson
 
 from reconciler.api.meta import Object, ObjectRef, resource_version
 from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord
-from reconciler.engine.program import Paths, Program, project
+from reconciler.engine.program import Paths, Program, Projection, project
 from reconciler.errors import RetrofitError
 from reconciler.requests import naming
 
@@ -24,6 +24,13 @@ READ_LATER = frozenset({"", "status"})
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _IDENTITY = ("name", "generateName", "namespace", "uid", "labels")
 _USER_FIELDS = frozenset({"userInfo", "roles", "clusterRoles"})
+_IDENTIFYING = (
+    ("apiVersion",),
+    ("kind",),
+    *(("metadata", name) for name in _IDENTITY),
+)
+# What every request has, whatever its rule reads.
+_ALWAYS = frozenset({"operation", "object", "oldObject", "name", "namespace", "kind"})
 _SECRET_FIELDS = frozenset({"data", "stringData"})
 
 
@@ -123,7 +130,12 @@ def record_trigger(request: AdmissionRequest) -> TriggerRecord:
 
 
 def draft(
-    request: AdmissionRequest, program: Program, trigger: TriggerRecord, *, max_recorded: int
+    request: AdmissionRequest,
+    program: Program,
+    trigger: TriggerRecord,
+    *,
+    max_recorded: int,
+    unless: Sequence[Program] = (),
 ) -> Draft:
     """Return the request that a rule needs for an admission request.
 
@@ -132,13 +144,15 @@ def draft(
         program: A rule that matched, or that processing has to decide on.
         trigger: Of `record_trigger`; the same for all rules of one admission request.
         max_recorded: Bytes of JSON that may be kept of the objects.
+        unless: Rules that come first, on which processing has to decide as well.
 
     Raises:
         TooLarge: More would have to be kept.
     """
     origin = program.origin
     name = naming.request_name(request.uid, origin.uid, origin.rule)
-    recorded = _recorded(request, program)
+    reads = _reads(program, *unless)
+    recorded = _recorded(request, reads)
     content = b"" if recorded is None else orjson.dumps(recorded)
     if len(content) > max_recorded:
         raise TooLarge(
@@ -153,33 +167,63 @@ def draft(
         resource=request.ref,
         source=Source.ADMISSION,
         operation=request.operation,
-        user=_user(request, program),
-        request=_info(request, program),
+        user=_user(request, reads.request),
+        request=_info(request, reads.request),
         trigger=trigger,
         policy_uid=origin.uid,
         policy_generation=origin.generation,
         recorded=None if hidden else recorded,
         recorded_secret=naming.recorded_name(name) if hidden else "",
+        unless=tuple(item.rule for item in unless),
     )
     labels = naming.labels(origin.policy, _shard_key(request), Source.ADMISSION)
     return Draft(name=name, labels=labels, spec=spec, secret=content if hidden else None)
 
 
-def _user(request: AdmissionRequest, program: Program) -> Object:
+def keeps(spec: RequestSpec, program: Program, reads: Projection) -> bool:
+    """Return whether a request of a rule still has what others than the rule read."""
+    if not spec.operation:
+        return True  # No admission request: what is missing never was there.
+    own = _reads(program)
+    fields = (reads.request or frozenset()) - _ALWAYS
+    if own.request is not None and (reads.request is None or not fields <= own.request):
+        return False
+    if spec.operation == "DELETE":
+        return _within(reads.object | reads.old_object, own.object | own.old_object, _IDENTIFYING)
+    object_there = spec.trigger.subresource in READ_LATER or _within(
+        reads.object, own.object, _IDENTIFYING
+    )
+    return object_there and _within(reads.old_object, own.old_object, ())
+
+
+def _within(paths: Paths, kept: Paths, always: Iterable[tuple[str, ...]]) -> bool:
+    known = (*kept, *always)
+    return all(any(path[: len(item)] == item for item in known) for path in paths)
+
+
+def _reads(*programs: Program) -> Projection:
+    """Return what rules read, to match as well."""
+    reads = Projection()
+    for program in programs:
+        reads = reads.joined(program.projection)
+        if program.matcher.uses_user_info:
+            reads = reads.joined(Projection(request=_USER_FIELDS))
+    return reads
+
+
+def _user(request: AdmissionRequest, fields: frozenset[str] | None) -> Object:
     """Return who asked: the name always, for people; the rest where the rule needs it."""
     if not request.user:
         return {}
-    fields = program.projection.request
-    if fields is None or program.matcher.uses_user_info or not fields.isdisjoint(_USER_FIELDS):
+    if fields is None or not fields.isdisjoint(_USER_FIELDS):
         looked_up = {"roles": request.roles, "clusterRoles": request.cluster_roles}
         found = {key: list(names) for key, names in looked_up.items() if names is not None}
         return {"userInfo": request.user, **found}
     return {"userInfo": {"username": request.user.get("username", "")}}
 
 
-def _info(request: AdmissionRequest, program: Program) -> Object:
+def _info(request: AdmissionRequest, fields: frozenset[str] | None) -> Object:
     """Return the fields that the rule reads, and what tells the parent of a subresource."""
-    fields = program.projection.request
     return {
         key: value
         for key, value in request.info.items()
@@ -200,8 +244,7 @@ def _shard_key(request: AdmissionRequest) -> str:
     return ref.uid or f"{ref.api_version}/{ref.kind}/{ref.namespace}/{ref.name}"
 
 
-def _recorded(request: AdmissionRequest, program: Program) -> Object | None:
-    reads = program.projection
+def _recorded(request: AdmissionRequest, reads: Projection) -> Object | None:
     old = request.old_object or {}
     if request.operation == "DELETE":
         # One tree for both: in a rule on DELETE request.object means the old object.

@@ -5,7 +5,7 @@ one read, and written with one guarded patch; each request gets a result of its 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -70,6 +70,10 @@ class TargetResult:
     uid: str = ""
 
 
+Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]
+"""Gives why an object is left alone, empty where it is not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
     """The work of one request at one target.
@@ -77,6 +81,7 @@ class Job:
     Attributes:
         loads: What context entries read, shared by all targets of the request.
         listed: The object as a live list gave it, or None where it has to be read.
+        exempt: Asked about the object before it is changed; None where nothing exempts any.
     """
 
     request: str
@@ -86,6 +91,7 @@ class Job:
     context: Context
     loads: Loads
     listed: Object | None = None
+    exempt: Exempt | None = None
     result: asyncio.Future[TargetResult] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -281,6 +287,8 @@ async def _evaluate_one(
         message = "the object does not fit the target's selector"
         return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
     try:
+        if job.exempt is not None and (reason := await job.exempt(key.kind, obj)):
+            return obj, TargetResult(outcome=Outcome.SKIPPED, message=reason), False
         changed = await job.loads.evaluate(
             lambda: change(job.program, job.query.index, job.context, obj)
         )

@@ -15,6 +15,7 @@ from reconciler.api.updaterequest import (
     Outcome,
     RequestSpec,
     RequestStatus,
+    Source,
     TargetStatus,
     UpdateRequest,
 )
@@ -293,6 +294,7 @@ def _request(program: Program, obj: Object, occasion: Occasion, now: datetime) -
             policy=program.origin.policy,
             rule=program.rule,
             resource=ref,
+            source=Source.MANUAL,
             operation=occasion.operation,
             user=occasion.user,
         ),

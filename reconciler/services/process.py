@@ -6,7 +6,7 @@ is a `Disposition`, so that nothing ends without a word.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import (
@@ -34,6 +34,8 @@ from reconciler.requests.lifecycle import (
     merge_targets,
 )
 from reconciler.requests.schedule import Backoff
+from reconciler.services.exceptions import ExceptionIndex
+from reconciler.services.gates import Gates
 from reconciler.services.lanes import Job, Lanes, TargetKey, TargetResult, failure
 from reconciler.services.loading import Loads
 from reconciler.services.policies import PolicyIndex
@@ -82,6 +84,7 @@ class Processor:
     lanes: Lanes
     loader: Loader
     backoff: Backoff
+    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
 
     async def attempt(
         self, request: UpdateRequest, chance: float, *, claim: Callable[[], str] = str
@@ -120,9 +123,14 @@ class Processor:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
         subject, loads = trigger.subject, Loads(self.loader)
-        context = with_entries(loads.of(trigger.context), program.entries)
+        plain = loads.of(trigger.context)
+        context = with_entries(plain, program.entries)
+        closed: Skip | None = None
         try:
             decision = await loads.evaluate(lambda: decide(program, subject, context))
+            if decision.fires:
+                await self.exceptions.caught_up()
+                closed = await self._gates.closed(request.spec, program, subject, plain, loads)
         except EvaluationError as error:
             fail = Fail(reason="EvaluationFailed", message=str(error))
             return Attempt(disposition=fail, program=program)
@@ -135,6 +143,9 @@ class Processor:
                 message=f"the trigger no longer matches the rule: {decision.message}",
             )
             return Attempt(disposition=skip, program=program)
+        if closed is not None:
+            return Attempt(disposition=closed, program=program)
+        exempt = self._gates.exempt(program, context, loads)
         selection = await self.finder.select(program, context, loads)
         done = _done(request.status)
         chosen = [item for item in selection.found if _identity(item.key) not in done]
@@ -150,6 +161,7 @@ class Processor:
                         context=context,
                         loads=loads,
                         listed=item.obj,
+                        exempt=exempt,
                     ),
                 )
                 for item in chosen
@@ -187,6 +199,10 @@ class Processor:
             message = f"policy {spec.policy} has no rule {spec.rule} any more"
             return Skip(reason="RuleGone", message=message)
         return program
+
+    @property
+    def _gates(self) -> Gates:
+        return Gates(triggers=self.triggers, exceptions=self.exceptions)
 
     def _conclude(
         self,

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from reconciler.api.globalcontext import ENTRIES
-from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, Object
+from reconciler.api.meta import EXCEPTION_VERSION, GROUP, POLICY_VERSION, Kind, Object
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.engine.wildcard import has_wildcard
@@ -102,7 +102,25 @@ def configurations(
     return {
         RESOURCE_CONFIGURATION: _configuration(RESOURCE_CONFIGURATION, webhooks),
         POLICY_CONFIGURATION: _configuration(
-            POLICY_CONFIGURATION, [_policy_webhook(registration)]
+            POLICY_CONFIGURATION,
+            [
+                _written(
+                    "policy",
+                    "/policies",
+                    (
+                        (POLICY_VERSION, "clusterpolicies"),
+                        (POLICY_VERSION, "policies"),
+                        (ENTRIES.version, ENTRIES.plural),
+                    ),
+                    registration,
+                ),
+                _written(
+                    "exception",
+                    "/exceptions",
+                    ((EXCEPTION_VERSION, "policyexceptions"),),
+                    registration,
+                ),
+            ],
         ),
     }
 
@@ -143,15 +161,16 @@ def _resource_webhooks(
             )
 
 
-def _policy_webhook(registration: Registration) -> Object:
+def _written(
+    name: str, path: str, resources: Iterable[tuple[str, str]], registration: Registration
+) -> Object:
+    """Return the webhook that is asked when people write objects of ours."""
     rules: Rules = {
-        (GROUP, POLICY_VERSION, resource, "*"): {"CREATE", "UPDATE"}
-        for resource in ("clusterpolicies", "policies")
+        (GROUP, version, resource, "*"): {"CREATE", "UPDATE"} for version, resource in resources
     }
-    rules[ENTRIES.group, ENTRIES.version, ENTRIES.plural, "*"] = {"CREATE", "UPDATE"}
     return _webhook(
-        f"policy.{_DOMAIN}",
-        "/policies",
+        f"{name}.{_DOMAIN}",
+        path,
         _render_rules(rules),
         registration,
         failurePolicy="Fail",

@@ -166,7 +166,9 @@ class TriggerReader:
             obj=obj,
             operation=operation,
             user=_user(user),
-            namespace_labels=await self._labels(program, namespace),
+            namespace_labels=await self.namespace_labels(namespace)
+            if program.matcher.uses_namespace_selector
+            else {},
         )
         context = request_context(
             operation=operation,
@@ -183,8 +185,9 @@ class TriggerReader:
         context = context.bind(**surround(now=self.clock.now(), below=self.below))
         return Trigger(presence=Presence.STORED, subject=subject, context=context)
 
-    async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:
-        if not namespace or not program.matcher.uses_namespace_selector:
+    async def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace; there are none where it is gone, or is no name."""
+        if not namespace:
             return {}
         kind = Kind(
             group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False

@@ -162,3 +162,10 @@ def test_a_switch_is_written_with_its_value(arguments, wanted):
 def test_a_switch_is_a_variable_too():
     assert run(ControllerSettings, RETROFIT_REPORTS="false").reports is False
     assert "not a valid boolean" in run(ControllerSettings, "--reports=perhaps")
+
+
+@pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
+def test_exceptions_need_the_namespaces_that_count(settings):
+    with pytest.raises(InvalidSetting, match="--enable-policy-exception needs"):
+        build(settings, {"enable_policy_exception": True, "exception_namespace": " "})
+    assert build(settings, {"enable_policy_exception": True, "exception_namespace": "*"})

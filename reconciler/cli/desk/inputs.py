@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.cli.desk.exceptions import PolicyException, compile_exception, is_exception
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.policies import PolicySet, compile_all
 from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock
@@ -18,6 +17,8 @@ from reconciler.cli.desk.values import (
     read_user,
     read_values,
 )
+from reconciler.dialects import compile_exception, is_exception
+from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
 from reconciler.errors import InvalidPolicy, InvalidSetting
 

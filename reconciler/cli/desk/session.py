@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
-from reconciler.cli.desk.exceptions import PolicyException
 from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import change, decide, own_change
+from reconciler.engine.exceptions import PolicyException, excepting, excepting_target, skipped
 from reconciler.engine.jmes import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.outcome import RuleStatus, TargetChange
@@ -36,6 +36,7 @@ class RuleResult:
     Attributes:
         trigger: As the rule saw it.
         target: Whether the object is a target; else it is the trigger itself.
+        fired: The rule was meant for the trigger and not excepted.
         before: The object; the trigger where no target was found.
         after: The object as it shall be, equal to ``before`` unless the status is PASS.
     """
@@ -48,6 +49,7 @@ class RuleResult:
     target: bool
     before: Mapping[str, Any]
     after: Mapping[str, Any]
+    fired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +102,17 @@ class Session:
         results: list[RuleResult] = []
         by_policy: dict[str, Object] = {}
         for policy in self.policies:
-            done = False
+            applied: set[str] = set()
             for program in policy.programs:
-                if program.own and policy.first_own and done:
+                if any(item.rule in applied for item in program.before):
                     continue
                 async for result in self._evaluate(program, current, operation):
                     results.append(result)
                     if program.own and result.status is RuleStatus.PASS:
                         current = dict(result.after)
                         self._keep(current, result)
-                        done = True
+                    if result.status is RuleStatus.PASS if program.own else result.fired:
+                        applied.add(program.rule)
             by_policy[policy.key] = current
         return TriggerRun(
             trigger=trigger, results=tuple(results), after=current, by_policy=by_policy
@@ -134,10 +137,9 @@ class Session:
                 return
             excepted = await loads.evaluate(lambda: self._excepted(program, subject, context))
             if excepted:
-                names = ", ".join(excepted)
-                text = f"rule is skipped due to policy exceptions {names}"
-                yield frame.own(RuleStatus.SKIP, text)
+                yield frame.own(RuleStatus.SKIP, skipped(excepted))
                 return
+            frame = replace(frame, fired=True)
             if program.own:
                 changed = await loads.evaluate(lambda: own_change(program, context, obj))
                 yield frame.own(changed.status, changed.message, changed.after)
@@ -164,7 +166,7 @@ class Session:
                 yield frame.own(RuleStatus.ERROR, str(error))
                 continue
             if not found.key.kind.subresource and not found.query.accepts(obj):
-                yield frame.at(obj, _skipped(obj))
+                yield frame.at(obj, _skip(obj, "the object does not fit the target's selector"))
                 continue
             changed = await self._change(frame.program, found, context, loads, obj)
             result = frame.at(obj, changed)
@@ -177,17 +179,22 @@ class Session:
         values = self.values.of_target(program.origin.name, obj)
         bound = with_values(context, values) if values else context
         try:
+            exceptions = self._concerning(program)
+            labels = await self._labels(program, _namespace(obj)) if exceptions else {}
+            excepted = await loads.evaluate(
+                lambda: excepting_target(exceptions, found.key.kind, obj, labels, bound)
+            )
+            if excepted:
+                return _skip(obj, skipped(excepted))
             return await loads.evaluate(lambda: change(program, found.query.index, bound, obj))
         except RetrofitError as error:
             return TargetChange(status=RuleStatus.ERROR, message=str(error), after=obj)
 
-    def _excepted(self, program: Program, subject: Subject, context: Context) -> list[str]:
-        policy, rule = program.origin.policy, program.rule
-        return [
-            item.key
-            for item in self.exceptions
-            if item.concerns(policy, rule) and item.holds(subject, context)
-        ]
+    def _excepted(self, program: Program, subject: Subject, context: Context) -> tuple[str, ...]:
+        return excepting(self._concerning(program), subject, context)
+
+    def _concerning(self, program: Program) -> list[PolicyException]:
+        return [item for item in self.exceptions if item.concerns(program)]
 
     async def _read(self, found: Found) -> Object:
         key = found.key
@@ -251,6 +258,7 @@ class _Frame:
 
     program: Program
     trigger: Object
+    fired: bool = False
 
     def own(
         self, status: RuleStatus, message: str, after: Mapping[str, Any] | None = None
@@ -264,6 +272,7 @@ class _Frame:
             target=False,
             before=self.trigger,
             after=self.trigger if after is None else after,
+            fired=self.fired,
         )
 
     def at(self, obj: Mapping[str, Any], changed: TargetChange) -> RuleResult:
@@ -275,8 +284,7 @@ def _namespace(obj: Object) -> str:
     return str(obj["metadata"].get("namespace") or "")
 
 
-def _skipped(obj: Object) -> TargetChange:
-    message = "the object does not fit the target's selector"
+def _skip(obj: Object, message: str) -> TargetChange:
     return TargetChange(status=RuleStatus.SKIP, message=message, after=obj)
 
 

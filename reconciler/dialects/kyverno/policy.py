@@ -78,7 +78,8 @@ def compile_policy(
     webhook = _read_webhook(spec)
     key = f"{namespace}/{name}" if namespace else name
     programs: list[Program] = []
-    warnings = list(_policy_warnings(spec))
+    warnings: list[str] = []
+    one = _read_apply(spec) == "One"
     defaults = replace(_defaults(spec), own=own, given=given or {})
     made = generated(rules, _controllers(meta)) if own else ()
     for index, rule in (*enumerate(rules), *made):
@@ -97,7 +98,8 @@ def compile_policy(
         if program is None:
             warnings.append(_not_acted_on(rule, origin.location))
         else:
-            programs.append(program)
+            before = [item for item in programs if one and item.own == program.own]
+            programs.append(replace(program, before=tuple(before)))
     return CompiledPolicy(
         key=key,
         kind=kind,
@@ -113,7 +115,7 @@ def compile_policy(
             (name.lower(), sum(rule.get(name) is not None for rule in rules))
             for name in OPERATIONS
         ),
-        first_own=spec.get("applyRules") == "One",
+        first_only=one,
     )
 
 
@@ -215,11 +217,11 @@ def _either(
     return f"spec.{older}", spec.get(older)
 
 
-def _policy_warnings(spec: Mapping[str, Any]) -> list[str]:
-    found: list[str] = []
-    if spec.get("applyRules") == "One":
-        found.append("spec.applyRules: One is not acted on: every rule with targets is applied")
-    return found
+def _read_apply(spec: Mapping[str, Any]) -> str:
+    value = spec.get("applyRules")
+    if value not in (None, "All", "One"):
+        raise InvalidPolicy("spec.applyRules", "is All or One")
+    return str(value)
 
 
 def _not_acted_on(rule: Mapping[str, Any], location: str) -> str:

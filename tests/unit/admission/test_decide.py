@@ -9,6 +9,7 @@ from admission.decide import Limits, answer, decide
 from admission.filters import default_filters, parse_filters
 from admission.review import parse_review
 from reconciler.requests.draft import TypeName
+from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.record import Unrecorded
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
@@ -16,8 +17,19 @@ NO_FILTERS = parse_filters()
 
 
 def run(
-    index, body, *, failure_policy="Fail", labels=None, parent=None, filters=NO_FILTERS, **limits
+    index,
+    body,
+    *,
+    failure_policy="Fail",
+    labels=None,
+    parent=None,
+    filters=NO_FILTERS,
+    exceptions=(),
+    **limits,
 ):
+    known = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
+    for number, item in enumerate(exceptions):
+        known.take("ADDED", {**item, "metadata": {"name": f"e{number}", "namespace": "team"}})
     request = replace(
         parse_review(body),
         roles=limits.get("roles"),
@@ -33,6 +45,7 @@ def run(
         limits=Limits(
             background_user=OWN, max_recorded=limits.get("max_recorded", 1 << 20), filters=filters
         ),
+        exceptions=known.of,
     )
 
 
@@ -248,3 +261,150 @@ def test_a_draft_says_nothing_of_what_it_keeps_of_a_secret(make):
     (draft,) = run(make.index(make.policy(**rule)), make.review("DELETE", None, old)).drafts
     assert "aHVudGVyMg" not in repr(draft)
     assert orjson.loads(draft.secret)["object"]["data"] == {"token": "aHVudGVyMg=="}
+
+
+def excepting(*, rules=("copy",), resources=None, **spec):
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "PolicyException",
+        "spec": {
+            "match": {"any": [{"resources": resources or {"kinds": ["ConfigMap"]}}]},
+            "exceptions": [{"policyName": "set-team", "ruleNames": list(rules)}],
+            **spec,
+        },
+    }
+
+
+class TestExceptions:
+    @pytest.mark.parametrize(
+        ("exception", "count"),
+        [
+            (excepting(), 0),
+            (excepting(rules=["c?py"]), 0),
+            (excepting(rules=["other"]), 1),
+            (excepting(resources={"kinds": ["Pod"]}), 1),
+            (excepting(resources={"kinds": ["ConfigMap"], "namespaces": ["b"]}), 1),
+            (excepting(conditions=condition("{{ request.object.data.v }}", "x")), 0),
+            (excepting(conditions=condition("{{ request.object.data.v }}", "y")), 1),
+            (excepting(conditions=condition("{{ request.object.data.none }}")), 1),
+            # What an entry of the rule says is for the controller.
+            (excepting(conditions=condition("{{ settings.data.v }}")), 1),
+        ],
+    )
+    def test_a_trigger_that_is_excepted_records_nothing(self, make, exception, count):
+        body = make.review(obj=make.thing(data={"v": "x"}))
+        intent = run(make.index(make.policy()), body, exceptions=[exception])
+        assert len(intent.drafts) == count
+
+    def test_a_namespace_that_is_not_known_leaves_it_to_the_controller(self, make):
+        resources = {"kinds": ["ConfigMap"], "namespaceSelector": {"matchLabels": {"a": "b"}}}
+        exceptions, body = [excepting(resources=resources)], make.review(obj=make.thing())
+        index = make.index(make.policy())
+        for labels, count in ((None, 1), ({}, 1), ({"a": "b"}, 0)):
+            assert len(run(index, body, labels=labels, exceptions=exceptions).drafts) == count
+
+    def test_a_deletion(self, make):
+        index = make.index(
+            make.policy(resources={"kinds": ["ConfigMap"], "operations": ["DELETE"]})
+        )
+        body = make.review("DELETE", None, make.thing())
+        assert run(index, body, exceptions=[excepting()]).drafts == ()
+
+    def test_an_exception_of_targets_alone_is_none_of_triggers(self, make):
+        exception = excepting()
+        known = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
+        marks = {"kube-retrofit.dev/excepts": "targets"}
+        known.take(
+            "ADDED",
+            {**exception, "metadata": {"name": "e", "namespace": "a", "annotations": marks}},
+        )
+        index = make.index(make.policy())
+        (found,) = known.of(index.policies()[0].programs[0])
+        assert (found.triggers, found.targets) == (False, True)
+        request = parse_review(make.review(obj=make.thing()))
+        intent = decide(
+            request,
+            index.rules(kind="ConfigMap", subresource="", namespace="a"),
+            failure_policy="Fail",
+            parent=None,
+            namespace_labels={},
+            limits=Limits(background_user=OWN, max_recorded=1 << 20, filters=NO_FILTERS),
+            exceptions=known.of,
+        )
+        assert len(intent.drafts) == 1
+
+
+def one_of(make, *rules):
+    policy = make.policy(spec={"applyRules": "One"})
+    (rule,) = policy["spec"]["rules"]
+    policy["spec"]["rules"] = [{**rule, **fields} for fields in rules]
+    return make.index(policy)
+
+
+READS_MORE = {"preconditions": condition("{{ settings.data.v }}")}
+SETTINGS = {"context": [{"name": "settings", "configMap": {"name": "s", "namespace": "a"}}]}
+
+
+class TestOne:
+    """Of a policy with ``applyRules: One`` the first rule that fires is recorded."""
+
+    def found(self, index, body, **given):
+        return [(item.spec.rule, item.spec.unless) for item in run(index, body, **given).drafts]
+
+    def test_the_first(self, make):
+        index = one_of(make, {"name": "a"}, {"name": "b"})
+        assert self.found(index, make.review(obj=make.thing())) == [("a", ())]
+
+    @pytest.mark.parametrize(
+        "first",
+        [
+            {"match": {"any": [{"resources": {"kinds": ["Pod"]}}]}},
+            {"preconditions": condition("{{ request.name }}", "other")},
+        ],
+    )
+    def test_a_rule_that_does_not_fire_is_passed_over(self, make, first):
+        index = one_of(make, {"name": "a", **first}, {"name": "b"}, {"name": "c"})
+        assert self.found(index, make.review(obj=make.thing())) == [("b", ())]
+
+    def test_the_order_is_that_of_the_policy_for_kinds_by_wildcard_too(self, make):
+        wild = {"match": {"any": [{"resources": {"kinds": ["Config*"]}}]}}
+        index = one_of(make, {"name": "a", **wild}, {"name": "b"})
+        assert self.found(index, make.review(obj=make.thing())) == [("a", ())]
+
+    def test_a_rule_that_is_excepted_is_passed_over(self, make):
+        index = one_of(make, {"name": "a"}, {"name": "b"})
+        body = make.review(obj=make.thing())
+        found = self.found(index, body, exceptions=[excepting(rules=["a"])])
+        assert found == [("b", ())]
+
+    def test_a_rule_for_the_controller_to_decide_does_not_end_the_search(self, make):
+        pending = {**SETTINGS, **READS_MORE}
+        index = one_of(
+            make, {"name": "a", **pending}, {"name": "b", **pending}, {"name": "c"}, {"name": "d"}
+        )
+        found = self.found(index, make.review(obj=make.thing()))
+        assert found == [("a", ()), ("b", ("a",)), ("c", ("a", "b"))]
+
+    def test_what_an_earlier_rule_reads_is_kept_for_the_later_ones(self, make):
+        reads = {"all": [{**READS_MORE["preconditions"]["all"][0]}]}
+        reads["all"].append(
+            {"key": "{{ request.oldObject.data.v }}", "operator": "Equals", "value": "x"}
+        )
+        index = one_of(make, {"name": "a", **SETTINGS, "preconditions": reads}, {"name": "b"})
+        old, new = make.thing(data={"v": "x", "w": "1"}), make.thing(data={"v": "y"})
+        intent = run(index, make.review("UPDATE", new, old))
+        assert [item.spec.recorded for item in intent.drafts] == [
+            {"oldObject": {"data": {"v": "x"}}}
+        ] * 2
+
+    def test_own_writes_pass_over_a_rule_that_skips_them(self, make):
+        index = one_of(make, {"name": "a"}, {"name": "b", "skipBackgroundRequests": False})
+        body = make.review(obj=make.thing(), userInfo={"username": OWN})
+        assert self.found(index, body) == [("b", ())]
+
+    def test_policies_are_independent(self, make):
+        index = make.index(
+            make.policy("one", uid="1", spec={"applyRules": "One"}),
+            make.policy("two", uid="2", spec={"applyRules": "One"}),
+        )
+        assert len(run(index, make.review(obj=make.thing())).drafts) == 2

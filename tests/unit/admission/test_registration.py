@@ -253,7 +253,10 @@ async def test_the_longest_timeout_of_the_policies_counts_up_to_the_limit(make, 
 def test_policies_have_a_webhook_of_their_own():
     found = configurations([], {}, settings())
     assert found[RESOURCE_CONFIGURATION]["webhooks"] == []
-    (hook,) = found[POLICY_CONFIGURATION]["webhooks"]
+    hook, exceptions = found[POLICY_CONFIGURATION]["webhooks"]
+    assert exceptions["clientConfig"]["service"]["path"] == "/exceptions"
+    (asked,) = exceptions["rules"]
+    assert (asked["resources"], asked["apiVersions"]) == (["policyexceptions"], ["v2"])
     assert hook["clientConfig"]["service"]["path"] == "/policies"
     assert hook["rules"] == [
         rule("kyverno.io", ["clusterpolicies", "policies"], ["CREATE", "UPDATE"], "*"),

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from admission.decide import Limits
+from admission.exceptions import ExceptionWebhook
 from admission.filters import parse_filters
 from admission.following import FilterFeed
 from admission.policies import review_policy
@@ -20,6 +21,7 @@ from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.requests import MemoryRequests
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
+from reconciler.services.exceptions import Heeding
 
 MAX_BODY = 64 * 1024
 JSON = {"Content-Type": "application/json"}
@@ -85,7 +87,12 @@ class World:
         transport = Transport(
             max_body=MAX_BODY, drain_timeout=2.0, clock=clock, metrics=self.metrics
         )
-        self.server = WebhookServer(transport, resources, review_policy)
+        self.server = WebhookServer(
+            transport,
+            resources,
+            review_policy,
+            ExceptionWebhook(Heeding(enabled=True, namespaces="ok")).review,
+        )
         port = self.listener.getsockname()[1]
         self.session = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
 

@@ -6,12 +6,14 @@ import pytest
 from reconciler.api.meta import LABEL_SHARD
 from reconciler.api.updaterequest import parse_spec, render_spec
 from reconciler.dialects import compile_policy
+from reconciler.engine.program import Projection
 from reconciler.requests import naming
 from reconciler.requests.draft import (
     AdmissionRequest,
     TooLarge,
     TypeName,
     draft,
+    keeps,
     record_trigger,
 )
 
@@ -276,3 +278,74 @@ def test_a_trigger_without_uid_still_has_a_shard():
         request("CREATE", binding, subresource="binding"), program(kinds=["Pod/binding"])
     )
     assert 0 <= int(found.labels[LABEL_SHARD]) < 64
+
+
+NAME, MODE, OTHER = ("metadata", "name"), ("data", "mode"), ("data", "other")
+
+
+@pytest.mark.parametrize(
+    ("operation", "reads", "kept"),
+    [
+        ("CREATE", Projection(object=frozenset({OTHER})), True),
+        ("CREATE", Projection(request=frozenset({"object", "operation", "name"})), True),
+        ("CREATE", Projection(request=frozenset({"userInfo"})), False),
+        ("CREATE", Projection(request=None), False),
+        ("UPDATE", Projection(object=frozenset({()})), True),
+        ("UPDATE", Projection(old_object=frozenset({NAME})), False),
+        ("DELETE", Projection(object=frozenset({NAME, (*MODE, "x")})), True),
+        ("DELETE", Projection(object=frozenset({OTHER})), False),
+        ("DELETE", Projection(old_object=frozenset({OTHER})), False),
+        ("DELETE", Projection(object=frozenset({()})), False),
+        ("", Projection(request=None, old_object=frozenset({()})), True),
+    ],
+)
+def test_what_others_than_the_rule_can_still_read(operation, reads, kept):
+    rule = program()
+    old = None if operation in {"CREATE", ""} else obj(data={"mode": "x"})
+    new = None if operation == "DELETE" else obj(data={"mode": "y"})
+    request = AdmissionRequest(
+        uid="r",
+        operation=operation,
+        kind=TypeName(version="v1", name="ConfigMap"),
+        resource=TypeName(version="v1", name="configmaps"),
+        name="dict",
+        namespace="a",
+        object=new,
+        old_object=old,
+    )
+    spec = draft(request, rule, record_trigger(request), max_recorded=1000).spec
+    assert keeps(spec, rule, reads) is kept
+
+
+def test_of_a_subresource_only_what_the_rule_reads():
+    rule = program()
+    request = AdmissionRequest(
+        uid="r",
+        operation="CREATE",
+        kind=TypeName(version="v1", name="Binding"),
+        resource=TypeName(version="v1", name="pods"),
+        subresource="binding",
+        name="dict",
+        namespace="a",
+        object=obj("Binding", data={"mode": "x"}),
+    )
+    spec = draft(request, rule, record_trigger(request), max_recorded=1000).spec
+    assert keeps(spec, rule, Projection(object=frozenset({MODE})))
+    assert not keeps(spec, rule, Projection(object=frozenset({OTHER})))
+
+
+def test_rules_that_come_first_stand_in_the_request():
+    first, second = program(patch="{{ request.oldObject.data.other }}"), program()
+    request = AdmissionRequest(
+        uid="r",
+        operation="UPDATE",
+        kind=TypeName(version="v1", name="ConfigMap"),
+        resource=TypeName(version="v1", name="configmaps"),
+        name="dict",
+        namespace="a",
+        object=obj(data={"mode": "y"}),
+        old_object=obj(data={"mode": "x", "other": "z"}),
+    )
+    made = draft(request, second, record_trigger(request), max_recorded=1000, unless=[first])
+    assert made.spec.recorded == {"oldObject": {"data": {"other": "z"}}}
+    assert parse_spec(render_spec(made.spec)).unless == ("r",)

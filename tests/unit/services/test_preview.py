@@ -336,3 +336,19 @@ async def test_a_conflict_is_no_refusal(world, make):
     with pytest.raises(Conflict):
         await cluster.change(kind, stored, {**stored, "data": {"x": "1"}})
     assert not cluster.refused
+
+
+async def test_of_rules_of_which_one_is_applied_the_later_ones_are_held_back(
+    world, make, open_preview
+):
+    world.cluster.add(make.object(name="a"))
+    world.cluster.add(make.object(name="b"))
+    world.cluster.add(make.object("Secret", "s"))
+    policy = make.policy(spec={"applyRules": "One"}, resources={"names": ["a"]})
+    (rule,) = make.policy()["spec"]["rules"]
+    policy["spec"]["rules"].append({**rule, "name": "second"})
+    preview = open_preview()
+    _, second = compile_policy(policy).programs
+    seen = Seen([chunk async for chunk in preview.walk(second, UPDATE)])
+    assert seen.unmet == ["rule r comes first, and the policy has applyRules: One"]
+    assert seen.outcomes == [Outcome.PATCHED]

@@ -251,6 +251,41 @@ def test_an_exception(desk: Desk, policy: Policy) -> None:
     assert "0 changes, 0 errors" in done.stderr
 
 
+def test_an_exception_of_targets(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("secrets.yaml", SECRETS)
+    exception = """
+        apiVersion: kyverno.io/v2
+        kind: PolicyException
+        metadata: {name: e, namespace: default, annotations: {kube-retrofit.dev/excepts: WHAT}}
+        spec:
+          match: {any: [{resources: {kinds: [Secret], names: [one]}}]}
+          exceptions: [{policyName: p, ruleNames: [spread]}]
+        """
+    words = ["apply", policy(SPREAD), "-r", "cm.yaml", "--target-resource", "secrets.yaml", "-v"]
+    unhindered = desk.run(*words)
+    for what, changes in (("triggers", 0), ("targets", 1), ("both", 1)):
+        desk.write("exception.yaml", exception.replace("WHAT", what))
+        done = desk.run(*words, "--exception", "exception.yaml")
+        assert done.stdout.count("skipped due to policy exceptions default/e") == changes
+        assert done.stdout.count("p / spread") == unhindered.stdout.count("p / spread")
+
+
+def test_of_rules_with_targets_only_the_first_that_fires(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("secrets.yaml", SECRETS)
+    unmet = SPREAD.replace("name: spread", "name: unmet").replace(
+        "  mutate:", "  preconditions: {all: [{key: a, operator: Equals, value: b}]}\n  mutate:"
+    )
+    other = SPREAD.replace("name: spread", "name: other")
+    path = desk.folder / policy(unmet + SPREAD + other)
+    path.write_text(path.read_text().replace("spec:\n", "spec:\n  applyRules: One\n"))
+    done = desk.run("apply", str(path), "-r", "cm.yaml", "--target-resource", "secrets.yaml", "-v")
+    assert "p / unmet: " in done.stdout
+    assert "p / spread: " in done.stdout
+    assert "p / other: " not in done.stdout
+
+
 def test_namespace_labels(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     rule = LABEL.replace(

@@ -173,11 +173,19 @@ class TestNotActedOn:
         assert "rule inline has no mutate.targets" in warning
         assert [program.origin.location for program in compiled.programs] == ["spec.rules[1]"]
 
-    def test_applying_one_rule_only_is_not_acted_on(self, policy):
-        compiled = compile_policy(policy((("spec", "applyRules"), "One")))
-        assert compiled.warnings == (
-            "spec.applyRules: One is not acted on: every rule with targets is applied",
-        )
+    @pytest.mark.parametrize(("value", "before"), [("One", ["r"]), ("All", []), (None, [])])
+    def test_which_rules_come_first(self, policy, value, before):
+        built = policy()
+        inline = {"name": "inline", **OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}}
+        last = {**built["spec"]["rules"][0], "name": "last"}
+        built["spec"] |= {"applyRules": value, "rules": [inline, built["spec"]["rules"][0], last]}
+        compiled = compile_policy(built, own=True)
+        assert [item.rule for item in compiled.program("last").before] == before
+        assert compiled.program("inline").before == ()
+
+    def test_how_many_rules_are_applied_is_one_of_two_words(self, policy):
+        with pytest.raises(InvalidPolicy, match=r"spec.applyRules: is All or One"):
+            compile_policy(policy((("spec", "applyRules"), "First")))
 
     @pytest.mark.parametrize("field", ["emitWarning", "schemaValidation", "generateExisting"])
     def test_fields_of_other_rules_are_read_over(self, policy, field):

@@ -1,0 +1,59 @@
+"""PolicyExceptions at the webhook server: checked when they are written, followed afterwards."""
+
+from dataclasses import dataclass
+
+from admission.decide import Answer
+from reconciler.api.meta import Object
+from reconciler.dialects import compile_exception
+from reconciler.errors import InvalidPolicy
+from reconciler.observe.logs import logger
+from reconciler.requests.draft import AdmissionRequest
+from reconciler.services.exceptions import ExceptionIndex, Heeding, exception_key
+from reconciler.services.ports import Change
+
+_INVALID = 422
+
+_log = logger("admission.exceptions")
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionWebhook:
+    """Answers the webhook calls for exceptions."""
+
+    heeding: Heeding
+
+    async def review(self, request: AdmissionRequest) -> Answer:
+        """Return whether an exception can be stored, and what its author should know.
+
+        One that is being deleted, or whose meaning stays the same, is left alone.
+        """
+        stored = request.object
+        if stored is None or (stored.get("metadata") or {}).get("deletionTimestamp"):
+            return Answer()
+        if request.old_object is not None and _meaning(request.old_object) == _meaning(stored):
+            return Answer()
+        try:
+            compiled = compile_exception(stored)
+        except InvalidPolicy as error:
+            return Answer(allowed=False, code=_INVALID, message=f"{request.ref}: {error}")
+        objection = self.heeding.objection(request.namespace)
+        return Answer(warnings=(*((objection,) if objection else ()), *compiled.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionFeed:
+    """Takes exceptions into the index."""
+
+    index: ExceptionIndex
+
+    def take(self, change: Change, obj: Object) -> None:
+        """Take in one change."""
+        taken = self.index.take(change, obj)
+        if taken.problem:
+            _log.warning("exception not heeded", key=exception_key(obj), reason=taken.problem)
+        elif taken.policies:
+            _log.info("exceptions changed", key=exception_key(obj), policies=taken.policies)
+
+
+def _meaning(obj: Object) -> tuple[object, object]:
+    return obj.get("spec"), (obj.get("metadata") or {}).get("annotations")

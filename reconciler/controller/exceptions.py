@@ -1,0 +1,58 @@
+"""PolicyExceptions at the controller, kept in step with the cluster by every replica.
+
+Not through kopf: work must not begin before the first list, nor go on while a watch has missed
+something, and kopf tells neither.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reconciler.errors import Unavailable
+from reconciler.kube.watch import Watch
+from reconciler.observe.logs import Logger
+from reconciler.services.exceptions import ExceptionIndex, exception_key
+
+_PATIENCE = 10.0
+"""Seconds that an attempt waits until the exceptions are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExceptionFollower:
+    """Follows the exceptions.
+
+    Attributes:
+        wake: Told the key of each policy whose parked requests may be decided otherwise now.
+    """
+
+    index: ExceptionIndex
+    watch: Watch
+    wake: Callable[[str], None]
+    log: Logger
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        async for change, obj in self.watch.events():
+            taken = self.index.take(change, obj)
+            if taken.problem:
+                key = exception_key(obj)
+                self.log.warning("exception not heeded", key=key, reason=taken.problem)
+            for policy in taken.policies:
+                self.wake(policy)
+
+    async def caught_up(self) -> None:
+        """Return when what is known is what is stored.
+
+        Raises:
+            Unavailable: That takes too long.
+        """
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.watch.caught_up()
+        except TimeoutError:
+            reason = self.watch.problem or "the API server does not answer"
+            raise Unavailable(f"the PolicyExceptions cannot be read: {reason}") from None
+
+    def unready(self) -> str | None:
+        """Return why the exceptions are not known, None when they are."""
+        return None if self.watch.synced.is_set() else self.watch.problem or "not listed yet"

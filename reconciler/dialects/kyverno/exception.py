@@ -1,0 +1,122 @@
+"""PolicyException: which triggers the rules of policies leave alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.meta import ANNOTATION_EXCEPTS, GROUP, Object
+from reconciler.dialects.kyverno.projection import find_projection
+from reconciler.engine.exceptions import ExceptedRules, PolicyException
+from reconciler.engine.match import compile_match, reading
+from reconciler.engine.preconditions import compile_conditions
+from reconciler.engine.wildcard import compile_any, has_wildcard
+from reconciler.errors import InvalidPolicy
+
+KIND = "PolicyException"
+
+_FIELDS = ("background", "match", "conditions", "exceptions", "podSecurity")
+_EXCEPTS = {"triggers": (True, False), "targets": (False, True), "both": (True, True)}
+_USER_FIELDS = ("subjects", "roles", "clusterRoles")
+
+
+def is_exception(obj: Mapping[str, Any]) -> bool:
+    """Return whether an object is a PolicyException for the policies of this project."""
+    return obj.get("kind") == KIND and str(obj.get("apiVersion")).startswith(f"{GROUP}/")
+
+
+def compile_exception(obj: Object) -> PolicyException:
+    """Return the compiled exception.
+
+    Raises:
+        InvalidPolicy: A part of it is malformed.
+    """
+    meta = obj.get("metadata")
+    if not isinstance(meta, Mapping):
+        raise InvalidPolicy("metadata", "expected an object with a name")
+    spec = reading.mapping(obj.get("spec"), "spec", allowed=_FIELDS)
+    background = spec.get("background", True)
+    if not isinstance(background, bool):
+        raise InvalidPolicy("spec.background", "is true or false")
+    triggers, targets = _read_excepts(meta)
+    rules = _read_rules(spec)
+    raw = spec.get("conditions")
+    conditions = None if raw is None else compile_conditions(raw, location="spec.conditions")
+    return PolicyException(
+        key=f"{meta.get('namespace') or 'default'}/{meta.get('name')}",
+        rules=tuple(
+            ExceptedRules(policy=policy, accepts=compile_any(names)) for policy, names in rules
+        ),
+        matcher=compile_match(
+            _read_match(spec, targets=targets), None, location="spec", user_info=not background
+        ),
+        conditions=conditions,
+        projection=find_projection((), conditions, (), ()),
+        background=background,
+        triggers=triggers,
+        targets=targets,
+        warnings=tuple(_warnings(spec, [policy for policy, _ in rules])),
+    )
+
+
+def _read_excepts(meta: Mapping[str, Any]) -> tuple[bool, bool]:
+    place = f"metadata.annotations[{ANNOTATION_EXCEPTS}]"
+    annotations = meta.get("annotations") or {}
+    found = _EXCEPTS.get(annotations.get(ANNOTATION_EXCEPTS, "triggers"))
+    if found is None:
+        raise InvalidPolicy(place, f"is one of {', '.join(_EXCEPTS)}")
+    return found
+
+
+def _read_rules(spec: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    rules: list[tuple[str, list[str]]] = []
+    for index, item in enumerate(reading.sequence(spec.get("exceptions"), "spec.exceptions")):
+        place = f"spec.exceptions[{index}]"
+        fields = reading.mapping(item, place, allowed=("policyName", "ruleNames"))
+        policy = reading.string(fields.get("policyName"), f"{place}.policyName")
+        names = reading.strings(fields.get("ruleNames"), f"{place}.ruleNames")
+        if not names:
+            raise InvalidPolicy(f"{place}.ruleNames", "name at least one rule; * means all")
+        rules.append((policy, list(names)))
+    if not rules:
+        raise InvalidPolicy("spec.exceptions", "an exception names at least one policy")
+    return rules
+
+
+def _read_match(spec: Mapping[str, Any], *, targets: bool) -> Mapping[str, Any]:
+    match = reading.mapping(spec.get("match"), "spec.match", allowed=("any", "all"))
+    if not match.get("any") and not match.get("all"):
+        raise InvalidPolicy("spec.match", "write at least one filter under any or all")
+    kept: dict[str, Any] = {}
+    for form, value in match.items():
+        place = f"spec.match.{form}"
+        filters = reading.sequence(value, place)
+        kept[form] = [_for_any_operation(item) for item in filters]
+        for index, item in enumerate(filters):
+            if targets and isinstance(item, Mapping) and any(map(item.get, _USER_FIELDS)):
+                reason = "an exception of targets cannot ask for a user: nobody sent a target"
+                raise InvalidPolicy(f"{place}[{index}]", reason)
+    return kept
+
+
+def _for_any_operation(item: Any) -> Any:
+    # An exception is for the object, whatever is done to it.
+    if not isinstance(item, Mapping) or not isinstance(item.get("resources"), Mapping):
+        return item
+    resources = item["resources"]
+    kept = {field: value for field, value in resources.items() if field != "operations"}
+    return {**item, "resources": kept}
+
+
+def _warnings(spec: Mapping[str, Any], policies: list[str]) -> list[str]:
+    found: list[str] = []
+    if spec.get("podSecurity"):
+        found.append(
+            "spec.podSecurity is for validate rules, which kube-retrofit does not have: it is not"
+            " looked at, and the exception holds for the whole rule"
+        )
+    for index, policy in enumerate(policies):
+        if has_wildcard(policy):
+            found.append(
+                f"spec.exceptions[{index}].policyName: {policy} means no policy, because a name"
+                " is taken as it stands; only ruleNames may have wildcards"
+            )
+    return found

@@ -1,0 +1,75 @@
+"""What the authors of exceptions are told."""
+
+import pytest
+
+from admission.exceptions import ExceptionWebhook
+from admission.review import parse_review
+from reconciler.services.exceptions import DISABLED, Heeding
+
+HEEDED = Heeding(enabled=True, namespaces="security")
+
+
+def exception(namespace="security", **spec):
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "PolicyException",
+        "metadata": {"name": "e", "namespace": namespace},
+        "spec": {
+            "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "exceptions": [{"policyName": "p", "ruleNames": ["r"]}],
+            **spec,
+        },
+    }
+
+
+@pytest.fixture
+def answer(make):
+    async def ask(obj, old=None, *, heeding=HEEDED):
+        body = make.review("UPDATE" if old else "CREATE", obj, old)
+        return await ExceptionWebhook(heeding).review(parse_review(body))
+
+    return ask
+
+
+async def test_one_that_is_heeded(answer):
+    found = await answer(exception())
+    assert (found.allowed, found.warnings) == (True, ())
+
+
+async def test_one_of_a_namespace_that_does_not_count(answer):
+    found = await answer(exception("a"))
+    assert found.allowed
+    assert found.warnings == (
+        "a PolicyException in namespace a is not heeded: --exception-namespace allows security",
+    )
+
+
+async def test_none_is_heeded_where_nobody_asked_for_it(answer):
+    found = await answer(exception(), heeding=Heeding())
+    assert (found.allowed, found.warnings) == (True, (DISABLED,))
+
+
+async def test_what_cannot_be_compiled_is_refused_with_its_place(answer):
+    found = await answer(exception(exceptions=[]))
+    assert (found.allowed, found.code) == (False, 422)
+    assert found.message.startswith("PolicyException security/e: spec.exceptions: ")
+
+
+async def test_warnings_of_the_exception(answer):
+    (text,) = (await answer(exception(podSecurity=[{}]))).warnings
+    assert "podSecurity" in text
+
+
+async def test_a_broken_one_can_still_be_labelled_and_removed(answer):
+    broken = exception(exceptions=[])
+    labelled = {**broken, "metadata": {**broken["metadata"], "labels": {"a": "b"}}}
+    assert (await answer(labelled, broken)).allowed
+    dying = {**broken["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert (await answer({**broken, "metadata": dying}, exception())).allowed
+
+
+async def test_an_annotation_changes_the_meaning(answer):
+    marks = {"annotations": {"kube-retrofit.dev/excepts": "all"}}
+    changed = exception()
+    changed["metadata"] |= marks
+    assert not (await answer(changed, exception())).allowed

@@ -1,0 +1,281 @@
+"""PolicyExceptions: what can be compiled, and for whom they hold."""
+
+import pytest
+
+from reconciler.api.meta import Kind
+from reconciler.dialects import compile_exception, compile_policy
+from reconciler.engine.context import request_context
+from reconciler.engine.exceptions import excepting, excepting_target, skipped
+from reconciler.engine.match import Decision, Subject, UserInfo
+from reconciler.errors import InvalidPolicy
+
+CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
+ANNOTATION = "kube-retrofit.dev/excepts"
+MAPS = {"any": [{"resources": {"kinds": ["ConfigMap"]}}]}
+RULES = [{"policyName": "p", "ruleNames": ["r*"]}]
+
+
+def exception(annotation=None, version="v2", **spec):
+    meta = {"name": "e", "namespace": "a"}
+    if annotation:
+        meta["annotations"] = {ANNOTATION: annotation}
+    return {
+        "apiVersion": f"kyverno.io/{version}",
+        "kind": "PolicyException",
+        "metadata": meta,
+        "spec": {"match": MAPS, "exceptions": RULES, **spec},
+    }
+
+
+def subject(**fields):
+    meta = {"name": "c", "namespace": "a", "labels": {"tier": "gold"}}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mode": "on"}}
+    return Subject(
+        **{
+            "obj": obj,
+            "group": "",
+            "version": "v1",
+            "kind": "ConfigMap",
+            "name": "c",
+            "namespace": "a",
+            "operation": "CREATE",
+            "namespace_labels": {},
+            **fields,
+        }
+    )
+
+
+def context(asked):
+    return request_context(
+        operation=asked.operation,
+        obj=asked.obj,
+        old_object=None,
+        name=asked.name,
+        namespace=asked.namespace,
+        kind=("", "v1", "ConfigMap"),
+        user_info=None,
+    )
+
+
+def holds(spec, asked=None, annotation=None):
+    asked = asked or subject()
+    return bool(
+        excepting([compile_exception(exception(annotation, **spec))], asked, context(asked))
+    )
+
+
+def rule(name="r", policy="p", namespace=""):
+    match = {"any": [{"resources": {"kinds": ["ConfigMap"]}}]}
+    target = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
+    built = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy" if namespace else "ClusterPolicy",
+        "metadata": {"name": policy} | ({"namespace": namespace} if namespace else {}),
+        "spec": {
+            "rules": [
+                {
+                    "name": name,
+                    "match": match,
+                    "mutate": {"targets": [target], "patchStrategicMerge": {"a": 1}},
+                }
+            ]
+        },
+    }
+    return compile_policy(built).programs[0]
+
+
+class TestWhichRules:
+    @pytest.mark.parametrize(
+        ("names", "program", "concerned"),
+        [
+            (["r"], rule(), True),
+            (["x", "r?"], rule("r1"), True),
+            (["r*"], rule("other"), False),
+            (["*"], rule(policy="q"), False),
+            (["*"], rule(namespace="a"), False),
+        ],
+    )
+    def test_of_a_cluster_policy(self, names, program, concerned):
+        compiled = compile_exception(
+            exception(exceptions=[{"policyName": "p", "ruleNames": names}])
+        )
+        assert compiled.concerns(program) is concerned
+        assert compiled.policies == {"p"}
+
+    def test_a_policy_is_named_with_its_namespace(self):
+        compiled = compile_exception(
+            exception(exceptions=[{"policyName": "a/p", "ruleNames": ["r"]}])
+        )
+        assert compiled.concerns(rule(namespace="a"))
+        assert not compiled.concerns(rule())
+
+    @pytest.mark.parametrize("version", ["v2", "v2beta1"])
+    def test_all_served_versions_are_read(self, version):
+        assert compile_exception(exception(version=version)).key == "a/e"
+
+
+class TestTriggers:
+    @pytest.mark.parametrize(
+        ("match", "expected"),
+        [
+            (MAPS, True),
+            ({"any": [{"resources": {"kinds": ["Pod"]}}, *MAPS["any"]]}, True),
+            ({"all": [{"resources": {"kinds": ["ConfigMap"]}}, *MAPS["any"]]}, True),
+            ({"all": [{"resources": {"kinds": ["ConfigMap"], "names": ["x*"]}}]}, False),
+            ({"any": [{"resources": {"kinds": ["ConfigMap"], "names": ["x", "c"]}}]}, True),
+            (
+                {
+                    "any": [
+                        {
+                            "resources": {
+                                "kinds": ["ConfigMap"],
+                                "selector": {"matchLabels": {"tier": "g*"}},
+                            }
+                        }
+                    ]
+                },
+                True,
+            ),
+        ],
+    )
+    def test_match(self, match, expected):
+        assert holds({"match": match}) is expected
+
+    @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", ""])
+    def test_whatever_is_done_to_the_object(self, operation):
+        match = {"any": [{"resources": {"kinds": ["ConfigMap"], "operations": ["CONNECT"]}}]}
+        assert holds({"match": match}, subject(operation=operation))
+
+    @pytest.mark.parametrize(
+        ("key", "expected"),
+        [
+            ("{{ request.object.data.mode }}", True),
+            ("{{ request.object.data.other || 'off' }}", False),
+            ("{{ request.object.data.other }}", False),
+        ],
+    )
+    def test_conditions_that_cannot_be_evaluated_do_not_hold(self, key, expected):
+        conditions = {"all": [{"key": key, "operator": "Equals", "value": "on"}]}
+        assert holds({"conditions": conditions}) is expected
+
+    def test_labels_of_a_namespace_that_is_not_known_leave_it_open(self):
+        selector = {"matchLabels": {"env": "prod"}}
+        match = {"any": [{"resources": {"kinds": ["ConfigMap"], "namespaceSelector": selector}}]}
+        compiled = compile_exception(exception(match=match))
+        assert compiled.match(subject(namespace_labels=None)) is Decision.UNDECIDED
+        assert compiled.match(subject(namespace_labels={"env": "prod"})) is Decision.MATCH
+
+    def test_users_where_it_is_not_for_the_background(self):
+        spec = {
+            "background": False,
+            "match": {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]},
+        }
+        assert holds(spec, subject(user=UserInfo(username="jane")))
+        assert not holds(spec, subject(user=UserInfo(username="joe")))
+        assert not holds(spec, subject(operation=""))
+
+    def test_all_that_hold_are_named(self):
+        found = [compile_exception(exception()), compile_exception(exception())]
+        keys = excepting(found, subject(), context(subject()))
+        assert skipped(keys) == "rule is skipped due to policy exceptions a/e, a/e"
+
+
+class TestTargets:
+    @pytest.mark.parametrize(
+        ("annotation", "of_trigger", "of_target"),
+        [
+            (None, True, False),
+            ("triggers", True, False),
+            ("targets", False, True),
+            ("both", True, True),
+        ],
+    )
+    def test_only_where_the_annotation_says_so(self, annotation, of_trigger, of_target):
+        compiled = [compile_exception(exception(annotation))]
+        asked = subject()
+        assert bool(excepting(compiled, asked, context(asked))) is of_trigger
+        found = excepting_target(compiled, CONFIG_MAP, asked.obj, {}, context(asked))
+        assert bool(found) is of_target
+
+    @pytest.mark.parametrize(("value", "expected"), [("on", True), ("off", False)])
+    def test_conditions_see_the_target(self, value, expected):
+        conditions = {
+            "all": [{"key": "{{ target.data.mode }}", "operator": "Equals", "value": value}]
+        }
+        compiled = [compile_exception(exception("targets", conditions=conditions))]
+        obj = subject().obj
+        found = excepting_target(compiled, CONFIG_MAP, obj, {}, context(subject()))
+        assert bool(found) is expected
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("spec", "location", "reason"),
+        [
+            ({"match": None}, "spec.match", "at least one filter"),
+            ({"match": {"any": []}}, "spec.match", "at least one filter"),
+            (
+                {"match": {"resources": {"kinds": ["Pod"]}}},
+                "spec.match.resources",
+                "unknown field",
+            ),
+            ({"match": {"any": [{}]}}, "spec.match", "not specified"),
+            (
+                {"match": {"any": [{"resources": {"names": ["x"]}}]}},
+                "spec.match.any[0].resources.kinds",
+                "kind attribute is mandatory",
+            ),
+            ({"match": {"any": MAPS}}, "spec.match.any", "expected a list"),
+            ({"exceptions": []}, "spec.exceptions", "at least one policy"),
+            (
+                {"exceptions": [{"policyName": "", "ruleNames": ["r"]}]},
+                "spec.exceptions[0].policyName",
+                "non-empty",
+            ),
+            (
+                {"exceptions": [{"policyName": "p"}]},
+                "spec.exceptions[0].ruleNames",
+                "at least one rule",
+            ),
+            ({"background": "no"}, "spec.background", "true or false"),
+            ({"conditions": {"some": []}}, "spec.conditions.some", "unknown field"),
+            ({"until": "monday"}, "spec.until", "unknown field"),
+            (
+                {"match": {"any": [{**MAPS["any"][0], "clusterRoles": ["admin"]}]}},
+                "spec.match.any[0].clusterRoles",
+                "spec.background=false",
+            ),
+        ],
+    )
+    def test_with_its_place(self, spec, location, reason):
+        with pytest.raises(InvalidPolicy) as caught:
+            compile_exception(exception(**spec))
+        assert caught.value.location == location
+        assert reason in caught.value.reason
+
+    def test_an_annotation_that_is_none_of_the_words(self):
+        with pytest.raises(InvalidPolicy, match="is one of triggers, targets, both"):
+            compile_exception(exception("all"))
+
+    def test_a_user_of_targets(self):
+        match = {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]}
+        with pytest.raises(InvalidPolicy, match="nobody sent a target"):
+            compile_exception(exception("both", background=False, match=match))
+
+    @pytest.mark.parametrize("field", ["metadata", "spec"])
+    def test_what_is_no_object(self, field):
+        with pytest.raises(InvalidPolicy):
+            compile_exception({**exception(), field: 1})
+
+
+class TestWarnings:
+    def test_pod_security_is_not_looked_at(self):
+        (text,) = compile_exception(exception(podSecurity=[{"controlName": "x"}])).warnings
+        assert "spec.podSecurity is for validate rules" in text
+
+    def test_a_wildcard_in_the_name_of_a_policy_is_none(self):
+        rules = [*RULES, {"policyName": "p*", "ruleNames": ["*"]}]
+        compiled = compile_exception(exception(exceptions=rules))
+        (text,) = compiled.warnings
+        assert text.startswith("spec.exceptions[1].policyName: p* means no policy")
+        assert not compiled.concerns(rule("x", policy="p1"))
