@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,13 +16,14 @@ from reconciler.api.globalcontext import KIND as ENTRY
 from reconciler.api.meta import Object
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.files import objects, read_all
+from reconciler.dialects.kyverno import EXCEPTION
 from reconciler.dialects.kyverno import KINDS as POLICIES
 from reconciler.errors import InvalidSetting
 from reconciler.memory.kinds import MemoryKinds
-from reconciler.services.lint import Finding, Level, lint_entry, lint_policy
+from reconciler.services.lint import Finding, Level, lint_entry, lint_exception, lint_policy
 from reconciler.services.policies import policy_key
 
-_KINDS = POLICIES | {ENTRY}
+_KINDS = POLICIES | {ENTRY, EXCEPTION}
 _STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 _EPILOG = """\b
 Examples:
@@ -73,9 +74,10 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
     except InvalidSetting as error:
         raise _Unusable(str(error)) from error
     if not read:
-        known = "no ClusterPolicy, no Policy and no GlobalContextEntry"
+        known = "no ClusterPolicy, Policy, PolicyException or GlobalContextEntry"
         raise _Unusable(f"{' '.join(policies)}: {known} is in there")
-    found = [item for source, policy in read for item in _lint(source, policy)]
+    rules = {policy_key(obj): _rule_names(obj) for _, obj in read if obj["kind"] in POLICIES}
+    found = [item for source, obj in read for item in _lint(source, obj, rules)]
     if no_notes:
         found = [item for item in found if item.finding.level is not Level.NOTE]
     if output == "json":
@@ -104,15 +106,32 @@ def namespaced(api_version: str, kind: str) -> bool | None:
     return scopes.pop() if len(scopes) == 1 else None
 
 
-def _lint(source: str, policy: Object) -> Iterable[_Found]:
-    entry = policy["kind"] == ENTRY
-    for finding in lint_entry(policy) if entry else lint_policy(policy, scope=namespaced):
-        yield _Found(source=source, policy=policy_key(policy), finding=finding)
+def _rule_names(policy: Object) -> frozenset[str]:
+    spec = policy.get("spec")
+    rules = spec.get("rules") if isinstance(spec, dict) else None
+    listed = rules if isinstance(rules, list) else ()
+    return frozenset(str(item.get("name")) for item in listed if isinstance(item, dict))
+
+
+def _lint(source: str, obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterable[_Found]:
+    match obj["kind"]:
+        case kind if kind == ENTRY:
+            findings = lint_entry(obj)
+        case kind if kind == EXCEPTION:
+            findings = lint_exception(obj, rules)
+        case _:
+            findings = lint_policy(obj, scope=namespaced)
+    for finding in findings:
+        yield _Found(source=source, policy=policy_key(obj), finding=finding)
 
 
 def _count(kinds: Iterable[str]) -> str:
-    found = Counter(kind == ENTRY for kind in kinds)
-    texts = [_number(found[False], "policy", "policies"), _number(found[True], "entry", "entries")]
+    found = Counter("Policy" if kind in POLICIES else kind for kind in kinds)
+    texts = [
+        _number(found["Policy"], "policy", "policies"),
+        _number(found[EXCEPTION], "exception", "exceptions"),
+        _number(found[ENTRY], "entry", "entries"),
+    ]
     return " and ".join(filter(None, texts))
 
 

@@ -7,6 +7,7 @@ from reconciler.api.meta import Object
 from reconciler.dialects import compile_entry, compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
+from reconciler.services.lint.exceptions import lint_exception
 from reconciler.services.lint.fields import rule_findings, spec_findings
 from reconciler.services.lint.finding import Finding, Level, Scope
 from reconciler.services.lint.firing import firing_findings, unused_entries
@@ -20,6 +21,7 @@ __all__ = [
     "find_errors",
     "find_surprises",
     "lint_entry",
+    "lint_exception",
     "lint_policy",
 ]
 

@@ -119,3 +119,46 @@ def test_an_entry_is_checked_beside_policies() -> None:
     place = "stdin:e:spec.kubernetesResource.resource"
     assert done.stdout.startswith(f"{place}  ERROR  invalid  write the plural")
     assert done.stderr.startswith("1 policy and 1 entry: 1 error, ")
+
+
+EXCEPTION = """
+---
+apiVersion: kyverno.io/v2
+kind: PolicyException
+metadata: {name: e, namespace: a}
+spec:
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  exceptions: [{policyName: %s, ruleNames: %s}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "rules", "found"),
+    [
+        ("p", "['r*', autogen-r]", []),
+        ("p", "[r, x]", [("spec.exceptions[0].ruleNames[1]", "warning", "unknown-rule")]),
+        ("a/p", "[r]", [("spec.exceptions[0].policyName", "note", "unknown-policy")]),
+        ("p", "[]", [("spec.exceptions[0].ruleNames", "error", "invalid")]),
+        (
+            "'p*'",
+            "[r]",
+            [
+                ("spec", "warning", "not-acted-on"),
+                ("spec.exceptions[0].policyName", "note", "unknown-policy"),
+            ],
+        ),
+    ],
+)
+def test_an_exception_beside_its_policy(
+    policy: str, rules: str, found: list[tuple[str, str, str]]
+) -> None:
+    done = lint("-", "-o", "json", stdin=GOOD + EXCEPTION % (policy, rules))
+    rows = json.loads(done.stdout)
+    assert [(row["place"], row["level"], row["code"]) for row in rows] == found
+    assert {row["policy"] for row in rows} <= {"a/e"}
+
+
+def test_exceptions_are_counted_apart() -> None:
+    done = lint("-", stdin=EXCEPTION % ("p", "[r]"))
+    assert done.stderr == "1 exception: 0 errors, 0 warnings, 1 note\n"
+    assert done.exit_code == 0
