@@ -6,15 +6,10 @@ from dataclasses import dataclass
 
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
-from reconciler.kube.authority import KubeAuthority
 from reconciler.kube.client import Client
+from reconciler.kube.cluster import KubeCluster
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.entries import global_context
-from reconciler.kube.policies import KubePolicies
-from reconciler.kube.reader import KubeReader
-from reconciler.kube.requests import KubeRequests
-from reconciler.kube.webhooks import WebhookConfigurations
-from reconciler.kube.writer import KubeWriter
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.collect import Collector
@@ -35,6 +30,7 @@ class Services:
     """The use cases of the controller, joined to one cluster."""
 
     index: PolicyIndex
+    kinds: KubeKinds
     dispatcher: Dispatcher
     entries: GlobalContext
     lanes: Lanes
@@ -54,22 +50,22 @@ def controller_services(
 ) -> Services:
     """Return the services that a controller with these settings runs."""
     index, chance = PolicyIndex(), random.SystemRandom()
-    kinds, reader, policies = KubeKinds(client, clock), KubeReader(client), KubePolicies(client)
-    requests = KubeRequests(client, settings.namespace, page=settings.list_page)
+    cluster = KubeCluster.of(client, settings, clock)
+    kinds, reader, requests = cluster.kinds, cluster.reader, cluster.requests
     backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
     triggers = TriggerReader(
         kinds=kinds, reader=reader, requests=requests, clock=clock, below=chance.randrange
     )
     lanes = Lanes(
         reader=reader,
-        writer=KubeWriter(client, clock),
+        writer=cluster.writer,
         parallel=settings.lanes,
         rounds=settings.conflict_retries,
     )
     entries = global_context(client, kinds, clock, settings, say)
     processor = Processor(
         index=index,
-        policies=policies,
+        policies=cluster.policies,
         finder=TargetFinder(kinds=kinds, reader=reader, page=settings.list_page),
         triggers=triggers,
         lanes=lanes,
@@ -103,17 +99,18 @@ def controller_services(
     entries.on_ready = lambda: dispatcher.wake_parked(ENTRY_NOT_READY)
     return Services(
         index=index,
+        kinds=kinds,
         dispatcher=dispatcher,
         entries=entries,
         lanes=lanes,
         collector=Collector(requests=requests, clock=clock, keep=settings.retain_per_policy),
         rollout=Rollout(
             index=index,
-            policies=policies,
+            policies=cluster.policies,
             requests=requests,
             kinds=kinds,
-            webhooks=WebhookConfigurations(client),
-            authority=KubeAuthority(client, settings.namespace),
+            webhooks=cluster.webhooks,
+            authority=cluster.authority,
             clock=clock,
             place=Place.of(settings),
             margin=settings.ready_margin,

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from reconciler.api.meta import Object
-from reconciler.cli.desk.exceptions import PolicyException
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.policies import is_policy, rule_names
@@ -16,6 +15,7 @@ from reconciler.cli.desk.values import DeskValues, read_settings, read_user, rea
 from reconciler.cli.explain.request import Request
 from reconciler.cli.explain.world import FileWorld, World
 from reconciler.dialects import compile_policy
+from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from reconciler.cli.desk.exceptions import PolicyException
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.masking import mask_of
@@ -16,6 +15,7 @@ from reconciler.cli.explain.values import Values
 from reconciler.cli.explain.world import World
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
+from reconciler.engine.exceptions import PolicyException, excepting
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.match.filters import FILTER_FIELDS, compile_filter
 from reconciler.engine.program import CompiledPolicy, Program
@@ -94,13 +94,14 @@ class Story:
             page.answer(NO, "decision", f"the rule does not fire: {told}")
             return False
         for item in self.exceptions:
-            if not item.concerns(program.origin.policy, program.rule):
+            if not (item.triggers and item.concerns(program)):
                 continue
             # What its conditions read is not said: it may be as secret as what a rule reads.
-            holds = await values.get(lambda: item.holds(subject, values.context))  # noqa: B023
-            mark = (YES[0], NO[1]) if holds is True else (NO[0], YES[1])
+            keys = await values.get(lambda: excepting((item,), subject, values.context))  # noqa: B023
+            holds = keys == (item.key,)
+            mark = (YES[0], NO[1]) if holds else (NO[0], YES[1])
             page.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
-            if holds is True:
+            if holds:
                 text = "the rule does not fire: an exception is made for this object"
                 page.answer(NO, "decision", text)
                 return False

@@ -1,0 +1,41 @@
+"""All adapters of one cluster behind the ports of the use cases."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.kube.authority import KubeAuthority
+from reconciler.kube.client import Client
+from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.policies import KubePolicies
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.requests import KubeRequests
+from reconciler.kube.webhooks import WebhookConfigurations
+from reconciler.kube.writer import KubeWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeCluster:
+    """One adapter per port, over one client."""
+
+    kinds: KubeKinds
+    reader: KubeReader
+    writer: KubeWriter
+    policies: KubePolicies
+    requests: KubeRequests
+    webhooks: WebhookConfigurations
+    authority: KubeAuthority
+
+    @classmethod
+    def of(cls, client: Client, settings: ControllerSettings, clock: Clock) -> Self:
+        """Return the adapters that a controller with these settings uses."""
+        return cls(
+            kinds=KubeKinds(client, clock),
+            reader=KubeReader(client),
+            writer=KubeWriter(client, clock),
+            policies=KubePolicies(client),
+            requests=KubeRequests(client, settings.namespace, page=settings.list_page),
+            webhooks=WebhookConfigurations(client),
+            authority=KubeAuthority(client, settings.namespace),
+        )
