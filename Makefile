@@ -13,13 +13,6 @@ BENCH_ARGS ?=
 # Where the conformance data lies; tests/conformance reads the same variable.
 CONFORMANCE_DATA ?= ../shared/conformance
 
-define OPENAPI
-from reconciler.cli.dev.cluster import ControlPlane, Options
-with ControlPlane.start(Options()) as plane:
-    print(plane.kubectl("get", "--raw", "/openapi/v2"))
-endef
-export OPENAPI
-
 # Of the virtual environment that may be active in this shell, the Python below it.
 define BASE_PYTHON
 import ensurepip, sys, venv
@@ -83,7 +76,7 @@ control-plane: $(READY) ## Find, download or build etcd, kube-apiserver and kube
 	$(BIN)/retrofit dev control-plane
 
 schemas: $(READY) control-plane ## Write the list merge keys of the control plane's Kubernetes version
-	$(BIN)/python -c "$$OPENAPI" | $(BIN)/python -m reconciler.cli.dev.schemas --output reconciler/engine/patch/keytable.py
+	$(BIN)/python -m reconciler.cli.dev.schemas --start --output reconciler/engine/patch/keytable.py
 
 clean: ## End the local cluster; remove .venv and every cache of this folder
 	@if [ -d .retrofit ] && [ -x $(BIN)/retrofit ]; then $(BIN)/retrofit dev down; fi

@@ -1,7 +1,7 @@
 """The edits of a rule, and what they make of an object."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from reconciler.engine.entries import Entry, with_entries
 from reconciler.engine.jmes import Expression
 from reconciler.engine.patch import (
     LENIENT,
+    KeyTable,
     Operation,
     StrategicPatch,
     Unmet,
@@ -20,7 +21,6 @@ from reconciler.engine.patch import (
     equal,
     merge,
     parse_operations,
-    schema_for,
 )
 from reconciler.engine.preconditions import Conditions
 from reconciler.engine.variables import Template
@@ -93,8 +93,16 @@ class ForeachEdit:
 Edit = StrategicEdit | JsonPatchEdit | ForeachEdit
 
 
+def merges(edits: Iterable[Edit]) -> bool:
+    """Return whether an edit is a strategic merge, so that merge keys matter."""
+    return any(
+        isinstance(edit, StrategicEdit) or (isinstance(edit, ForeachEdit) and merges(edit.edits))
+        for edit in edits
+    )
+
+
 def apply_edits(
-    edits: tuple[Edit, ...], context: Context, obj: Mapping[str, Any]
+    edits: tuple[Edit, ...], context: Context, obj: Mapping[str, Any], keys: KeyTable
 ) -> dict[str, Any] | Unmet:
     """Return the object after all edits in order, or why there is nothing to change.
 
@@ -102,6 +110,7 @@ def apply_edits(
         edits: Of a rule or of one element of a foreach.
         context: With the target bound.
         obj: What they apply to; not changed by this call.
+        keys: Which lists merge by key.
 
     Raises:
         EvaluationError: An edit cannot be applied; then none is.
@@ -110,7 +119,7 @@ def apply_edits(
     after: dict[str, Any] = dict(obj)
     unmet: Unmet | None = None
     for edit in edits:
-        result = _apply(edit, context, after)
+        result = _apply(edit, context, after, keys)
         if isinstance(result, Unmet):
             unmet = result
             continue
@@ -123,14 +132,16 @@ def apply_edits(
     return after
 
 
-def _apply(edit: Edit, context: Context, obj: dict[str, Any]) -> dict[str, Any] | Unmet:
+def _apply(
+    edit: Edit, context: Context, obj: dict[str, Any], keys: KeyTable
+) -> dict[str, Any] | Unmet:
     match edit:
         case StrategicEdit():
-            return _merge_strategic(edit, _substitute(edit.template, context), obj)
+            return _merge_strategic(edit, _substitute(edit.template, context), obj, keys)
         case JsonPatchEdit():
             return _apply_operations(edit, context, obj)
         case ForeachEdit():
-            return _apply_each(edit, context, obj)
+            return _apply_each(edit, context, obj, keys)
 
 
 def _apply_operations(
@@ -182,28 +193,27 @@ def _scalar(value: Any) -> Any:
 
 
 def _merge_strategic(
-    edit: StrategicEdit, patch: Any, obj: dict[str, Any]
+    edit: StrategicEdit, patch: Any, obj: dict[str, Any], keys: KeyTable
 ) -> dict[str, Any] | Unmet:
-    schema = schema_for(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
     try:
-        plain = edit.patch.resolve(patch, obj, schema=schema)
+        plain = edit.patch.resolve(patch, obj, schema=keys.of(obj))
         if isinstance(plain, Unmet):
             return plain
-        return merge(obj, plain, schema, fronts=edit.fronts)
+        return merge(obj, plain, keys, fronts=edit.fronts)
     except EvaluationError as error:
         msg = f"failed to patch resource: {error}"
         raise EvaluationError(msg) from error
 
 
 def _apply_each(
-    edit: ForeachEdit, context: Context, obj: dict[str, Any]
+    edit: ForeachEdit, context: Context, obj: dict[str, Any], keys: KeyTable
 ) -> dict[str, Any] | Unmet:
     after = obj
     for index, bound in bound_elements(edit, context):
         if not _holds(edit, bound, index):
             continue
         try:
-            result = apply_edits(edit.edits, bound, after)
+            result = apply_edits(edit.edits, bound, after, keys)
         except EvaluationError as error:
             msg = f"failed to mutate elements: {error}"
             raise EvaluationError(msg) from error

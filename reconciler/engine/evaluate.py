@@ -8,7 +8,7 @@ from reconciler.engine.edits import apply_edits
 from reconciler.engine.entries import with_entries
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import RuleStatus, TargetChange, TriggerDecision
-from reconciler.engine.patch import Unmet, equal
+from reconciler.engine.patch import SHIPPED, KeyTable, Unmet, equal
 from reconciler.engine.program import Convergence, Program
 from reconciler.engine.targets import TargetQuery, resolve
 from reconciler.errors import EvaluationError, InvalidPolicy
@@ -62,7 +62,14 @@ def queries(program: Program, context: Context) -> tuple[list[TargetQuery], list
     return found, errors
 
 
-def change(program: Program, index: int, context: Context, obj: Mapping[str, Any]) -> TargetChange:
+def change(
+    program: Program,
+    index: int,
+    context: Context,
+    obj: Mapping[str, Any],
+    *,
+    keys: KeyTable = SHIPPED,
+) -> TargetChange:
     """Return what a rule makes of one target object.
 
     Args:
@@ -71,9 +78,10 @@ def change(program: Program, index: int, context: Context, obj: Mapping[str, Any
         context: The trigger's context with the rule's entries; the object and its target's own
             entries are bound here, for this object only.
         obj: The target as it stands, not changed by this call.
+        keys: Which lists merge by key.
     """
     try:
-        after = _plan(program, index, context, obj)
+        after = _plan(program, index, context, obj, keys)
     except (EvaluationError, InvalidPolicy) as error:
         return _error(obj, str(error))
     if isinstance(after, Unmet):
@@ -86,20 +94,23 @@ def change(program: Program, index: int, context: Context, obj: Mapping[str, Any
         status=RuleStatus.PASS,
         message=_mutated(after),
         after=after,
-        repeats=_repeats(program, index, context, after),
+        repeats=_repeats(program, index, context, after, keys),
     )
 
 
-def own_change(program: Program, context: Context, obj: Mapping[str, Any]) -> TargetChange:
+def own_change(
+    program: Program, context: Context, obj: Mapping[str, Any], *, keys: KeyTable = SHIPPED
+) -> TargetChange:
     """Return what a rule without targets makes of its trigger.
 
     Args:
         program: The rule.
         context: The trigger's, with the rule's entries; ``request.object`` is the object.
         obj: The trigger as it stands, not changed by this call.
+        keys: Which lists merge by key.
     """
     try:
-        after = apply_edits(program.edits, context, obj)
+        after = apply_edits(program.edits, context, obj, keys)
     except (EvaluationError, InvalidPolicy) as error:
         return _error(obj, str(error))
     if isinstance(after, Unmet):
@@ -110,7 +121,7 @@ def own_change(program: Program, context: Context, obj: Mapping[str, Any]) -> Ta
 
 
 def _plan(
-    program: Program, index: int, context: Context, obj: Mapping[str, Any]
+    program: Program, index: int, context: Context, obj: Mapping[str, Any], keys: KeyTable
 ) -> dict[str, Any] | Unmet:
     target = program.targets[index]
     bound = with_entries(context.bind(target=obj), target.entries)
@@ -122,7 +133,7 @@ def _plan(
             raise EvaluationError(msg) from error
         if not held.passed:
             return Unmet(reason=_unmet(held.message))
-    return apply_edits(program.edits, bound, obj)
+    return apply_edits(program.edits, bound, obj, keys)
 
 
 def _skip(obj: Mapping[str, Any], message: str) -> TargetChange:
@@ -133,7 +144,9 @@ def _error(obj: Mapping[str, Any], message: str) -> TargetChange:
     return TargetChange(status=RuleStatus.ERROR, message=message, after=obj)
 
 
-def _repeats(program: Program, index: int, context: Context, after: Mapping[str, Any]) -> bool:
+def _repeats(
+    program: Program, index: int, context: Context, after: Mapping[str, Any], keys: KeyTable
+) -> bool:
     match program.convergence:
         case Convergence.YES:
             return False
@@ -141,7 +154,7 @@ def _repeats(program: Program, index: int, context: Context, after: Mapping[str,
             return True
         case Convergence.PROBED:
             try:
-                again = _plan(program, index, context, after)
+                again = _plan(program, index, context, after, keys)
             except (EvaluationError, InvalidPolicy):
                 return True
             return not isinstance(again, Unmet) and not equal(after, again)

@@ -161,11 +161,13 @@ class Options:
     Attributes:
         directory: Where it keeps its files; by default a temporary folder, removed at the end.
         audit_log: Write one audit event (level Metadata) per request.
+        every_api: Serve alpha and beta APIs too, with all features.
         binaries: The programs; by default what is found on this machine.
     """
 
     directory: Path | None = None
     audit_log: bool = False
+    every_api: bool = False
     binaries: Binaries | None = None
 
 
@@ -194,6 +196,7 @@ class ControlPlane(Cluster):
         self.layout.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.ports = parts.choose_ports()
         self.audit_log = self.layout.audit_log if options.audit_log else None
+        self._every_api = options.every_api
         self._binaries = binaries
         self.credentials = create(self.layout.directory / "pki", clock)
         self._trust = ssl.create_default_context(cafile=str(self.credentials.ca))
@@ -300,6 +303,8 @@ class ControlPlane(Cluster):
         flags = parts.api_server(
             self.layout, self.ports, self.credentials, audit=self.audit_log is not None
         )
+        if self._every_api:
+            flags += parts.EVERY_API
         self._run(parts.API_SERVER, flags)
 
     def _run(self, part: str, flags: list[str]) -> None:

@@ -119,6 +119,10 @@ def etcd(layout: Layout, ports: Ports) -> list[str]:
     ]
 
 
+EVERY_API = ("--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true")
+"""Further flags of the API server, for one that serves all it has."""
+
+
 def api_server(
     layout: Layout, ports: Ports, credentials: Credentials, *, audit: bool
 ) -> list[str]:

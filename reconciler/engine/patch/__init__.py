@@ -5,7 +5,7 @@ Documents are plain JSON values. Inputs are never changed; results share what di
 
 from reconciler.engine.patch.anchors import StrategicPatch, Unmet, compile_strategic, preprocess
 from reconciler.engine.patch.diff import equal, json_diff, merge_diff
-from reconciler.engine.patch.keys import Schema, schema_for
+from reconciler.engine.patch.keys import SHIPPED, KeyTable, Schema
 from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.engine.patch.rfc6902 import (
     LENIENT,
@@ -20,7 +20,9 @@ from reconciler.engine.patch.text import parse_operations
 
 __all__ = [
     "LENIENT",
+    "SHIPPED",
     "STRICT",
+    "KeyTable",
     "Operation",
     "Profile",
     "Schema",
@@ -36,5 +38,4 @@ __all__ = [
     "merge_diff",
     "parse_operations",
     "preprocess",
-    "schema_for",
 ]

@@ -1,15 +1,15 @@
-"""Which lists of a Kubernetes kind merge by key, from the table in `keytable`.
+"""Which lists of a Kubernetes kind merge by key: a table as a value, and the one in `keytable`.
 
-Format of the table. A node is one object type, written as its fields: ``spec:12`` leads to node
-12, ``containers[name]7`` is a list merged by ``name`` whose elements are node 7, ``finalizers[]``
-a set of scalars, ``*`` any other field. What leads to no keyed list is left out. A line that
-starts with a space continues the one before.
+Format of the text there. A node is one object type, written as its fields: ``spec:12`` leads to
+node 12, ``containers[name]7`` is a list merged by ``name`` whose elements are node 7,
+``finalizers[]`` a set of scalars, ``*`` any other field. What leads to no keyed list is left out.
+A line that starts with a space continues the one before.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from reconciler.engine.patch import keytable
 
@@ -37,9 +37,27 @@ class Schema:
         return self.fields.get("*") if found is None else found
 
 
-def schema_for(api_version: str, kind: str) -> Schema | None:
-    """The schema of a kind; None for custom resources and versions the table does not know."""
-    return _KINDS.get((api_version, kind))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyTable:
+    """The schemas of some kinds.
+
+    Attributes:
+        kinds: By apiVersion and kind.
+    """
+
+    kinds: Mapping[tuple[str, str], Schema]
+
+    def schema(self, api_version: str, kind: str) -> Schema | None:
+        """The schema of a kind; None for those that the table does not know."""
+        return self.kinds.get((api_version, kind))
+
+    def of(self, obj: Mapping[str, Any]) -> Schema | None:
+        """The schema of an object, by its own apiVersion and kind."""
+        return self.schema(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
+
+    def with_kinds(self, kinds: Mapping[tuple[str, str], Schema]) -> "KeyTable":
+        """A table in which these kinds are added, or replace what was known of them."""
+        return KeyTable(kinds={**self.kinds, **kinds}) if kinds else self
 
 
 def _records(text: str) -> Iterator[str]:
@@ -74,6 +92,5 @@ def _decode_kinds(text: str, nodes: tuple[Schema, ...]) -> dict[tuple[str, str],
     return kinds
 
 
-_KINDS: Final[Mapping[tuple[str, str], Schema]] = _decode_kinds(
-    keytable.KINDS, _decode_nodes(keytable.NODES)
-)
+SHIPPED: Final = KeyTable(kinds=_decode_kinds(keytable.KINDS, _decode_nodes(keytable.NODES)))
+"""The built-in kinds of the Kubernetes version that `keytable` names."""

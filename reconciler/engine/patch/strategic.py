@@ -3,138 +3,168 @@
 The rules are those of kyaml's merge2, which Kyverno uses: null deletes, keyed lists merge with
 the patched elements in front, all other lists are replaced, `$patch` directives. Different from
 it: an element without its key is an error instead of the end of the list, a key that is given in
-part finds its element, and a patch that changes no element does not reorder the list, unless it is
-one of several (a foreach goes backwards, so that elements in front end up in their old order).
+part finds its element, a patch that changes no element does not reorder the list, unless it is
+one of several (a foreach goes backwards, so that elements in front end up in their old order), and
+the other directives of the API server count (see `directives`).
 """
 
 import operator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from reconciler.engine.patch import directives
 from reconciler.engine.patch.diff import equal
-from reconciler.engine.patch.keys import Schema, schema_for
+from reconciler.engine.patch.keys import KeyTable, Schema
 from reconciler.errors import EvaluationError
 
-DIRECTIVE: Final = "$patch"
-
 _ABSENT: Final = object()
-_STRATEGIES: Final = ("delete", "merge", "replace")
 
 Path = tuple[str, ...]
 Identity = tuple[Any, ...]
 
 
 def merge(
-    resource: dict[str, Any],
-    patch: dict[str, Any],
-    schema: Schema | None,
-    *,
-    fronts: bool = False,
+    resource: dict[str, Any], patch: dict[str, Any], keys: KeyTable, *, fronts: bool = False
 ) -> dict[str, Any]:
     """The object with the patch merged in; the object itself when nothing changes.
 
     Args:
         resource: The object; stays as it is, unchanged parts are shared with the result.
         patch: Without anchors (see `anchors.preprocess`).
-        schema: From `schema_for`; None for custom resources, whose lists are replaced.
+        keys: Which lists merge by key; lists of kinds that it does not know are replaced.
         fronts: Elements that the patch names come to the front even if nothing changes.
 
     Raises:
-        EvaluationError: kinds of value differ, a keyed element has no key, unknown `$patch`.
+        EvaluationError: kinds of value differ, a keyed element has no key, a directive is wrong.
     """
     try:
-        merged = _merge(resource, patch, schema, (), fronts=fronts)
+        merged = _Merge(keys=keys, fronts=fronts).value(resource, patch, keys.of(resource), ())
     except RecursionError as error:
         raise EvaluationError("the object or the patch is nested too deeply") from error
     return {} if merged is _ABSENT else merged
 
 
-def _merge(old: Any, patch: Any, schema: Schema | None, path: Path, *, fronts: bool) -> Any:
-    """The merged value; `old` itself when nothing changes, _ABSENT when it is to go."""
-    if patch is None:
-        return _ABSENT
-    if old is None or old is _ABSENT:
-        return _insert(patch, schema, path)
-    if _kind_name(old) != _kind_name(patch):
-        raise EvaluationError(
-            f"wrong node kind: expected {_kind_name(old)} but got {_kind_name(patch)}:"
-            f" the patch must have at {_place(path)} what the object has there"
-        )
-    if isinstance(patch, dict):
-        return _merge_map(old, patch, schema, path, fronts=fronts)
-    if isinstance(patch, list):
-        return _merge_list(old, patch, schema, path, fronts=fronts)
-    return old if equal(old, patch) else patch
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merge:
+    """One merge of a patch into an object."""
 
+    keys: KeyTable
+    fronts: bool
 
-def _insert(patch: Any, schema: Schema | None, path: Path) -> Any:
-    """A value where nothing was: without nulls, even if an empty map is all that is left."""
-    if isinstance(patch, dict):
-        return _merge_map({}, patch, schema or _own_schema(patch), path, fronts=False)
-    if isinstance(patch, list):
-        return _merge_list([], patch, schema, path, fronts=False)
-    return patch
+    def value(self, old: Any, patch: Any, schema: Schema | None, path: Path) -> Any:
+        """The merged value; `old` itself when nothing changes, _ABSENT when it is to go."""
+        if patch is None:
+            return _ABSENT
+        if old is None or old is _ABSENT:
+            return self._insert(patch, schema, path)
+        if _kind_name(old) != _kind_name(patch):
+            raise EvaluationError(
+                f"wrong node kind: expected {_kind_name(old)} but got {_kind_name(patch)}:"
+                f" the patch must have at {_place(path)} what the object has there"
+            )
+        if isinstance(patch, dict):
+            return self._map(old, patch, schema, path)
+        if isinstance(patch, list):
+            return self._list(old, patch, schema, path)
+        return old if equal(old, patch) else patch
 
+    def _insert(self, patch: Any, schema: Schema | None, path: Path) -> Any:
+        """A value where nothing was: without nulls, even if an empty map is all that is left."""
+        if isinstance(patch, dict):
+            return self._map({}, patch, schema or self.keys.of(patch), path)
+        if isinstance(patch, list):
+            return self._list([], patch, schema, path)
+        return patch
 
-def _merge_map(
-    old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path, *, fronts: bool
-) -> Any:
-    if DIRECTIVE in patch:
-        return _merge_directed(old, patch, schema, path, fronts=fronts)
-    if schema is None:
-        schema = _own_schema(old)
-    merged = old
-    for key, value in patch.items():
-        before = old.get(key, _ABSENT)
-        below = schema.field(key) if schema else None
-        after = _merge(before, value, below, (*path, key), fronts=fronts)
-        if after is before:
-            continue
-        if merged is old:
-            merged = dict(old)
-        if after is _ABSENT:
-            del merged[key]
+    def _map(
+        self, old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path
+    ) -> Any:
+        if schema is None:
+            # An object inside of another one (a template in a custom resource) knows its kind.
+            schema = self.keys.of(old)
+        if any(key[:1] == directives.MARK for key in patch):
+            return self._directed(old, directives.read(patch, _place(path)), schema, path)
+        return self._fields(old, patch, schema, path)
+
+    def _fields(
+        self, old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path
+    ) -> dict[str, Any]:
+        merged = old
+        for key, value in patch.items():
+            before = old.get(key, _ABSENT)
+            below = schema.field(key) if schema else None
+            after = self.value(before, value, below, (*path, key))
+            if after is before:
+                continue
+            if merged is old:
+                merged = dict(old)
+            if after is _ABSENT:
+                del merged[key]
+            else:
+                merged[key] = after
+        return merged
+
+    def _directed(
+        self,
+        old: dict[str, Any],
+        patch: directives.Directives,
+        schema: Schema | None,
+        path: Path,
+    ) -> Any:
+        if patch.strategy == "delete":
+            return _ABSENT
+        if patch.strategy == "replace":
+            merged = self._insert(patch.fields, schema, path)
         else:
-            merged[key] = after
-    return merged
+            merged = self._fields(patch.trim(old, _place(path)), patch.fields, schema, path)
+        for key, order in patch.order.items():
+            if isinstance(merged.get(key), list):
+                keyed = _Order(schema.field(key) if schema else None, order, (*path, key))
+                listed = keyed.of(merged[key], old.get(key) or [], patch.fields.get(key) or [])
+                merged = {**merged, key: listed}
+        return old if equal(old, merged) else merged
+
+    def _list(self, old: list[Any], patch: list[Any], schema: Schema | None, path: Path) -> Any:
+        strategy = "merge"
+        elements = patch
+        for element in patch:
+            if isinstance(element, dict) and element.keys() == {directives.STRATEGY}:
+                strategy = directives.strategy(element, _place(path))
+                elements = [other for other in patch if other != element]
+        if strategy == "delete":
+            return _ABSENT
+        if schema is None or schema.merge_keys is None or strategy == "replace":
+            return old if equal(old, elements) else elements
+        if not schema.merge_keys:
+            return _merge_set(old, elements)
+        return _KeyedList(old, schema, path, self).merge(elements)
 
 
-def _merge_directed(
-    old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path, *, fronts: bool
-) -> Any:
-    strategy = _strategy(patch, path)
-    if strategy == "delete":
-        return _ABSENT
-    rest = {key: value for key, value in patch.items() if key != DIRECTIVE}
-    if strategy == "merge":
-        return _merge_map(old, rest, schema, path, fronts=fronts)
-    new = _insert(rest, schema, path)
-    return old if equal(old, new) else new
+class _Order:
+    """A `$setElementOrder` for one list."""
+
+    def __init__(self, schema: Schema | None, order: list[Any], path: Path) -> None:
+        # The API server tells elements by the first key alone.
+        self._keys = (schema.merge_keys or ())[:1] if schema else ()
+        self._order = order
+        self._place = ".".join(path)
+
+    def of(self, merged: list[Any], old: list[Any], patch: list[Any]) -> list[Any]:
+        """The list in that order."""
+        if not self._keys and any(isinstance(item, dict | list) for item in merged):
+            raise EvaluationError(
+                f"$setElementOrder/{self._place}: the elements of this list have no key"
+            )
+        identify = partial(_identity, keys=self._keys) if self._keys else directives.scalar
+        named = [item for item in patch if not _directs(item)]
+        return directives.arrange(
+            merged, old, self._order, identify=identify, named=named, place=self._place
+        )
 
 
-def _own_schema(value: dict[str, Any]) -> Schema | None:
-    """An object inside of another one (a template in a custom resource) knows its kind."""
-    api_version, kind = value.get("apiVersion"), value.get("kind")
-    if isinstance(api_version, str) and isinstance(kind, str):
-        return schema_for(api_version, kind)
-    return None
-
-
-def _merge_list(
-    old: list[Any], patch: list[Any], schema: Schema | None, path: Path, *, fronts: bool
-) -> Any:
-    strategy = "merge"
-    elements = patch
-    for element in patch:
-        if isinstance(element, dict) and element.keys() == {DIRECTIVE}:
-            strategy = _strategy(element, path)
-            elements = [other for other in patch if other != element]
-    if strategy == "delete":
-        return _ABSENT
-    if schema is None or schema.merge_keys is None or strategy == "replace":
-        return old if equal(old, elements) else elements
-    if not schema.merge_keys:
-        return _merge_set(old, elements)
-    return _KeyedList(old, schema, path, fronts=fronts).merge(elements)
+def _directs(element: Any) -> bool:
+    return isinstance(element, dict) and directives.STRATEGY in element
 
 
 def _merge_set(old: list[Any], patch: list[Any]) -> list[Any]:
@@ -150,12 +180,12 @@ def _merge_set(old: list[Any], patch: list[Any]) -> list[Any]:
 class _KeyedList:
     """One merge of a list whose elements are found by their keys."""
 
-    def __init__(self, old: list[Any], schema: Schema, path: Path, *, fronts: bool) -> None:
+    def __init__(self, old: list[Any], schema: Schema, path: Path, merging: _Merge) -> None:
         self._old = old
+        self._merging = merging
         self._keys = schema.merge_keys or ()
         self._items = schema.items
         self._path = path
-        self._fronts = fronts
         self._identities = [self._identity(element) for element in old]
 
     def merge(self, patch: list[Any]) -> list[Any]:
@@ -174,10 +204,10 @@ class _KeyedList:
                 changed = changed or len(places) > 1
             before = front[at][1]
             place = (*self._path, _label(identity))
-            after = _merge(before, element, self._items, place, fronts=self._fronts)
+            after = self._merging.value(before, element, self._items, place)
             changed = changed or after is not before
             front[at] = (identity if after is _ABSENT else self._identity(after), after)
-        if not changed and not self._fronts:
+        if not changed and not self._merging.fronts:
             return self._old
         rest = [element for i, element in enumerate(self._old) if i not in used]
         merged = [element for _, element in front if element is not _ABSENT] + rest
@@ -211,10 +241,14 @@ class _KeyedList:
         return identity
 
     def _identity(self, element: Any) -> Identity:
-        if not isinstance(element, dict):
-            return (None,) * len(self._keys)
-        values = [element.get(key) for key in self._keys]
-        return tuple(None if isinstance(value, dict | list) else value for value in values)
+        return _identity(element, self._keys)
+
+
+def _identity(element: Any, keys: tuple[str, ...]) -> Identity:
+    if not isinstance(element, dict):
+        return (None,) * len(keys)
+    values = [element.get(key) for key in keys]
+    return tuple(None if isinstance(value, dict | list) else value for value in values)
 
 
 def _find(front: list[tuple[Identity, Any]], identity: Identity) -> int | None:
@@ -230,16 +264,6 @@ def _agree(left: Identity, right: Identity) -> bool:
     """Equal where both say something, and both say something somewhere."""
     pairs = [(a, b) for a, b in zip(left, right, strict=True) if a is not None and b is not None]
     return bool(pairs) and all(a == b for a, b in pairs)
-
-
-def _strategy(patch: dict[str, Any], path: Path) -> str:
-    strategy = patch[DIRECTIVE]
-    if strategy not in _STRATEGIES:
-        raise EvaluationError(
-            f"unknown patch strategy '{strategy}' at {_place(path)};"
-            f" use one of {', '.join(_STRATEGIES)}"
-        )
-    return str(strategy)
 
 
 def _kind_name(value: Any) -> str:

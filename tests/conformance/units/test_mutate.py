@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.engine.patch import (
     LENIENT,
+    SHIPPED,
     STRICT,
     Schema,
     Unmet,
@@ -16,7 +17,6 @@ from reconciler.engine.patch import (
     json_diff,
     merge,
     parse_operations,
-    schema_for,
 )
 from tests.conformance.units.cases import load
 
@@ -30,7 +30,7 @@ def patched(text: str, resource: Any) -> Any:
 
 
 def schema_of(resource: dict[str, Any]) -> Schema | None:
-    return schema_for(resource.get("apiVersion", ""), resource.get("kind", ""))
+    return SHIPPED.of(resource)
 
 
 def resolved(patch: Any, resource: dict[str, Any]) -> dict[str, Any] | Unmet:
@@ -40,7 +40,7 @@ def resolved(patch: Any, resource: dict[str, Any]) -> dict[str, Any] | Unmet:
 
 def merged(patch: Any, resource: dict[str, Any]) -> dict[str, Any]:
     plain = resolved(patch, resource)
-    return resource if isinstance(plain, Unmet) else merge(resource, plain, schema_of(resource))
+    return resource if isinstance(plain, Unmet) else merge(resource, plain, SHIPPED)
 
 
 @pytest.mark.parametrize("case", load(FILE, {"strategic-preprocess"}))

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from reconciler.engine.patch import (
+    SHIPPED,
     Unmet,
     compile_strategic,
     merge,
     preprocess,
-    schema_for,
 )
 from reconciler.errors import EvaluationError, InvalidPolicy
 
-POD = schema_for("v1", "Pod")
+POD = SHIPPED.schema("v1", "Pod")
 
 
 def pod(**spec: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 def apply(patch: dict[str, Any], resource: dict[str, Any]) -> dict[str, Any]:
     plain = preprocess(patch, resource, schema=POD)
-    return resource if plain is None else merge(resource, plain, POD)
+    return resource if plain is None else merge(resource, plain, SHIPPED)
 
 
 def containers(patch: list[Any], **spec: Any) -> list[Any]:

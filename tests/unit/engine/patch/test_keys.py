@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.cli.dev import schemas
-from reconciler.engine.patch import Schema, keytable, schema_for
+from reconciler.engine.patch import SHIPPED, Schema, keytable
 from reconciler.errors import InvalidSetting
 
 
 def at(api_version: str, kind: str, *path: str) -> Schema | None:
-    schema = schema_for(api_version, kind)
+    schema = SHIPPED.schema(api_version, kind)
     for name in path:
         schema = schema and (schema.items if name == "[]" else schema.field(name))
     return schema

@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.patch import merge, schema_for
+from reconciler.engine.patch import SHIPPED, merge
 from reconciler.errors import EvaluationError
-
-POD = schema_for("v1", "Pod")
-SERVICE = schema_for("v1", "Service")
 
 
 def pod() -> dict[str, Any]:
@@ -24,7 +21,7 @@ def containers(*patch: Any, old: Any = None) -> Any:
     resource = pod()
     if old is not None:
         resource["spec"]["containers"] = old
-    return merge(resource, {"spec": {"containers": list(patch)}}, POD)["spec"]["containers"]
+    return merge(resource, {"spec": {"containers": list(patch)}}, SHIPPED)["spec"]["containers"]
 
 
 def test_patched_and_new_elements_come_first() -> None:
@@ -39,29 +36,29 @@ def test_patched_and_new_elements_come_first() -> None:
 def test_a_patch_that_changes_no_element_does_not_reorder() -> None:
     resource = pod()
     patch = {"spec": {"containers": [{"name": "proxy"}]}}
-    assert merge(resource, patch, POD) is resource
+    assert merge(resource, patch, SHIPPED) is resource
 
 
 def test_null_deletes_and_the_parent_stays() -> None:
-    found = merge(pod(), {"metadata": {"labels": {"tier": None}}}, POD)
+    found = merge(pod(), {"metadata": {"labels": {"tier": None}}}, SHIPPED)
     assert found["metadata"]["labels"] == {}
-    assert merge(pod(), {"metadata": {"labels": None}}, POD)["metadata"] == {"name": "shop"}
+    assert merge(pod(), {"metadata": {"labels": None}}, SHIPPED)["metadata"] == {"name": "shop"}
 
 
 def test_null_below_what_is_absent_makes_the_way_to_it() -> None:
-    found = merge(pod(), {"metadata": {"annotations": {"x": None}}}, POD)
+    found = merge(pod(), {"metadata": {"annotations": {"x": None}}}, SHIPPED)
     assert found["metadata"]["annotations"] == {}
 
 
 def test_nulls_in_an_atomic_list_are_content() -> None:
     patch = {"spec": {"tolerations": [{"key": "a", "value": None}]}}
-    assert merge(pod(), patch, POD)["spec"]["tolerations"] == [{"key": "a", "value": None}]
+    assert merge(pod(), patch, SHIPPED)["spec"]["tolerations"] == [{"key": "a", "value": None}]
 
 
 def test_explicit_nulls_of_the_object_survive() -> None:
     resource = {"spec": {"a": None}}
-    assert merge(resource, {"spec": {"b": 1}}, None) == {"spec": {"a": None, "b": 1}}
-    assert merge(resource, {"spec": {"a": {"b": 1}}}, None) == {"spec": {"a": {"b": 1}}}
+    assert merge(resource, {"spec": {"b": 1}}, SHIPPED) == {"spec": {"a": None, "b": 1}}
+    assert merge(resource, {"spec": {"a": {"b": 1}}}, SHIPPED) == {"spec": {"a": {"b": 1}}}
 
 
 def test_atomic_lists_are_replaced() -> None:
@@ -71,21 +68,22 @@ def test_atomic_lists_are_replaced() -> None:
 
 def test_lists_of_custom_resources_are_replaced() -> None:
     resource = {"apiVersion": "example.org/v1", "kind": "Thing", "items": [{"name": "a"}]}
-    assert merge(resource, {"items": [{"name": "b"}]}, None)["items"] == [{"name": "b"}]
+    assert merge(resource, {"items": [{"name": "b"}]}, SHIPPED)["items"] == [{"name": "b"}]
 
 
 def test_an_object_inside_of_a_custom_resource_has_its_own_schema() -> None:
     resource = {"apiVersion": "example.org/v1", "kind": "Thing", "template": pod()}
     patch = {"template": {"spec": {"containers": [{"name": "cart", "tty": True}]}}}
-    found = merge(resource, patch, None)["template"]["spec"]["containers"]
+    found = merge(resource, patch, SHIPPED)["template"]["spec"]["containers"]
     assert [item["name"] for item in found] == ["cart", "proxy"]
 
 
 def test_sets_of_scalars_are_joined() -> None:
-    resource = {"metadata": {"finalizers": ["a", "b"]}}
+    resource = {**pod(), "metadata": {"finalizers": ["a", "b"]}}
     patch = {"metadata": {"finalizers": ["c", "a"]}}
-    assert merge(resource, patch, POD) == {"metadata": {"finalizers": ["c", "a", "b"]}}
-    assert merge(resource, {"metadata": {"finalizers": ["b"]}}, POD) is resource
+    found = merge(resource, patch, SHIPPED)["metadata"]
+    assert found == {"finalizers": ["c", "a", "b"]}
+    assert merge(resource, {"metadata": {"finalizers": ["b"]}}, SHIPPED) is resource
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_deleting_all_elements_leaves_an_empty_list() -> None:
 
 def test_a_list_can_be_deleted_as_a_whole() -> None:
     patch = {"spec": {"containers": [{"$patch": "delete"}]}}
-    assert merge(pod(), patch, POD)["spec"] == {}
+    assert merge(pod(), patch, SHIPPED)["spec"] == {}
 
 
 @pytest.mark.parametrize(
@@ -127,25 +125,27 @@ def test_a_list_can_be_deleted_as_a_whole() -> None:
     ],
 )
 def test_directives_in_a_map(labels: Any, expected: Any) -> None:
-    assert merge(pod(), {"metadata": {"labels": labels}}, POD)["metadata"]["labels"] == expected
+    assert (
+        merge(pod(), {"metadata": {"labels": labels}}, SHIPPED)["metadata"]["labels"] == expected
+    )
 
 
 def test_a_map_can_be_deleted_by_a_directive() -> None:
-    found = merge(pod(), {"metadata": {"labels": {"$patch": "delete"}}}, POD)
+    found = merge(pod(), {"metadata": {"labels": {"$patch": "delete"}}}, SHIPPED)
     assert found["metadata"] == {"name": "shop"}
 
 
 def test_replacing_by_the_same_changes_nothing() -> None:
     resource = pod()
     patch = {"metadata": {"labels": {"$patch": "replace", "tier": "front"}}}
-    assert merge(resource, patch, POD) is resource
+    assert merge(resource, patch, SHIPPED) is resource
 
 
 def test_an_unknown_directive_is_an_error() -> None:
     with pytest.raises(
         EvaluationError, match=r"unknown patch strategy 'drop' at metadata\.labels"
     ):
-        merge(pod(), {"metadata": {"labels": {"$patch": "drop"}}}, POD)
+        merge(pod(), {"metadata": {"labels": {"$patch": "drop"}}}, SHIPPED)
 
 
 def test_an_element_without_its_key_is_an_error() -> None:
@@ -161,13 +161,12 @@ def test_an_element_that_is_no_map_is_an_error() -> None:
 @pytest.mark.parametrize("patch", [{"spec": []}, {"metadata": {"labels": "x"}}, {"kind": {}}])
 def test_different_kinds_of_value_are_an_error(patch: Any) -> None:
     with pytest.raises(EvaluationError, match="wrong node kind: expected"):
-        merge(pod(), patch, POD)
+        merge(pod(), patch, SHIPPED)
 
 
 def ports(*patch: Any, old: list[Any]) -> Any:
-    return merge({"spec": {"ports": old}}, {"spec": {"ports": list(patch)}}, SERVICE)["spec"][
-        "ports"
-    ]
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"ports": old}}
+    return merge(service, {"spec": {"ports": list(patch)}}, SHIPPED)["spec"]["ports"]
 
 
 def test_composite_keys_tell_elements_apart() -> None:
@@ -201,7 +200,7 @@ def test_duplicates_in_the_object_collapse_only_where_the_patch_names_them() -> 
 
 def test_what_does_not_change_is_shared() -> None:
     resource = pod()
-    found = merge(resource, {"spec": {"hostPID": True}}, POD)
+    found = merge(resource, {"spec": {"hostPID": True}}, SHIPPED)
     assert found["metadata"] is resource["metadata"]
     assert "hostPID" not in resource["spec"]
 
@@ -211,4 +210,4 @@ def test_nesting_without_end_is_an_error() -> None:
     for _ in range(3000):
         deep = {"a": deep}
     with pytest.raises(EvaluationError, match="nested too deeply"):
-        merge({}, deep, None)
+        merge({}, deep, SHIPPED)

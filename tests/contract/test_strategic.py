@@ -1,0 +1,406 @@
+"""Strategic merge beside the API server's own: the same patch on the same objects.
+
+What differs on purpose stands in `test_what_differs_on_purpose`, and in docs/reference/parity.md.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reconciler.api.meta import Kind
+from reconciler.engine.patch import SHIPPED, Schema, merge
+from reconciler.errors import ClusterError, EvaluationError
+from reconciler.kube.client import Client, connect
+from reconciler.kube.paths import collection_path, object_path
+
+STRATEGIC = "application/strategic-merge-patch+json"
+DRY = {"dryRun": "All"}
+REFUSED = "refused"
+
+
+def kind_of(group: str, kind: str, plural: str) -> Kind:
+    return Kind(group=group, version="v1", kind=kind, plural=plural, namespaced=True)
+
+
+# Of a kind that nobody serves: the garbage collector cannot tell that it is not there.
+OWNER = {"apiVersion": "example.org/v1", "kind": "Nothing", "name": "owner"}
+META = {
+    "name": "base",
+    "labels": {"app": "web", "tier": "front"},
+    "annotations": {"a": "1", "b": "2"},
+    "finalizers": ["example.org/a", "example.org/b"],
+    "ownerReferences": [{**OWNER, "uid": "u1"}, {**OWNER, "uid": "u2"}],
+}
+POD_SPEC = {
+    "containers": [
+        {
+            "name": "a",
+            "image": "a:1",
+            "args": ["x", "y"],
+            "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+            "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 81}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "w", "mountPath": "/w"}],
+        },
+        {"name": "b", "image": "b:1"},
+        {"name": "c", "image": "c:1"},
+    ],
+    "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"name": "w"}}],
+    "tolerations": [{"key": "t", "operator": "Exists"}],
+    "imagePullSecrets": [{"name": "s"}, {"name": "t"}],
+    "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["one", "two"]}],
+    "nodeSelector": {"disk": "ssd"},
+}
+BASES: dict[Kind, dict[str, Any]] = {
+    kind_of("apps", "Deployment", "deployments"): {
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": POD_SPEC},
+        }
+    },
+    kind_of("", "Service", "services"): {
+        "spec": {
+            "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80}, {"name": "metrics", "port": 81}],
+        }
+    },
+    kind_of("", "ServiceAccount", "serviceaccounts"): {
+        "secrets": [{"name": "s"}, {"name": "t"}],
+        "imagePullSecrets": [{"name": "s"}, {"name": "t"}],
+    },
+    kind_of("", "ConfigMap", "configmaps"): {"data": {"k": "v", "l": "w"}},
+    kind_of("networking.k8s.io", "Ingress", "ingresses"): {
+        "spec": {
+            "defaultBackend": {"service": {"name": "web", "port": {"number": 80}}},
+            "tls": [{"hosts": ["one.example", "two.example"], "secretName": "one"}],
+        }
+    },
+}
+
+
+def maybe(**fields: Any) -> Any:
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def texts(*names: str) -> Any:
+    return st.dictionaries(st.sampled_from(names), st.none() | st.sampled_from("xy"), max_size=2)
+
+
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: inner for name, inner in value.items() if inner is not None}
+
+
+def directed(inner: Any) -> Any:
+    """A map that may also be deleted, replaced, or told what to retain."""
+    return st.one_of(
+        inner,
+        inner,
+        st.none(),
+        inner.map(lambda value: {**_without_nulls(value), "$patch": "replace"}),
+        st.just({"$patch": "delete"}),
+        inner.map(lambda value: {**value, "$retainKeys": sorted(value)}),
+    )
+
+
+@st.composite
+def keyed(draw: Any, field: str, key: str, names: Any, element: Any) -> dict[str, Any]:
+    """A keyed list in all forms, with or without an order."""
+    listed = draw(
+        st.lists(
+            st.builds(
+                lambda name, value: {**value, key: name},
+                st.sampled_from(names),
+                element | st.just({"$patch": "delete"}),
+            ),
+            max_size=3,
+            unique_by=lambda item: item[key],
+        )
+    )
+    form = draw(st.sampled_from(["merge", "merge", "replace", "order", "order only", "partial"]))
+    if form == "order only":
+        return {f"$setElementOrder/{field}": [{key: n} for n in draw(st.permutations(names))]}
+    if form == "replace":
+        return {field: [*(i for i in listed if "$patch" not in i), {"$patch": "replace"}]}
+    if form == "merge":
+        return {field: listed}
+    kept = [item[key] for item in listed if "$patch" not in item]
+    rest = [name for name in names if name not in kept]
+    if len(kept) < len(listed):
+        # Where something is deleted, the API server forgets where the others stood.
+        kept += rest
+    elif form == "order":
+        kept += draw(st.lists(st.sampled_from(rest), unique=True)) if rest else []
+    # The order must repeat that of the patch: the API server insists on it.
+    return {field: listed, f"$setElementOrder/{field}": [{key: name} for name in kept]}
+
+
+@st.composite
+def primitives(draw: Any, field: str, values: Any) -> dict[str, Any]:
+    gone = draw(st.lists(st.sampled_from(values), max_size=2, unique=True))
+    left = [value for value in values if value not in gone]
+    added = draw(st.lists(st.sampled_from(left), max_size=2, unique=True)) if left else []
+    patch: dict[str, Any] = {}
+    if added:
+        patch[field] = added
+    if gone:
+        patch[f"$deleteFromPrimitiveList/{field}"] = gone
+    if draw(st.booleans()):
+        patch[f"$setElementOrder/{field}"] = [*added, *(v for v in left if v not in added)]
+    return patch
+
+
+def joined(*parts: Any) -> Any:
+    return st.tuples(*parts).map(lambda found: {k: v for part in found for k, v in part.items()})
+
+
+METADATA = joined(
+    maybe(labels=directed(texts("app", "tier", "new")), annotations=directed(texts("a", "z"))),
+    st.just({}) | primitives("finalizers", ["example.org/a", "example.org/b", "example.org/n"]),
+    st.just({})
+    | keyed(
+        "ownerReferences", "uid", ["u1", "u2", "u3"], st.just({**OWNER}) | st.just({"name": "x"})
+    ),
+)
+CONTAINER = joined(
+    maybe(image=st.sampled_from(["n:1", "n:2"]), command=st.lists(st.sampled_from("xz"))),
+    st.just({}) | keyed("env", "name", ["A", "B", "N"], maybe(value=st.sampled_from("12"))),
+    st.just({}) | keyed("ports", "containerPort", [80, 81, 82], maybe(hostIP=st.just("10.0.0.9"))),
+    st.just({}) | keyed("volumeMounts", "mountPath", ["/v", "/w"], maybe(readOnly=st.booleans())),
+    st.just({}) | primitives("args", ["x", "y"]),
+)
+VOLUME = directed(
+    st.sampled_from(
+        [{"emptyDir": {}}, {"configMap": {"name": "n"}}, {"configMap": {"optional": True}}]
+    )
+).filter(lambda value: value is not None)
+POD = joined(
+    st.just({}) | keyed("containers", "name", ["a", "b", "c", "n"], CONTAINER),
+    st.just({}) | keyed("volumes", "name", ["v", "w", "n"], VOLUME),
+    st.just({}) | keyed("imagePullSecrets", "name", ["s", "t", "n"], st.just({})),
+    maybe(
+        tolerations=st.lists(st.just({"key": "n", "operator": "Exists"}), max_size=1),
+        hostAliases=st.just([{"ip": "10.0.0.1", "hostnames": ["three"]}]),
+        nodeSelector=directed(texts("disk", "zone")),
+        hostNetwork=st.booleans(),
+    ),
+)
+DEPLOYMENT = maybe(
+    replicas=st.none() | st.integers(0, 3),
+    strategy=st.sampled_from(
+        [
+            {"type": "Recreate"},
+            {"type": "Recreate", "rollingUpdate": None},
+            {"$retainKeys": ["type"], "type": "Recreate"},
+            {"$retainKeys": ["type", "rollingUpdate"], "rollingUpdate": {"maxSurge": 2}},
+            {"$retainKeys": ["rollingUpdate"], "type": "Recreate"},
+            {"$patch": "replace", "type": "Recreate"},
+        ]
+    ),
+    template=maybe(spec=POD, metadata=maybe(annotations=texts("a"))),
+)
+SERVICE = joined(
+    maybe(selector=directed(texts("app", "n")), sessionAffinity=st.just("ClientIP")),
+    st.just({}) | keyed("ports", "port", [80, 81, 82], maybe(name=st.sampled_from(["n", "m"]))),
+)
+PATCHES: dict[str, Any] = {
+    "Deployment": maybe(metadata=METADATA, spec=DEPLOYMENT),
+    "Service": maybe(metadata=METADATA, spec=SERVICE),
+    "ServiceAccount": joined(
+        maybe(metadata=METADATA, imagePullSecrets=st.just([{"name": "n"}])),
+        st.just({}) | keyed("secrets", "name", ["s", "t", "n"], st.just({})),
+    ),
+    "ConfigMap": maybe(metadata=METADATA, data=directed(texts("k", "l", "n"))),
+    "Ingress": maybe(
+        metadata=METADATA,
+        spec=maybe(
+            tls=st.just([{"hosts": ["three.example"]}]),
+            defaultBackend=directed(
+                st.just({"service": {"name": "other", "port": {"number": 81}}})
+            ),
+        ),
+    ),
+}
+
+
+class Server:
+    """The API server, asked without an event loop of the caller's own."""
+
+    def __init__(self, kubeconfig: str, namespace: str) -> None:
+        self._runner = asyncio.Runner()
+        self._client: Client = self._runner.run(connect(kubeconfig))
+        self._namespace = namespace
+
+    def create(self, kind: Kind, content: dict[str, Any]) -> None:
+        head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": META}
+        self._send("POST", collection_path(kind, self._namespace), head | content)
+
+    def live(self, kind: Kind) -> Any:
+        return self._send("GET", object_path(kind, self._namespace, "base"))
+
+    def patched(self, kind: Kind, patch: dict[str, Any]) -> Any:
+        return self._changed("PATCH", kind, patch, content_type=STRATEGIC)
+
+    def put(self, kind: Kind, obj: dict[str, Any]) -> Any:
+        return self._changed("PUT", kind, obj)
+
+    def close(self) -> None:
+        for kind in BASES:
+            self._send(
+                "PATCH",
+                object_path(kind, self._namespace, "base"),
+                {"metadata": {"finalizers": None}},
+                content_type="application/merge-patch+json",
+            )
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def _changed(self, method: str, kind: Kind, body: Any, **options: Any) -> Any:
+        path = object_path(kind, self._namespace, "base")
+        try:
+            return self._send(method, path, body, query=DRY, **options)
+        except ClusterError:
+            return REFUSED
+
+    def _send(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        data = None if body is None else orjson.dumps(body)
+        return self._runner.run(self._client.json(method, path, body=data, **options))
+
+
+@pytest.fixture(scope="module")
+def server(control_plane: Any) -> Iterator[Server]:
+    namespace = f"strategic-{uuid.uuid4().hex[:6]}"
+    control_plane.kubectl("create", "namespace", namespace)
+    server = Server(str(control_plane.kubeconfig), namespace)
+    for kind, content in BASES.items():
+        server.create(kind, content)
+    yield server
+    server.close()
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def ours(server: Server, kind: Kind, patch: dict[str, Any]) -> Any:
+    try:
+        merged = merge(server.live(kind), patch, SHIPPED)
+    except EvaluationError:
+        return REFUSED
+    # A controller may have touched it meanwhile.
+    meta = {key: value for key, value in merged["metadata"].items() if key != "resourceVersion"}
+    return server.put(kind, {**merged, "metadata": meta})
+
+
+def comparable(value: Any, schema: Schema | None, patch: Any) -> Any:
+    """The value with keyed lists sorted unless the patch orders them: ours differ there."""
+    if isinstance(value, dict):
+        patch = patch if isinstance(patch, dict) else {}
+        return {
+            name: _comparable_list(inner, schema.field(name) if schema else None, name, patch)
+            if isinstance(inner, list)
+            else comparable(inner, schema.field(name) if schema else None, patch.get(name))
+            for name, inner in value.items()
+        }
+    return value
+
+
+def _comparable_list(value: list[Any], schema: Schema | None, name: str, patch: Any) -> Any:
+    keys = schema.merge_keys if schema else None
+    if keys is None:
+        return value
+    elements = [item for item in patch.get(name) or [] if isinstance(item, dict)]
+    found = []
+    for item in value:
+        below = next((e for e in elements if keys and e.get(keys[0]) == item.get(keys[0])), None)
+        found.append(comparable(item, schema.items if schema else None, below))
+    if f"$setElementOrder/{name}" in patch:
+        return found
+    return sorted(found, key=orjson.dumps)
+
+
+def seen(obj: Any, patch: Any) -> Any:
+    if obj == REFUSED:
+        return obj
+    left_out = ("managedFields", "resourceVersion", "generation", "creationTimestamp")
+    meta = {key: value for key, value in obj["metadata"].items() if key not in left_out}
+    return comparable({**obj, "metadata": meta}, SHIPPED.of(obj), patch)
+
+
+@pytest.mark.parametrize("kind", BASES, ids=lambda kind: kind.kind)
+@settings(
+    max_examples=60,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_a_patch_makes_what_the_api_server_makes_of_it(
+    server: Server, kind: Kind, data: st.DataObject
+) -> None:
+    patch = data.draw(PATCHES[kind.kind], label="patch")
+    theirs = seen(server.patched(kind, patch), patch)
+    assert seen(ours(server, kind, patch), patch) == theirs
+
+
+def names(obj: Any, *path: str, by: str) -> Any:
+    if obj == REFUSED:
+        return obj
+    for step in path:
+        obj = obj.get(step) or []
+    return [item[by] for item in obj] if by else obj
+
+
+OWNERS = ("metadata", "ownerReferences")
+PORTS = ("spec", "ports")
+NEW_OWNERS = ({"uid": "u2", "name": "n"}, {**OWNER, "uid": "u3"})
+TWO_PORTS = [{"port": 80, "name": "x"}, {"port": 80, "name": "y", "protocol": "UDP"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "by", "patch", "theirs", "mine"),
+    [
+        # New and patched elements come first, as the reference has it.
+        ("Service", OWNERS, "uid", [*NEW_OWNERS], ["u1", "u2", "u3"], ["u2", "u3", "u1"]),
+        # One element is replaced, not the whole list.
+        (
+            "Service",
+            OWNERS,
+            "uid",
+            [{**OWNER, "uid": "u1", "$patch": "replace"}],
+            [],
+            ["u1", "u2"],
+        ),
+        # These two directives for whole lists are the reference's.
+        ("Service", OWNERS, "uid", [{"$patch": "merge"}], REFUSED, ["u1", "u2"]),
+        ("Service", OWNERS, "uid", [{"$patch": "delete"}], REFUSED, []),
+        # All merge keys count, not only the first.
+        ("Service", PORTS, "name", TWO_PORTS, ["y", "metrics"], ["x", "y", "metrics"]),
+    ],
+)
+def test_what_differs_on_purpose(
+    server: Server, kind: str, path: Any, by: str, patch: Any, theirs: Any, mine: Any
+) -> None:
+    found = next(item for item in BASES if item.kind == kind)
+    whole: Any = patch
+    for step in reversed(path):
+        whole = {step: whole}
+    assert names(server.patched(found, whole), *path, by=by) == theirs
+    assert names(ours(server, found, whole), *path, by=by) == mine
+
+
+def test_what_differs_on_purpose_in_maps(server: Server) -> None:
+    maps = next(item for item in BASES if item.kind == "ConfigMap")
+    for patch, theirs, mine in (
+        # A null in what replaces a map deletes; there it becomes an empty text.
+        ({"$patch": "replace", "app": None}, {"app": ""}, None),
+        ({"$patch": "merge", "app": "n"}, REFUSED, {"app": "n", "tier": "front"}),
+    ):
+        whole = {"metadata": {"labels": patch}}
+        found = [server.patched(maps, whole), ours(server, maps, whole)]
+        for obj, expected in zip(found, (theirs, mine), strict=True):
+            labels = obj if obj == REFUSED else obj["metadata"].get("labels")
+            assert labels == expected
