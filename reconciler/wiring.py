@@ -10,6 +10,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.cluster import KubeCluster
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.entries import global_context
+from reconciler.kube.mergekeys import KubeMergeKeys
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.collect import Collector
@@ -59,6 +60,7 @@ def controller_services(
     lanes = Lanes(
         reader=reader,
         writer=cluster.writer,
+        keys=KubeMergeKeys(client, clock, say),
         parallel=settings.lanes,
         rounds=settings.conflict_retries,
     )

@@ -1,9 +1,11 @@
-"""The `Kinds` port from a table of what every cluster serves, and of what is added to it."""
+"""The `Kinds` and `MergeKeys` ports from tables of what every cluster serves, and additions."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from reconciler.api.meta import GROUP, Kind, Object, split_api_version
+from reconciler.engine.patch import SHIPPED, KeyTable
+from reconciler.engine.patch.openapi import read_definitions
 from reconciler.engine.wildcard import has_wildcard, matches
 
 # Group version, then kind=plural; a capital N: namespaced; then the subresources.
@@ -83,6 +85,7 @@ class MemoryKinds:
 
     def __init__(self) -> None:
         self._served = list(_table())
+        self._merge_keys = SHIPPED
 
     def serve(self, *kinds: Kind) -> None:
         """Serve more; the first version of a resource is its preferred one."""
@@ -90,6 +93,7 @@ class MemoryKinds:
 
     def serve_definition(self, definition: Object) -> None:
         """Serve what a CustomResourceDefinition defines, its storage version first."""
+        self._merge_keys = self._merge_keys.with_kinds(read_definitions([definition]))
         spec = definition["spec"]
         served = [item for item in spec["versions"] if item.get("served", True)]
         for version in sorted(served, key=lambda item: not item.get("storage", False)):
@@ -106,6 +110,10 @@ class MemoryKinds:
     def serves(self, kind: Kind) -> bool:
         """Tell whether a kind is served."""
         return kind in self._served
+
+    async def merge_keys(self, _api_version: str) -> KeyTable:
+        """Return the keys of all kinds."""
+        return self._merge_keys
 
     def exact(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind of an object's own apiVersion and kind."""

@@ -13,9 +13,10 @@ from typing import Any
 from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, ref_of, resource_version
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import Context
+from reconciler.engine.edits import merges
 from reconciler.engine.evaluate import NOTHING, change
 from reconciler.engine.outcome import RuleStatus, TargetChange
-from reconciler.engine.patch import equal
+from reconciler.engine.patch import SHIPPED, equal
 from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import (
@@ -31,7 +32,7 @@ from reconciler.errors import (
     UnknownKind,
 )
 from reconciler.services.loading import Loads
-from reconciler.services.ports import Reader, Writer
+from reconciler.services.ports import MergeKeys, Reader, Writer
 
 ENTRY_NOT_READY = "EntryNotReady"
 """The reason of what waits for a GlobalContextEntry."""
@@ -105,6 +106,7 @@ class Lanes:
         parallel: How many lanes may talk to the API server at the same time.
         rounds: How often one piece of work is evaluated while conflicts go on.
         missing_pauses: Seconds between looks at an object that is not there.
+        keys: Asked only where a rule has a strategic merge.
         unfinished: Whether a request's final status is not stored yet; its marker stays.
         conflicts: Writes that met a newer version of the target.
         shared: Requests whose change went with the write of another.
@@ -112,6 +114,7 @@ class Lanes:
 
     reader: Reader
     writer: Writer
+    keys: MergeKeys
     parallel: int = 64
     rounds: int = 10
     missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
@@ -199,7 +202,7 @@ class Lanes:
         return _all(batch, result)
 
     async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
-        current, results, marked = await _evaluate(key, batch, obj)
+        current, results, marked = await _evaluate(key, batch, obj, self.keys)
         before = resource_version(obj)
         if equal(obj, current):
             return [_settled(result, before) for result in results]
@@ -260,7 +263,7 @@ def _settled(result: TargetResult, version: str) -> TargetResult:
 
 
 async def _evaluate(
-    key: TargetKey, batch: list[Job], obj: Object
+    key: TargetKey, batch: list[Job], obj: Object, keys: MergeKeys
 ) -> tuple[Object, list[TargetResult], list[str]]:
     applied = set(_applied(obj))
     current: Mapping[str, Any] = obj
@@ -272,7 +275,7 @@ async def _evaluate(
                 TargetResult(outcome=Outcome.UNCHANGED, message="applied before a restart")
             )
             continue
-        current, result, repeats = await _evaluate_one(key, job, current)
+        current, result, repeats = await _evaluate_one(key, job, current, keys)
         results.append(result)
         if repeats:
             marked.append(job.request)
@@ -280,17 +283,20 @@ async def _evaluate(
 
 
 async def _evaluate_one(
-    key: TargetKey, job: Job, obj: Mapping[str, Any]
+    key: TargetKey, job: Job, obj: Mapping[str, Any], keys: MergeKeys
 ) -> tuple[Mapping[str, Any], TargetResult, bool]:
     # A subresource carries no labels; who selected it looked at the object itself.
     if not key.kind.subresource and not job.query.accepts(obj):
         message = "the object does not fit the target's selector"
         return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
+    table = SHIPPED
+    if merges(job.program.edits):
+        table = await keys.merge_keys(str(obj.get("apiVersion", "")))
     try:
         if job.exempt is not None and (reason := await job.exempt(key.kind, obj)):
             return obj, TargetResult(outcome=Outcome.SKIPPED, message=reason), False
         changed = await job.loads.evaluate(
-            lambda: change(job.program, job.query.index, job.context, obj)
+            lambda: change(job.program, job.query.index, job.context, obj, keys=table)
         )
     except EvaluationError as error:
         return obj, TargetResult(outcome=Outcome.FAILED, message=str(error)), False

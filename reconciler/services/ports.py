@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from reconciler.api.meta import Kind, Object
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.engine.entries import Load
+from reconciler.engine.patch import KeyTable
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -46,6 +47,14 @@ class Kinds(Protocol):
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind behind a resource name, None where it is not served."""
+        ...
+
+
+class MergeKeys(Protocol):
+    """Which lists merge by key in a strategic merge."""
+
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        """Return the keys for objects of a group version; what cannot be read has none."""
         ...
 
 

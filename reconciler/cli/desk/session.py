@@ -141,7 +141,9 @@ class Session:
                 return
             frame = replace(frame, fired=True)
             if program.own:
-                changed = await loads.evaluate(lambda: own_change(program, context, obj))
+                changed = await loads.evaluate(
+                    lambda: own_change(program, context, obj, keys=self.stock.keys)
+                )
                 yield frame.own(changed.status, changed.message, changed.after)
                 return
         except RetrofitError as error:
@@ -186,7 +188,9 @@ class Session:
             )
             if excepted:
                 return _skip(obj, skipped(excepted))
-            return await loads.evaluate(lambda: change(program, found.query.index, bound, obj))
+            return await loads.evaluate(
+                lambda: change(program, found.query.index, bound, obj, keys=self.stock.keys)
+            )
         except RetrofitError as error:
             return TargetChange(status=RuleStatus.ERROR, message=str(error), after=obj)
 

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of
 from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, ServiceLoad
+from reconciler.engine.patch import SHIPPED, KeyTable
+from reconciler.engine.patch.openapi import read_definitions
 from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
@@ -122,6 +124,11 @@ class Stock:
                 # The same object in another version of its kind.
                 continue
         return cluster
+
+    @cached_property
+    def keys(self) -> KeyTable:
+        """Which lists merge by key, those of custom resources by their definitions here."""
+        return SHIPPED.with_kinds(read_definitions(self.objects.values()))
 
     @cached_property
     def finder(self) -> TargetFinder:

@@ -116,7 +116,9 @@ class TargetStory:
             await story.tell(self.program.edits, values, obj, page)
         # What the entries of a foreach have read counts from here on.
         values = values.on(values.context, values.mask.with_loads(values.loads.found))
-        changed = await values.get(lambda: change(self.program, index, context, obj))
+        changed = await values.get(
+            lambda: change(self.program, index, context, obj, keys=self.stock.keys)
+        )
         if isinstance(changed, RetrofitError):
             page.answer(FAIL, "result", values.mask.text(str(changed)))
             return

@@ -36,11 +36,11 @@ def read_document(document: Mapping[str, Any]) -> Kinds:
     reader = _Reader(definitions)
     kinds: Kinds = {}
     for name in sorted(definitions):
-        listed = _map(definitions[name]).get(_KINDS) or []
+        listed = _list(_map(definitions[name]).get(_KINDS))
         # Several kinds on one definition: DeleteOptions and WatchEvent, never stored.
         schema = reader.definition(name) if len(listed) == 1 else None
         if schema is not None:
-            kind = listed[0]
+            kind = _map(listed[0])
             parts = (part for part in (kind.get("group"), kind.get("version")) if part)
             kinds["/".join(parts), str(kind.get("kind"))] = schema
     return kinds
@@ -62,7 +62,7 @@ def read_definitions(objects: Iterable[Mapping[str, Any]]) -> Kinds:
 
 def _defined(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Schema]]:
     kind = str(_map(spec.get("names")).get("kind"))
-    for version in spec.get("versions") or ():
+    for version in _list(spec.get("versions")):
         root = _map(_map(_map(version).get("schema")).get("openAPIV3Schema"))
         known = _Reader({}).inline(root)
         fields = {**(known.fields if known else {})}
@@ -117,7 +117,7 @@ class _Reader:
 
 
 def _merge_keys(schema: Mapping[str, Any], items: Mapping[str, Any]) -> tuple[str, ...] | None:
-    keys = tuple(str(key) for key in schema.get(_MAP_KEYS) or ())
+    keys = tuple(str(key) for key in _list(schema.get(_MAP_KEYS)))
     if "merge" in str(schema.get(_STRATEGY, "")).split(","):
         return keys or tuple(key for key in (schema.get(_MERGE_KEY),) if key)
     # Elements of built-in lists are references, and without a strategy replaced; those of custom
@@ -128,7 +128,7 @@ def _merge_keys(schema: Mapping[str, Any], items: Mapping[str, Any]) -> tuple[st
 
 def _reference(schema: Mapping[str, Any]) -> str | None:
     """The name of the definition that a schema refers to; version 3 wraps it for a default."""
-    for part in (schema, *(schema.get("allOf") or ())):
+    for part in (schema, *_list(schema.get("allOf"))):
         reference = _map(part).get("$ref")
         if isinstance(reference, str):
             return reference.rpartition("/")[2]
@@ -137,3 +137,7 @@ def _reference(schema: Mapping[str, Any]) -> str | None:
 
 def _map(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

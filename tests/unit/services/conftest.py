@@ -125,7 +125,7 @@ class World:
             below=lambda limit: limit - 1,
         )
         self.loader = MemoryLoader(cluster)
-        self.lanes = Lanes(reader=wire, writer=wire, missing_pauses=(0.0, 0.0))
+        self.lanes = Lanes(reader=wire, writer=wire, keys=cluster, missing_pauses=(0.0, 0.0))
         self.processor = Processor(
             index=self.index,
             policies=self.policies,

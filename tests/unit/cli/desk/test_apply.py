@@ -90,6 +90,47 @@ def test_targets(desk: Desk, policy: Policy) -> None:
     ]
 
 
+GATE = """
+apiVersion: acme.io/v1
+kind: Gate
+metadata: {name: g}
+routes: [{host: one}, {host: two}]
+"""
+GATES = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gates.acme.io}
+spec:
+  group: acme.io
+  scope: Namespaced
+  names: {kind: Gate, plural: gates}
+  versions:
+  - name: v1
+    schema:
+      openAPIV3Schema:
+        properties:
+          routes:
+            {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [host]}
+"""
+OPEN = """
+- name: open
+  match: {any: [{resources: {kinds: [Gate]}}]}
+  mutate: {patchStrategicMerge: {routes: [{host: two, open: true}]}}
+"""
+
+
+def test_lists_of_custom_resources_merge_by_the_keys_of_a_definition_that_is_given(
+    desk: Desk, policy: Policy
+) -> None:
+    desk.write("gate.yaml", GATE)
+    desk.write("gates.yaml", GATES)
+    words = ["apply", policy(OPEN), "-r", "gate.yaml", "-o", "json"]
+    (alone,) = json.loads(desk.run(*words).stdout)["items"]
+    assert alone["routes"] == [{"host": "two", "open": True}]
+    (found,) = json.loads(desk.run(*words, "-t", "gates.yaml").stdout)["items"]
+    assert found["routes"] == [{"host": "two", "open": True}, {"host": "one"}]
+
+
 def test_yaml_goes_through_standard_input_and_output(desk: Desk, policy: Policy) -> None:
     label = policy(LABEL)
     done = desk.run("apply", label, "-r", "-", "-o", "yaml", stdin=f"{OBJECT}---\n{SECRETS}")

@@ -1,0 +1,110 @@
+"""The `MergeKeys` port: which lists merge by key, by the API server's own OpenAPI documents."""
+
+import asyncio
+import math
+from collections.abc import Callable
+
+import orjson
+
+from reconciler.clock import Clock
+from reconciler.engine.patch import SHIPPED, KeyTable
+from reconciler.engine.patch.keytable import VERSION
+from reconciler.engine.patch.openapi import Kinds, read_document
+from reconciler.errors import ClusterError
+from reconciler.kube.client import Client
+
+_ROOT = "/openapi/v3"
+_TIMEOUT = 10.0
+_LONGEST_AGE = 60.0
+_PAUSE = 2.0
+"""Between looks for a group version that the index lacks, or for what could not be read."""
+
+
+class KubeMergeKeys:
+    """What the cluster publishes, a document per group version, over the shipped table.
+
+    The index holds a hash of each document, which changes with a CustomResourceDefinition. It is
+    read when keys are asked for, at most once a minute; a document once per hash. What cannot be
+    read leaves what was known before, else the shipped table; that is said once.
+    """
+
+    def __init__(self, client: Client, clock: Clock, say: Callable[[str], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._say = say
+        self._said: set[str] = set()
+        self._hashes: dict[str, str] = {}
+        self._read_at: dict[str, float] = {}
+        self._tables: dict[str, tuple[str, KeyTable]] = {}
+        self._lock = asyncio.Lock()
+
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        """Return the keys for objects of a group version, and of what they may hold."""
+        place = f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
+        if self._stale_index(place) or self._stale_table(place):
+            async with self._lock:
+                if self._stale_index(place):
+                    await self._read_index()
+                if self._stale_table(place):
+                    await self._read_table(place)
+        known = self._tables.get(place)
+        return SHIPPED if known is None else known[1]
+
+    def _stale_index(self, place: str) -> bool:
+        return self._age(_ROOT) >= (_LONGEST_AGE if place in self._hashes else _PAUSE)
+
+    def _stale_table(self, place: str) -> bool:
+        published, known = self._hashes.get(place), self._tables.get(place)
+        changed = published is not None and (known is None or known[0] != published)
+        return changed and self._age(f"{_ROOT}/{place}") >= _PAUSE
+
+    def _age(self, path: str) -> float:
+        read_at = self._read_at.get(path)
+        return math.inf if read_at is None else self._clock.monotonic() - read_at
+
+    async def _read_index(self) -> None:
+        asked = self._clock.monotonic()
+        answer = await self._read(_ROOT)
+        if answer is not None:
+            self._hashes = _hashes(answer)
+        # Not before the answer is here: who asks meanwhile has to wait for it.
+        self._read_at[_ROOT] = asked
+
+    async def _read_table(self, place: str) -> None:
+        path, asked, published = f"{_ROOT}/{place}", self._clock.monotonic(), self._hashes[place]
+        answer = await self._read(path)
+        if answer is not None:
+            kinds = await asyncio.to_thread(_kinds, answer)
+            self._tables[place] = (published, SHIPPED.with_kinds(kinds))
+        self._read_at[path] = asked
+
+    async def _read(self, path: str) -> bytes | None:
+        try:
+            answer = await self._client.request("GET", path, timeout=_TIMEOUT)
+        except ClusterError as error:
+            if path not in self._said:
+                self._said.add(path)
+                self._say(
+                    f"merge keys: {path} cannot be read; until it can, those count that were known"
+                    f" before, else those of Kubernetes {VERSION}, without custom resources:"
+                    f" {error}"
+                )
+            return None
+        self._said.discard(path)
+        return answer
+
+
+def _kinds(body: bytes) -> Kinds:
+    # An aggregated API may publish anything; what is no document has no keys.
+    try:
+        return read_document(orjson.loads(body))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _hashes(body: bytes) -> dict[str, str]:
+    try:
+        paths = orjson.loads(body)["paths"]
+        return {place: str(entry["serverRelativeURL"]) for place, entry in paths.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}

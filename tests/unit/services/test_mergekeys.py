@@ -1,0 +1,91 @@
+"""Where the processing of a request takes merge keys from."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from reconciler.engine.patch import KeyTable
+
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "gates.acme.io"},
+    "spec": {
+        "group": "acme.io",
+        "scope": "Namespaced",
+        "names": {"kind": "Gate", "plural": "gates"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "properties": {
+                            "routes": {
+                                "type": "array",
+                                "x-kubernetes-list-type": "map",
+                                "x-kubernetes-list-map-keys": ["host"],
+                                "items": {"type": "object"},
+                            }
+                        }
+                    }
+                },
+            }
+        ],
+    },
+}
+TARGET = {"apiVersion": "acme.io/v1", "kind": "Gate", "namespace": "a", "name": "g"}
+PATCH = {"routes": [{"host": "two", "open": True}]}
+
+
+@dataclass
+class Asked:
+    """The cluster's keys, and how often somebody asked for them."""
+
+    cluster: object
+    times: int = 0
+
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        self.times += 1
+        assert api_version == "acme.io/v1"
+        return await self.cluster.merge_keys(api_version)
+
+
+@pytest.fixture
+def asked(world):
+    world.cluster.add(DEFINITION)
+    world.lanes.keys = Asked(world.cluster)
+    return world.lanes.keys
+
+
+@pytest.fixture
+def gate(world, asked):
+    meta = {"name": "g", "namespace": "a"}
+    routes = [{"host": "one"}, {"host": "two"}]
+    return world.cluster.add(
+        {"apiVersion": "acme.io/v1", "kind": "Gate", "metadata": meta, "routes": routes}
+    )
+
+
+async def process(world, make, policy):
+    trigger = world.cluster.add(make.object())
+    world.dispatcher.notice(await world.ask(world.install(policy), trigger))
+    await world.settle()
+    assert (await world.status()).state == "Completed", await world.status()
+
+
+async def test_lists_of_a_custom_resource_merge_by_the_keys_of_its_definition(
+    world, make, asked, gate
+):
+    await process(world, make, make.policy(targets=[TARGET], patch=PATCH))
+    expected = [{"host": "two", "open": True}, {"host": "one"}]
+    assert (await world.read(gate))["routes"] == expected
+    assert asked.times == 1
+
+
+async def test_nobody_asks_for_keys_where_nothing_is_merged(world, make, asked, gate):
+    json = "- {op: add, path: /routes/0/open, value: true}"
+    await process(world, make, make.policy(targets=[TARGET], json=json))
+    assert (await world.read(gate))["routes"][0] == {"host": "one", "open": True}
+    assert asked.times == 0
