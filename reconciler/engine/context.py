@@ -6,24 +6,14 @@ to an earlier state means to go on with the earlier context.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from reconciler.engine.jmes.expression import Expression
 from reconciler.engine.jmes.images import find_images
 from reconciler.engine.jmes.reads import EVERYTHING
 
 _IMAGES = "images"
-_LAZY = frozenset({EVERYTHING, _IMAGES})
 _SERVICE_ACCOUNT = ("system", "serviceaccount")
-
-
-class Rooted(Protocol):
-    """An expression or a template: what knows the root fields that it reads."""
-
-    @property
-    def roots(self) -> frozenset[str]:
-        """The root fields."""
-        ...
 
 
 Deferred = Callable[[], Any]
@@ -97,10 +87,6 @@ class Context:
         request = data.get("request")
         images = find_images(request.get("object")) if isinstance(request, dict) else None
         return data if images is None else {**data, _IMAGES: images}
-
-    def missing_entries(self, reader: Rooted) -> frozenset[str]:
-        """Give the root fields that `reader` may read and that are not bound yet."""
-        return reader.roots - self.data.keys() - self.deferred.keys() - _LAZY
 
 
 def request_context(

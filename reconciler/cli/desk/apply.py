@@ -12,7 +12,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
 from reconciler.cli.desk.live import Address, cluster_options, live_cluster
 from reconciler.cli.desk.livestock import LiveStock, Walk
-from reconciler.cli.desk.output import FORMATS, Writer, writer_of
+from reconciler.cli.desk.output import FORMATS, STREAMED, Writer, writer_of
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.session import Session
 from reconciler.cli.desk.stock import Source
@@ -92,7 +92,9 @@ def apply(
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     address = Address(**{name: paths.pop(name) for name in ("kubeconfig", "context", "user")})
     _check_flags(paths, address, namespace, cluster=cluster)
-    inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths))
+    # What is piped into kubectl must not end in the middle when a later file is unreadable.
+    streamed = output in STREAMED and not cluster
+    inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths), streamed=streamed)
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
         click.echo(text, err=True)
     summary = Summary()
@@ -172,13 +174,15 @@ def _session(inputs: Inputs, stock: Source) -> Session:
         values=inputs.values,
         user=inputs.user,
         exceptions=inputs.exceptions,
+        chained=isinstance(inputs.triggers, Sequence),
     )
 
 
 @contextmanager
-def _progress(triggers: Sequence[Object]) -> Iterator[Iterator[Object]]:
+def _progress(triggers: Sequence[Object] | Iterator[Object]) -> Iterator[Iterator[Object]]:
+    few = isinstance(triggers, Sequence) and len(triggers) < _MANY
     # A bar between the lines of a diff on the same terminal would be noise.
-    if len(triggers) < _MANY or not sys.stderr.isatty() or sys.stdout.isatty():
+    if few or not sys.stderr.isatty() or sys.stdout.isatty():
         yield iter(triggers)
         return
     with click.progressbar(triggers, label="objects", file=sys.stderr) as bar:

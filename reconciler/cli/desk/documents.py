@@ -47,6 +47,8 @@ _NUMERIC: Final = frozenset("0123456789+-.")
 _TAG: Final = "tag:yaml.org,2002:"
 _PLAIN_TAGS: Final = frozenset({None, "!", f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"})
 _MERGE: Final = "<<"
+_SHARED_LENGTH: Final = 64
+_SHARED_TEXTS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,8 @@ def _several(content: bytes) -> bool:
 
 
 def _documents(content: bytes, source: str) -> Iterator[Document]:
-    builder = _Builder()
+    texts: dict[str, str] = {}
+    builder = _Builder(texts)
     line, start = 1, 0
     following = _Parser(content).get_event
     while True:
@@ -129,7 +132,7 @@ def _documents(content: bytes, source: str) -> Iterator[Document]:
         elif kind is AliasEvent:
             builder.alias(event)
         elif kind is DocumentStartEvent:
-            builder = _Builder()
+            builder = _Builder(texts)
             line, start = event.start_mark.line + 1, event.start_mark.index
         elif kind is StreamEndEvent:
             return
@@ -151,8 +154,14 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Builder:
-    """One document so far; ``count`` is the number of its values."""
+    """One document so far; ``count`` is the number of its values.
 
+    Attributes:
+        texts: Keys and short values as they were first read: a file with many objects repeats
+            them, and each would take its own memory.
+    """
+
+    texts: dict[str, str]
     root: list[Any] = field(default_factory=list)
     frames: list[_Frame] = field(default_factory=list)
     anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
@@ -161,12 +170,25 @@ class _Builder:
     def scalar(self, event: Any) -> None:
         frame = self.frames[-1] if self.frames else None
         if frame is not None and frame.key is None and type(frame.items) is dict:
-            frame.key = _MERGE if event.value == _MERGE and event.implicit[0] else event.value
+            frame.key = self.share(event.value)
             return
         value = _scalar(event)
+        if type(value) is str:
+            value = self.share(value)
         self.put(event, value)
         if event.anchor:
             self.anchors[event.anchor] = (value, 1)
+
+    def share(self, text: str) -> str:
+        if len(text) > _SHARED_LENGTH:
+            return text
+        texts = self.texts
+        known = texts.get(text)
+        if known is None:
+            if len(texts) >= _SHARED_TEXTS:
+                texts.clear()
+            known = texts[text] = text
+        return known
 
     def put(self, event: Event, value: Any) -> None:
         self.count += 1

@@ -32,13 +32,20 @@ def read_all(names: Iterable[str], *, base: Path | None = None) -> Iterator[Docu
     Raises:
         InvalidSetting: A file is missing or cannot be read.
     """
+    for source, content in read_contents(names, base=base):
+        yield from parse_documents(content, source)
+
+
+def read_contents(
+    names: Iterable[str], *, base: Path | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """Yield what the files are named in messages, and their bytes; arguments as of `read_all`."""
     for name in names:
         if name == STDIN:
-            content = _bounded(sys.stdin.buffer.read(MAX_FILE + 1), "stdin")
-            yield from parse_documents(content, "stdin")
+            yield "stdin", _bounded(sys.stdin.buffer.read(MAX_FILE + 1), "stdin")
             continue
         for path in _paths(name, base):
-            yield from parse_documents(read(path), str(path))
+            yield str(path), read(path)
 
 
 def read(path: Path) -> bytes:

@@ -1,6 +1,6 @@
 """What `apply` is given, read and checked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.policies import PolicySet, compile_all
 from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock
+from reconciler.cli.desk.stream import stream, triggers_alone
 from reconciler.cli.desk.values import (
     DeskValues,
     check_head,
@@ -39,14 +40,15 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Everything in memory.
+    """What is known before the first trigger is evaluated.
 
     Attributes:
+        triggers: All of them; an iterator reads them one by one, then `stock` has none.
         unplaced: Objects whose files name no namespace, though they have one.
     """
 
     policies: PolicySet
-    triggers: Sequence[Object]
+    triggers: Sequence[Object] | Iterator[Object]
     stock: Stock
     values: DeskValues
     user: tuple[UserInfo, dict[str, Any]] | None
@@ -54,8 +56,8 @@ class Inputs:
     unplaced: AbstractSet[Key]
 
 
-def read_inputs(paths: Paths) -> Inputs:
-    """Read all files.
+def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
+    """Read all files, the triggers one by one if that is wanted and makes no difference.
 
     Raises:
         InvalidSetting: A file is missing or unreadable, or nothing is left to be done.
@@ -70,17 +72,23 @@ def read_inputs(paths: Paths) -> Inputs:
         raise InvalidSetting(f"{' '.join(paths.policies)}: no policy is in there")
     scopes = Scopes()
     context, answers = _context(paths.contexts)
-    triggers = placed(paths.resources, scopes)
-    if paths.resources and not triggers:
-        raise InvalidSetting(f"{' '.join(paths.resources)}: no object is in there")
+    exceptions = read_exceptions(paths.exceptions)
+    triggers: Sequence[Object] | Iterator[Object] | None = None
+    held: Sequence[Object] = ()
+    if streamed and not exceptions and triggers_alone(policies):
+        triggers = stream(paths.resources, scopes)
+    if triggers is None:
+        triggers = held = placed(paths.resources, scopes)
+        if paths.resources and not held:
+            raise InvalidSetting(f"{' '.join(paths.resources)}: no object is in there")
     seen = [*placed(paths.targets, scopes), *map(scopes.placed, context)]
     return Inputs(
         policies=policies,
         triggers=triggers,
-        stock=Stock([*triggers, *seen, *values.namespaces], answers),
+        stock=Stock([*held, *seen, *values.namespaces], answers),
         values=values,
         user=None if paths.user is None else read_user(*_single(paths.user)),
-        exceptions=read_exceptions(paths.exceptions),
+        exceptions=exceptions,
         unplaced=scopes.moved,
     )
 

@@ -16,6 +16,8 @@ from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import json_diff
 
 FORMATS: Final = ("diff", "yaml", "json", "patch")
+STREAMED: Final = ("diff", "patch")
+"""Those that say of each object what they have to say at once."""
 
 
 class Writer(ABC):
@@ -127,25 +129,30 @@ class _Patches(Writer):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._patches: list[dict[str, Any]] = []
+        self._begun = False
 
     @override
     def write(self, run: TriggerRun) -> None:
-        self._patches += [
-            {
-                "policy": result.policy,
-                "rule": result.rule,
-                "object": _named(result.before),
-                "trigger": _named(result.trigger),
-                "patch": json_diff(result.before, result.after),
-            }
-            for result in run.results
-            if result.status is RuleStatus.PASS
-        ]
+        for result in run.results:
+            if result.status is RuleStatus.PASS:
+                written = orjson.dumps(_patch(result), option=orjson.OPT_INDENT_2).decode()
+                self._stream.write(",\n" if self._begun else "[\n")
+                self._stream.write("  " + written.replace("\n", "\n  "))
+                self._begun = True
 
     @override
     def close(self) -> None:
-        self._stream.write(orjson.dumps(self._patches, option=orjson.OPT_INDENT_2).decode() + "\n")
+        self._stream.write("\n]\n" if self._begun else "[]\n")
+
+
+def _patch(result: RuleResult) -> dict[str, Any]:
+    return {
+        "policy": result.policy,
+        "rule": result.rule,
+        "object": _named(result.before),
+        "trigger": _named(result.trigger),
+        "patch": json_diff(result.before, result.after),
+    }
 
 
 def head_of(result: RuleResult) -> str:

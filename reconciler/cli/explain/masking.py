@@ -11,9 +11,9 @@ from urllib.parse import unquote
 from reconciler.api.meta import Object
 from reconciler.engine.entries import ApiCallEntry, ApiLoad, Entry
 from reconciler.engine.jmes import Expression
+from reconciler.engine.readers import of_entries
 from reconciler.engine.variables import Template
 from reconciler.errors import RetrofitError
-from reconciler.services.lint.reads import of_entries
 
 HIDDEN: Final = "***"
 _CONTENT: Final = ("data", "stringData")

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.cli.explain.page import OPEN, Page, shown
 from reconciler.engine.match import KindScope
 from reconciler.engine.program import CompiledPolicy, Convergence, Program
-from reconciler.services.lint.reads import of_program
+from reconciler.engine.readers import of_program
 
 _CONVERGENCE = {
     Convergence.YES: "applied to its own result, it changes nothing",

@@ -20,9 +20,9 @@ from reconciler.engine.entries import Entry, with_entries
 from reconciler.engine.evaluate import change
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import Program
+from reconciler.engine.readers import of_edits
 from reconciler.engine.targets import Target, TargetQuery, resolve
 from reconciler.errors import ClusterError, RetrofitError
-from reconciler.services.lint.reads import of_edits
 from reconciler.services.selection import Found
 
 _MOST = 20

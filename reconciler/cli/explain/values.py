@@ -10,9 +10,9 @@ from reconciler.cli.explain.page import FAIL, Page, shown
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Entry
 from reconciler.engine.jmes import Expression
+from reconciler.engine.readers import Readers
 from reconciler.engine.variables import Template
 from reconciler.errors import RetrofitError
-from reconciler.services.lint.reads import Readers
 from reconciler.services.loading import Loads
 
 T = TypeVar("T")

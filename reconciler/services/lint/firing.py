@@ -7,8 +7,8 @@ from reconciler.engine.entries import Entry
 from reconciler.engine.jmes.reads import EVERYTHING
 from reconciler.engine.match import KindScope
 from reconciler.engine.program import Program
+from reconciler.engine.readers import of_program
 from reconciler.services.lint.finding import Finding, Level, Scope
-from reconciler.services.lint.reads import of_program
 
 _USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})
 _USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})

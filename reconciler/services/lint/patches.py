@@ -8,9 +8,9 @@ from reconciler.engine.jmes.functions.registry import REGISTRY
 from reconciler.engine.patch import Operation, compile_operations, parse_operations
 from reconciler.engine.patch.paths import APPEND, render_pointer
 from reconciler.engine.program import Convergence, Program
+from reconciler.engine.readers import functions, of_edits, of_entries
 from reconciler.errors import InvalidPolicy
 from reconciler.services.lint.finding import Finding, Level
-from reconciler.services.lint.reads import functions, of_edits, of_entries
 
 _TEXTS = frozenset({"labels", "annotations"})
 _WORD, _DIGIT = "x", "1"

@@ -2,7 +2,6 @@ import pytest
 
 from reconciler.engine.context import Context, request_context, service_account
 from reconciler.engine.jmes import MissingKey, compile_expression
-from reconciler.engine.variables import compile_template
 
 POD = {
     "kind": "Pod",
@@ -98,14 +97,6 @@ def test_the_given_mapping_is_not_kept():
     context = Context(data)
     data["a"] = 2
     assert search("a", context) == 1
-
-
-def test_missing_entries():
-    context = request().bind(target={})
-    template = compile_template({"a": "{{ request.x }} {{ config.data.y }}", "b": "{{ target }}"})
-    assert context.missing_entries(template) == {"config"}
-    assert context.missing_entries(compile_expression("images || other || @")) == {"other"}
-    assert context.bind(config={}).missing_entries(template) == frozenset()
 
 
 def test_images_are_made_when_asked_for():

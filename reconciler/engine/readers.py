@@ -1,6 +1,6 @@
 """Everything in a rule that reads data: its templates and expressions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
@@ -21,15 +21,26 @@ from reconciler.engine.variables import Template
 Readers = Iterator[Template | Expression]
 
 _NOTHING = Context({})
+_ANYTHING = compile_expression("@")
 
 
 def of_program(program: Program) -> Readers:
     """Yield what a rule reads with, all parts of it."""
-    yield from of_entries(program.entries)
-    yield from _of_conditions(program.preconditions)
-    for target in program.targets:
+    return of_rule(program.entries, program.preconditions, program.targets, program.edits)
+
+
+def of_rule(
+    entries: Sequence[Entry],
+    preconditions: Conditions | None,
+    targets: Sequence[Target],
+    edits: Sequence[Edit],
+) -> Readers:
+    """Yield what the parts of a rule read with."""
+    yield from of_entries(entries)
+    yield from _of_conditions(preconditions)
+    for target in targets:
         yield from of_target(target)
-    yield from of_edits(program.edits)
+    yield from of_edits(edits)
 
 
 def of_target(target: Target) -> Readers:
@@ -92,5 +103,6 @@ def _present(*templates: Template | None) -> Readers:
 
 def _of_context_path(entry: VariableEntry) -> Readers:
     # Without a value the path is an expression on the context itself.
-    if entry.value is None and entry.path is not None and entry.path.constant:
-        yield compile_expression(entry.path.render(_NOTHING))
+    if entry.value is None and entry.path is not None:
+        constant = entry.path.constant
+        yield compile_expression(entry.path.render(_NOTHING)) if constant else _ANYTHING

@@ -1,0 +1,62 @@
+"""Which triggers can be read one by one, so that ten thousands of them need no memory."""
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.documents import parse_documents
+from reconciler.cli.desk.files import objects, read_contents
+from reconciler.cli.desk.policies import PolicySet
+from reconciler.cli.desk.stock import Scopes
+from reconciler.engine.edits import Edit, ForeachEdit
+from reconciler.engine.entries import Entry, VariableEntry
+from reconciler.engine.program import Program
+from reconciler.errors import InvalidSetting
+
+_DEFINITION = b"CustomResourceDefinition"
+
+
+def triggers_alone(policies: PolicySet) -> bool:
+    """Tell whether each trigger is all that the policies see: no targets, no reads."""
+    return all(_alone(program) for policy in policies.compiled for program in policy.programs)
+
+
+def stream(names: Iterable[str], scopes: Scopes) -> Iterator[Object] | None:
+    """Return the objects of files as they are asked for, each in its namespace.
+
+    None where a file defines custom resources, which may stand after what they define.
+
+    Raises:
+        InvalidSetting: A file is missing; later, that one cannot be read, or nothing is there.
+    """
+    contents = list(read_contents(names))
+    if any(_DEFINITION in content for _, content in contents):
+        return None
+    return _stream(contents, " ".join(names), scopes)
+
+
+def _stream(contents: list[tuple[str, bytes]], names: str, scopes: Scopes) -> Iterator[Object]:
+    found = False
+    contents.reverse()
+    while contents:
+        source, content = contents.pop()
+        for _, obj in objects(parse_documents(content, source)):
+            found = True
+            yield scopes.placed(obj)
+    if not found:
+        raise InvalidSetting(f"{names}: no object is in there")
+
+
+def _alone(program: Program) -> bool:
+    entries = (*program.entries, *_entries(program.edits))
+    return (
+        program.own
+        and not program.matcher.uses_namespace_selector
+        and all(isinstance(entry, VariableEntry) for entry in entries)
+    )
+
+
+def _entries(edits: Iterable[Edit]) -> Iterator[Entry]:
+    for edit in edits:
+        if isinstance(edit, ForeachEdit):
+            yield from edit.entries
+            yield from _entries(edit.edits)
