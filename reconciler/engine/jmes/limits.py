@@ -33,6 +33,9 @@ class Limits:
 
 DEFAULT_LIMITS = Limits()
 
+_CALL = 160
+"""Characters that a call of a function counts as, beside those that it works through."""
+
 
 class Run:
     """One evaluation: the data at its root, what surrounds it, what is left of its allowance.
@@ -75,6 +78,15 @@ class Run:
         if self.text < 0:
             msg = f"the functions work through more than {self.limits.text} characters"
             raise EvaluationError(msg)
+
+    def called(self) -> "Run":
+        """Count the call of a function, which takes the time of many characters; give itself.
+
+        Raises:
+            EvaluationError: The allowance of this evaluation is used up.
+        """
+        self.read(_CALL)
+        return self
 
     def write(self, length: int) -> None:
         """Refuse a text that would be too long, before it is built, and count it.

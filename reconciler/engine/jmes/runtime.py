@@ -348,8 +348,8 @@ def _build_function(tree: Tree, to: Build) -> Node:
     call = function.call
     if len(arguments) == 1:
         (only,) = arguments
-        return lambda value, run: call(run, only(value, run))
-    return lambda value, run: call(run, *[argument(value, run) for argument in arguments])
+        return lambda value, run: call(run.called(), only(value, run))
+    return lambda value, run: call(run.called(), *[argument(value, run) for argument in arguments])
 
 
 def _build_argument(

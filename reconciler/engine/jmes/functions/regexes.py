@@ -24,7 +24,7 @@ _MEMORY = 1024 * 1024  # bytes that a compiled expression may take
 _SINGLE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 _TEMPLATE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 _STEPS = 8  # instructions of a compiled expression that take the time of a character
-_CALL = 256  # characters that a call counts as, beside those for each instruction
+_CALL = 1024  # characters that a call counts as, beside those for each instruction
 _SEARCH = 64  # characters that the start of a search counts as
 
 _Match = Any
@@ -74,7 +74,7 @@ def _compile(run: Run, pattern: str, name: str) -> Any:
         raise refusal(name, f"argument #1 is not a regular expression: {reason}") from None
     except UnicodeError:
         raise refusal(name, "argument #1 is not well-formed text") from None
-    run.read(_CALL + 4 * regex.programsize)
+    run.read(_CALL + 8 * regex.programsize)
     return regex
 
 
