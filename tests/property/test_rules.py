@@ -177,3 +177,35 @@ def test_a_name_out_of_an_object_is_that_name(text: str) -> None:
     assert (query.name.text, query.name.exact) == (text, True)
     assert query.accepts({"metadata": {"name": text, "namespace": text}})
     assert not query.accepts({"metadata": {"name": f"{text}x", "namespace": text}})
+
+
+ELEMENTS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["a", "b", "c"])}, optional={"on": st.booleans()}
+    ),
+    max_size=4,
+)
+
+
+@given(
+    ELEMENTS,
+    st.sampled_from(["Ascending", "Descending"]),
+    st.sampled_from(
+        [
+            {"patchesJson6902": "- {op: add, path: '/spec/{{ element.name }}', value: 1}"},
+            {"patchesJson6902": "- {op: add, path: /spec/list/-, value: '{{ element.name }}'}"},
+            {"patchesJson6902": "- {op: remove, path: '/spec/list/{{ elementIndex }}'}"},
+            {"patchStrategicMerge": {"spec": {"{{ element.name }}": "{{ elementIndex }}"}}},
+            {
+                "patchStrategicMerge": {
+                    "spec": {"list": [{"(name)": "{{ element.name }}", "x": 1}]}
+                }
+            },
+        ]
+    ),
+)
+def test_a_foreach_settles_or_is_known_not_to(
+    elements: list[Any], order: str, edit: dict[str, Any]
+) -> None:
+    block = {"list": "target.spec.list", "order": order, **edit}
+    check_laws(program_of(foreach=[block]), thing({"list": elements}))

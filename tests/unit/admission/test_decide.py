@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from jmespath.parser import Parser
 
 from admission.decide import Limits, answer, decide
 from admission.filters import default_filters, parse_filters
@@ -408,3 +409,17 @@ class TestOne:
             make.policy("two", uid="2", spec={"applyRules": "One"}),
         )
         assert len(run(index, make.review(obj=make.thing())).drafts) == 2
+
+
+def test_nothing_is_compiled_for_a_request(make, monkeypatch):
+    index = make.index(make.policy())
+    first = run(index, make.review(obj=make.thing()))
+    assert rules_of(first)
+
+    def parse(_self, text):
+        pytest.fail(f"an admission request had {text!r} parsed")
+
+    monkeypatch.setattr(Parser, "parse", parse)
+    for number in range(20):
+        intent = run(index, make.review(obj=make.thing(name=f"n{number}")))
+        assert rules_of(intent) == rules_of(first)
