@@ -43,7 +43,7 @@ test: $(READY) control-plane ## Run all tests but end to end, on a real local co
 
 check: lint types test ## Run lint, types and test, as CI does
 
-bench: $(READY) control-plane ## Measure triggers per second, latency and API calls
+bench: $(READY) control-plane ## Measure the engine, the desk, triggers per second, latency and API calls
 	$(BIN)/python -m tests.bench.run $(BENCH_ARGS)
 
 lint: $(READY) ## Check style, formatting and the import contracts

@@ -1,8 +1,12 @@
-"""Measures the pipeline beside a bare client, on a fresh control plane (`make bench`)."""
+"""Measures the engine, the desk, and the pipeline beside a bare client (`make bench`).
+
+The pipeline runs on a fresh control plane.
+"""
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+import tempfile
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from rich.console import Console
 from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
-from tests.bench import audit, load
+from tests.bench import audit, desk, load
 from tests.bench.figures import Figures, tables
 from tests.bench.processes import measured
 from tests.bench.wire import Refused, Wire
@@ -23,6 +27,7 @@ from tests.bench.workload import POLICY, pairs, policy, rights
 from tests.conformance.kubeconfig import read
 
 _BARE, _WARM, _PIPELINE, _STEADY = (f"bench-{name}" for name in ("bare", "warm", "full", "steady"))
+_PHASES = ("engine", "desk", "bare", "pipeline", "steady")
 _WARM_UP = 32
 _READY = 30.0
 _SPARE_CONNECTIONS = 4
@@ -49,11 +54,17 @@ class Settings:
 @click.option("--parallel", default=16, show_default=True, help="Calls at a time in a burst.")
 @click.option("--rate", default=10.0, show_default=True, help="Triggers per second, steady.")
 @click.option("--seconds", default=20.0, show_default=True, help="Length of the steady run.")
-@click.option("--only", type=click.Choice(["bare", "pipeline", "steady"]), default=None)
+@click.option("--only", type=click.Choice(_PHASES), default=None)
+@click.option(
+    "--objects", default="1000,10000,50000", show_default=True, help="Of the desk, as a list."
+)
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
-def main(*, target: Path | None, only: str | None, **options: Any) -> None:
-    """Print what the two programs achieve; a lost trigger is a failure."""
+def main(*, target: Path | None, only: str | None, objects: str, **options: Any) -> None:
+    """Print what the programs achieve; a lost trigger or a cost that outgrows is a failure."""
     settings = Settings(only=only or "", **options)
+    broken = _alone(settings, [int(count) for count in objects.split(",")])
+    if only in {"engine", "desk"}:
+        sys.exit(1 if broken else 0)
     _PROGRESS.print("starting a control plane")
     with ControlPlane.start(Options(audit_log=True)) as plane:
         figures = measure(plane, settings)
@@ -63,7 +74,22 @@ def main(*, target: Path | None, only: str | None, **options: Any) -> None:
     console.print(f"lost: {figures.lost}")
     if target:
         target.write_bytes(orjson.dumps(figures.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
-    sys.exit(1 if figures.lost else 0)
+    sys.exit(1 if figures.lost or broken else 0)
+
+
+def _alone(settings: Settings, counts: Sequence[int]) -> bool:
+    """Print what needs no cluster; tell whether something outgrows what it may."""
+    console = Console(width=110)
+    if settings.wants("engine"):
+        console.print(desk.engine_table(desk.evaluation()))
+    if not settings.wants("desk"):
+        return False
+    with tempfile.TemporaryDirectory(prefix="retrofit-bench-") as folder:
+        figures = desk.desk(counts, Path(folder))
+    console.print(desk.desk_table(figures))
+    for text in figures.broken:
+        console.print(f"[red]{text}")
+    return bool(figures.broken)
 
 
 def measure(plane: ControlPlane, settings: Settings) -> Figures:
