@@ -29,7 +29,15 @@ from reconciler.services.dryrun import DryRun, Identity, Write
 from reconciler.services.existing import Existing, Place, listable, position, within
 from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
-from reconciler.services.ports import Kinds, Loader, Policies, Reader, Requests, Writer
+from reconciler.services.ports import (
+    Kinds,
+    Loader,
+    MergeKeys,
+    Policies,
+    Reader,
+    Requests,
+    Writer,
+)
 from reconciler.services.process import Attempt, Processor
 from reconciler.services.selection import TargetFinder
 from reconciler.services.trigger import TriggerReader
@@ -207,6 +215,7 @@ class Ports:
     """
 
     kinds: Kinds
+    keys: MergeKeys
     reader: Reader
     loader: Loader
     policies: Policies
@@ -228,7 +237,13 @@ def preview_over(
         finder=TargetFinder(kinds=ports.kinds, reader=cluster),
         triggers=triggers,
         # Nobody is about to create a target that is missing: there is nothing to wait for.
-        lanes=Lanes(reader=cluster, writer=cluster, parallel=parallel, missing_pauses=()),
+        lanes=Lanes(
+            reader=cluster,
+            writer=cluster,
+            keys=ports.keys,
+            parallel=parallel,
+            missing_pauses=(),
+        ),
         loader=ports.loader,
         backoff=Backoff(),
     )

@@ -7,6 +7,7 @@ as the one that ``--as`` names.
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from reconciler.kube.client import Client
     from reconciler.kube.discovery import KubeKinds
     from reconciler.kube.loader import KubeLoader
+    from reconciler.kube.mergekeys import KubeMergeKeys
     from reconciler.kube.reader import KubeReader
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -85,6 +87,7 @@ class LiveCluster:
     clock: Clock
     calls: Calls
     kinds: "KubeKinds"
+    keys: "KubeMergeKeys"
     reader: "KubeReader"
     loader: "KubeLoader"
 
@@ -114,6 +117,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
     from reconciler.kube.client import connect  # noqa: PLC0415
     from reconciler.kube.discovery import KubeKinds  # noqa: PLC0415
     from reconciler.kube.loader import KubeLoader  # noqa: PLC0415
+    from reconciler.kube.mergekeys import KubeMergeKeys  # noqa: PLC0415
     from reconciler.kube.reader import KubeReader  # noqa: PLC0415
 
     calls, clock = Calls(), SystemClock()
@@ -131,6 +135,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
             clock=clock,
             calls=calls,
             kinds=KubeKinds(client, clock),
+            keys=KubeMergeKeys(client, clock, partial(click.echo, err=True)),
             reader=KubeReader(client),
             loader=KubeLoader(client, filter(None, service_hosts.split(",")), dry_run=True),
         )

@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.api.meta import Kind, Object, ref_of
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.engine.entries import Load
+from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, Gone
 from reconciler.services.dryrun import DryRun
@@ -22,6 +23,7 @@ class LiveStock:
         """Take the cluster."""
         self._reader = DryRun(live.reader)
         self._loader = live.loader
+        self._keys = live.keys
         self.finder = TargetFinder(kinds=live.kinds, reader=self._reader)
 
     async def target(self, found: Found) -> Object:
@@ -30,6 +32,10 @@ class LiveStock:
             return readable(found.obj)
         key = found.key
         return readable(await self._reader.get(key.kind, key.namespace, key.name))
+
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        """Return the keys that the cluster publishes."""
+        return await self._keys.merge_keys(api_version)
 
     async def labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, none where it does not exist."""

@@ -10,12 +10,14 @@ from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
+from reconciler.engine.edits import merges
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import change, decide, own_change
 from reconciler.engine.exceptions import PolicyException, excepting, excepting_target, skipped
 from reconciler.engine.jmes import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.outcome import RuleStatus, TargetChange
+from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.loading import Loads
@@ -141,8 +143,9 @@ class Session:
                 return
             frame = replace(frame, fired=True)
             if program.own:
+                keys = await self._keys(program, obj)
                 changed = await loads.evaluate(
-                    lambda: own_change(program, context, obj, keys=self.stock.keys)
+                    lambda: own_change(program, context, obj, keys=keys)
                 )
                 yield frame.own(changed.status, changed.message, changed.after)
                 return
@@ -188,11 +191,17 @@ class Session:
             )
             if excepted:
                 return _skip(obj, skipped(excepted))
+            keys = await self._keys(program, obj)
             return await loads.evaluate(
-                lambda: change(program, found.query.index, bound, obj, keys=self.stock.keys)
+                lambda: change(program, found.query.index, bound, obj, keys=keys)
             )
         except RetrofitError as error:
             return TargetChange(status=RuleStatus.ERROR, message=str(error), after=obj)
+
+    async def _keys(self, program: Program, obj: Object) -> KeyTable:
+        if not merges(program.edits):
+            return SHIPPED
+        return await self.stock.merge_keys(str(obj.get("apiVersion", "")))
 
     def _excepted(self, program: Program, subject: Subject, context: Context) -> tuple[str, ...]:
         return excepting(self._concerning(program), subject, context)

@@ -32,6 +32,10 @@ class Source(Protocol):
         """Return the labels of a namespace."""
         ...
 
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        """Return which lists of a group version merge by key."""
+        ...
+
     async def load(self, load: Load) -> Any:
         """Return what a context entry asks for."""
         ...
@@ -129,6 +133,10 @@ class Stock:
     def keys(self) -> KeyTable:
         """Which lists merge by key, those of custom resources by their definitions here."""
         return SHIPPED.with_kinds(read_definitions(self.objects.values()))
+
+    async def merge_keys(self, _api_version: str) -> KeyTable:
+        """Return the keys of all kinds."""
+        return self.keys
 
     @cached_property
     def finder(self) -> TargetFinder:

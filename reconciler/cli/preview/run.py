@@ -90,6 +90,7 @@ def _preview(live: LiveCluster, loader: WatchedLoader, *, server_dry_run: bool) 
     server = KubeWriter(live.client, live.clock, dry_run=True) if server_dry_run else None
     ports = Ports(
         kinds=live.kinds,
+        keys=live.keys,
         reader=live.reader,
         loader=loader,
         policies=KubePolicies(live.client),

@@ -52,6 +52,7 @@ def open_preview(world):
     def open_preview(server=None, parallel=64):
         ports = Ports(
             kinds=world.cluster,
+            keys=world.cluster,
             reader=world.wire,
             loader=world.loader,
             policies=world.policies,
