@@ -10,7 +10,6 @@ from reconciler.kube.client import Client
 from reconciler.kube.cluster import KubeCluster
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.entries import global_context
-from reconciler.kube.mergekeys import KubeMergeKeys
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.collect import Collector
@@ -51,7 +50,7 @@ def controller_services(
 ) -> Services:
     """Return the services that a controller with these settings runs."""
     index, chance = PolicyIndex(), random.SystemRandom()
-    cluster = KubeCluster.of(client, settings, clock)
+    cluster = KubeCluster.of(client, settings, clock, say)
     kinds, reader, requests = cluster.kinds, cluster.reader, cluster.requests
     backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
     triggers = TriggerReader(
@@ -60,7 +59,7 @@ def controller_services(
     lanes = Lanes(
         reader=reader,
         writer=cluster.writer,
-        keys=KubeMergeKeys(client, clock, say),
+        keys=cluster.keys,
         parallel=settings.lanes,
         rounds=settings.conflict_retries,
     )

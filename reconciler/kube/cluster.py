@@ -1,5 +1,6 @@
 """All adapters of one cluster behind the ports of the use cases."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -8,6 +9,7 @@ from reconciler.config import ControllerSettings
 from reconciler.kube.authority import KubeAuthority
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.mergekeys import KubeMergeKeys
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -22,18 +24,26 @@ class KubeCluster:
     kinds: KubeKinds
     reader: KubeReader
     writer: KubeWriter
+    keys: KubeMergeKeys
     policies: KubePolicies
     requests: KubeRequests
     webhooks: WebhookConfigurations
     authority: KubeAuthority
 
     @classmethod
-    def of(cls, client: Client, settings: ControllerSettings, clock: Clock) -> Self:
+    def of(
+        cls,
+        client: Client,
+        settings: ControllerSettings,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> Self:
         """Return the adapters that a controller with these settings uses."""
         return cls(
             kinds=KubeKinds(client, clock),
             reader=KubeReader(client),
             writer=KubeWriter(client, clock),
+            keys=KubeMergeKeys(client, clock, say),
             policies=KubePolicies(client),
             requests=KubeRequests(client, settings.namespace, page=settings.list_page),
             webhooks=WebhookConfigurations(client),

@@ -10,9 +10,9 @@ from reconciler.cli.explain.outline import written_at
 from reconciler.cli.explain.page import FAIL, NO, Page, shown
 from reconciler.cli.explain.values import Values, templates_of
 from reconciler.engine.edits import Edit, ForeachEdit, apply_edits, bound_elements
-from reconciler.engine.patch import Unmet
+from reconciler.engine.patch import KeyTable, Unmet
+from reconciler.engine.readers import of_edits
 from reconciler.errors import RetrofitError
-from reconciler.services.lint.reads import of_edits
 
 _MOST = 20
 """Elements that are told about."""
@@ -24,9 +24,11 @@ class EditStory:
 
     Attributes:
         policy: The object as written.
+        keys: Which lists of the target merge by key.
     """
 
     policy: Mapping[str, Any]
+    keys: KeyTable
 
     async def tell(
         self, edits: tuple[Edit, ...], values: Values, obj: Mapping[str, Any], page: Page
@@ -38,7 +40,7 @@ class EditStory:
                 continue
             await self._foreach(edit, values, obj, page)
             context, before = values.context, obj
-            after = await values.get(lambda: apply_edits((edit,), context, before))  # noqa: B023
+            after = await values.get(lambda: apply_edits((edit,), context, before, self.keys))  # noqa: B023
             if not isinstance(after, RetrofitError | Unmet):
                 obj = after
                 values = values.on(context.bind(target=after), values.mask)

@@ -105,6 +105,7 @@ class TargetStory:
         values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
         values = await values.knowing(target.entries)
         await values.tell_entries(target.entries, f"{target.location}.context", page)
+        keys = await self.world.merge_keys(str(obj.get("apiVersion", "")))
         held = True
         if target.preconditions is not None:
             raw = written_at(self.policy, target.location).get("preconditions")
@@ -112,13 +113,11 @@ class TargetStory:
                 target.preconditions, raw, "preconditions", values, page
             )
         if held:
-            story = EditStory(policy=self.policy)
+            story = EditStory(policy=self.policy, keys=keys)
             await story.tell(self.program.edits, values, obj, page)
         # What the entries of a foreach have read counts from here on.
         values = values.on(values.context, values.mask.with_loads(values.loads.found))
-        changed = await values.get(
-            lambda: change(self.program, index, context, obj, keys=self.stock.keys)
-        )
+        changed = await values.get(lambda: change(self.program, index, context, obj, keys=keys))
         if isinstance(changed, RetrofitError):
             page.answer(FAIL, "result", values.mask.text(str(changed)))
             return

@@ -10,6 +10,7 @@ from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.stock import Stock
 from reconciler.engine.entries import Load
+from reconciler.engine.patch import KeyTable
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import Forbidden, Gone
 from reconciler.services.selection import Found, TargetFinder
@@ -49,6 +50,10 @@ class World(Protocol):
 
     async def read(self, found: Found) -> Object:
         """Return a target."""
+        ...
+
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        """Return which lists of its kinds merge by key."""
         ...
 
     def asked(self, found: Found) -> bool:
@@ -97,6 +102,10 @@ class FileWorld:
     async def read(self, found: Found) -> Object:
         """Return a target as it stands in its file."""
         return await self._stock.target(found)
+
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        """Return what is shipped, and what the definitions among the files say."""
+        return await self._stock.merge_keys(api_version)
 
     def asked(self, found: Found) -> bool:
         """Return true: whoever gives a file wants to hear of its objects."""
@@ -156,6 +165,10 @@ class LiveWorld:
         key = found.key
         obj = found.obj or await self.cluster.reader.get(key.kind, key.namespace, key.name)
         return readable(obj)
+
+    async def merge_keys(self, api_version: str) -> KeyTable:
+        """Return what the API server publishes."""
+        return await self.cluster.keys.merge_keys(api_version)
 
     def asked(self, found: Found) -> bool:
         """Return whether somebody asks about a selected object."""
