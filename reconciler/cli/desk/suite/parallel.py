@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -67,17 +68,31 @@ def run_file(path: Path) -> FileRun:
 
 
 def _by_processes(paths: Sequence[Path], count: int) -> Iterator[FileRun]:
+    left = deque(paths)
+    while left:
+        for found in _until_one_ends(tuple(left), count):
+            left.popleft()
+            yield found
+        if left:
+            # Its process ended, or it waited for one that did: which, is seen alone.
+            yield _alone(left.popleft())
+
+
+def _until_one_ends(paths: Sequence[Path], count: int) -> Iterator[FileRun]:
+    """Yield runs in their order, until a process ends and takes the work of all others with it."""
     with _pool(count) as pool:
         waiting: list[Future[FileRun]] = [pool.submit(run_file, path) for path in paths]
         try:
-            for path, future in zip(paths, waiting, strict=True):
-                yield _outcome(future) or _alone(path)
+            for future in waiting:
+                found = _outcome(future)
+                if found is None:
+                    return
+                yield found
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _alone(path: Path) -> FileRun:
-    # A process that ends takes the work of all others with it: which one it was is seen alone.
     with _pool(1) as pool:
         found = _outcome(pool.submit(run_file, path))
     return found or FileRun(path=path, broken=f"{path}: the process that ran it ended")
