@@ -1,57 +1,58 @@
-"""What a ServiceAccount may do."""
+"""What somebody may do: reviews by the API server's authorizer. Nothing is remembered."""
 
-from dataclasses import dataclass
+from typing import Any
 
-from reconciler.api.meta import Kind
+from reconciler.api.rights import Right
 from reconciler.kube.client import Client, encode
 
-_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """The authorizer's answer.
-
-    Attributes:
-        reason: Why, where it says so.
-    """
-
-    allowed: bool
-    reason: str = ""
+_GROUP = "authorization.k8s.io"
 
 
 class AccessReviews:
-    """Asks the API server about the rights of one ServiceAccount; nothing is remembered."""
+    """The `Access` port about one ServiceAccount; needs create of subjectaccessreviews."""
 
     def __init__(self, client: Client, *, namespace: str, service_account: str) -> None:
         self._client = client
-        self._user = f"system:serviceaccount:{namespace}:{service_account}"
-        self._groups = [
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{namespace}",
-            "system:authenticated",
-        ]
+        self._subject = {
+            "user": f"system:serviceaccount:{namespace}:{service_account}",
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{namespace}",
+                "system:authenticated",
+            ],
+        }
 
-    async def may(self, verb: str, kind: Kind, *, namespace: str = "", name: str = "") -> Review:
-        """Ask for one right; an empty namespace means all, an empty name any object."""
-        attributes = {
-            "verb": verb,
-            "group": kind.group,
-            "version": kind.version,
-            "resource": kind.plural,
-            "subresource": kind.subresource,
-            "namespace": namespace,
-            "name": name,
-        }
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": self._user,
-                "groups": self._groups,
-                "resourceAttributes": {key: value for key, value in attributes.items() if value},
-            },
-        }
-        answer = await self._client.json("POST", _PATH, body=encode(body))
-        status = answer.get("status") or {}
-        return Review(allowed=bool(status.get("allowed")), reason=status.get("reason") or "")
+    async def may(self, right: Right) -> bool:
+        """Ask for one right."""
+        return await _review(self._client, "SubjectAccessReview", right, self._subject)
+
+
+class OwnAccess:
+    """The `Access` port about the program itself, whoever it runs as."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def may(self, right: Right) -> bool:
+        """Ask for one right."""
+        return await _review(self._client, "SelfSubjectAccessReview", right, {})
+
+
+async def _review(client: Client, kind: str, right: Right, subject: dict[str, Any]) -> bool:
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "subresource": right.subresource,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
+    given = {key: value for key, value in attributes.items() if value}
+    body = {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": kind,
+        "spec": {**subject, "resourceAttributes": given},
+    }
+    path = f"/apis/{_GROUP}/v1/{kind.lower()}s"
+    answer = await client.json("POST", path, body=encode(body))
+    return bool((answer.get("status") or {}).get("allowed"))

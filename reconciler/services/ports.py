@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from reconciler.api.meta import Kind, Object
+from reconciler.api.rights import Right
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.engine.entries import Load
 from reconciler.engine.patch import KeyTable
@@ -265,6 +266,14 @@ class Authority(Protocol):
 
     async def ca_bundle(self) -> bytes | None:
         """Return its certificates in PEM, None where no admission server has made it yet."""
+        ...
+
+
+class Access(Protocol):
+    """What one account may do; every answer is fresh."""
+
+    async def may(self, right: Right) -> bool:
+        """Return whether a right is granted now."""
         ...
 
 

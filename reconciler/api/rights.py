@@ -1,0 +1,68 @@
+"""One right in the words of RBAC, as it is asked for, named to people and read back."""
+
+import re
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from reconciler.api.meta import Kind
+
+_TEXT = re.compile(
+    r"(?P<verb>[a-z]+) (?P<resource>[^\s./]+)(?:\.(?P<group>[^\s/]+))?(?:/(?P<subresource>\S+))?"
+    r"(?: in namespace (?P<namespace>\S+))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """What RBAC grants or not; versions mean nothing to it.
+
+    Attributes:
+        resource: The plural name.
+        namespace: Empty for all namespaces, and for what has none.
+        name: Empty for any object.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @classmethod
+    def of(cls, verb: str, kind: Kind, *, namespace: str = "", name: str = "") -> "Right":
+        """Return the right to do something with objects of a kind."""
+        return cls(
+            verb=verb,
+            group=kind.group,
+            resource=kind.plural,
+            subresource=kind.subresource,
+            namespace=namespace if kind.namespaced else "",
+            name=name,
+        )
+
+    @override
+    def __str__(self) -> str:
+        group = f".{self.group}" if self.group else ""
+        part = f"/{self.subresource}" if self.subresource else ""
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{group}{part}{place}"
+
+
+def parse_right(text: str) -> Right | None:
+    """Return the right that a text like ``patch deployments.apps in namespace a`` names.
+
+    None where it names something else, such as a path. The text never names an object.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    parts = found.groupdict(default="")
+    return Right(
+        verb=parts["verb"],
+        group=parts["group"],
+        resource=parts["resource"],
+        subresource=parts["subresource"],
+        namespace=parts["namespace"],
+    )
