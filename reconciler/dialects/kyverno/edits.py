@@ -39,13 +39,7 @@ def compile_edits(
     Raises:
         InvalidPolicy: Not exactly one kind of patch is given, or the patch is malformed.
     """
-    found = [name for name in _FORMS if mutate.get(name) is not None]
-    if len(found) > 1:
-        names = "`foreach`, `patchStrategicMerge`, or `patchesJson6902`"
-        if "foreach" not in found:
-            names = "`patchStrategicMerge` or `patchesJson6902`"
-        raise InvalidPolicy(location, f"only one of {names} is allowed")
-    form = found[0] if found else ""
+    form = patch_form(mutate, location)
     if form == "patchStrategicMerge":
         return _strategic(mutate[form], f"{location}.{form}", scope)
     if form == "patchesJson6902":
@@ -59,6 +53,21 @@ def compile_edits(
     raise InvalidPolicy(
         location, "the rule changes nothing: give patchStrategicMerge, patchesJson6902 or foreach"
     )
+
+
+def patch_form(mutate: Mapping[str, Any], location: str) -> str:
+    """Return the field that holds the patch of a mutate block, empty where there is none.
+
+    Raises:
+        InvalidPolicy: There are several.
+    """
+    found = [name for name in _FORMS if mutate.get(name) is not None]
+    if len(found) > 1:
+        names = "`foreach`, `patchStrategicMerge`, or `patchesJson6902`"
+        if "foreach" not in found:
+            names = "`patchStrategicMerge` or `patchesJson6902`"
+        raise InvalidPolicy(location, f"only one of {names} is allowed")
+    return found[0] if found else ""
 
 
 def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEdit:

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
-from reconciler.dialects.kyverno.edits import compile_edits
+from reconciler.dialects.kyverno.edits import compile_edits, patch_form
 from reconciler.dialects.kyverno.projection import find_projection
 from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_template
 from reconciler.engine.entries import Entry, Given
@@ -72,6 +72,7 @@ def compile_rule(
                 f"{place}.targets",
                 "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
             )
+        patch_form(mutate, place)
         return _own(rule, origin, defaults) if defaults.own else None
     _refuse(rule, location)
     matcher = compile_match(

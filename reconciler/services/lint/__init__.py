@@ -12,6 +12,7 @@ from reconciler.services.lint.fields import rule_findings, spec_findings
 from reconciler.services.lint.finding import Finding, Level, Scope
 from reconciler.services.lint.firing import firing_findings, unused_entries
 from reconciler.services.lint.patches import patch_findings
+from reconciler.services.lint.refusals import match_refusals, policy_refusals, rule_refusals
 from reconciler.services.lint.targets import target_findings
 
 __all__ = [
@@ -75,7 +76,7 @@ def find_errors(policy: Object, first: InvalidPolicy) -> tuple[Finding, ...]:
 def find_surprises(
     policy: Object, compiled: CompiledPolicy, *, scope: Scope
 ) -> tuple[Finding, ...]:
-    """Return what is legal in a policy but hardly meant, or good to know.
+    """Return what to say about a policy that compiles: why it is refused, what is hardly meant.
 
     Args:
         policy: The policy object.
@@ -84,14 +85,17 @@ def find_surprises(
     """
     spec = policy["spec"]
     programs = {program.origin.location: program for program in compiled.programs}
-    found = [*spec_findings(spec), *_not_acted_on(compiled.warnings)]
+    background = spec.get("background") is not False
+    found = [*policy_refusals(policy), *spec_findings(spec), *_not_acted_on(compiled.warnings)]
     for index, rule in enumerate(spec["rules"]):
         location = f"spec.rules[{index}]"
+        found += rule_refusals(rule, location, background=background and not programs)
         program = programs.get(location)
         if program is None:
             continue
+        found += match_refusals(rule, location)
         found += rule_findings(rule, location)
-        found += firing_findings(program, scope)
+        found += firing_findings(program, scope, background=background)
         found += unused_entries(program)
         found += target_findings(program, scope)
         found += patch_findings(program, rule)

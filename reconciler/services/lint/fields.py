@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.engine.jmes import braces
 from reconciler.engine.match.filters import FILTER_FIELDS, OPERATIONS
 from reconciler.engine.preconditions.operators import DEPRECATED
 from reconciler.services.lint.finding import Finding, Level
@@ -12,6 +13,7 @@ _SPEC_FIELDS = {
     "webhookTimeoutSeconds": "spec.webhookConfiguration.timeoutSeconds",
     "mutateExistingOnPolicyUpdate": "mutateExistingOnPolicyUpdate under mutate of each rule",
 }
+_LISTED = f"use {', '.join(OPERATIONS)}"
 _CANONICAL = {name.lower(): name for name in DEPRECATED}
 
 
@@ -20,15 +22,6 @@ def spec_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
     for field, instead in _SPEC_FIELDS.items():
         if spec.get(field) is not None:
             yield _deprecated(f"spec.{field}", f"use {instead}")
-    if spec.get("admission") is False:
-        yield Finding(
-            level=Level.WARNING,
-            code="admission-off",
-            location="spec.admission",
-            text="the reference refuses a policy with mutate rules that turns admission off, and"
-            " here the field is not acted on",
-            cure="remove the field",
-        )
 
 
 def rule_findings(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:
@@ -71,8 +64,14 @@ def _operation(condition: Mapping[str, Any], place: str, listed: set[str]) -> It
     if not isinstance(key, str) or key.strip("{} ") != "request.operation":
         return
     values = value if isinstance(value, list) else [value]
-    for item in values:
-        if not isinstance(item, str) or "{{" in item or "*" in item or not item:
+    for index, item in enumerate(values):
+        where = f"{place}.value[{index}]" if isinstance(value, list) else f"{place}.value"
+        if problem := _no_operation(item):
+            yield Finding(
+                level=Level.ERROR, code="no-operation", location=where, text=problem, cure=_LISTED
+            )
+            continue
+        if "{{" in item or "*" in item or not item:
             continue
         if item not in OPERATIONS:
             yield Finding(
@@ -80,7 +79,7 @@ def _operation(condition: Mapping[str, Any], place: str, listed: set[str]) -> It
                 code="unknown-operation",
                 location=f"{place}.value",
                 text=f"no request has the operation {item}",
-                cure=f"use {', '.join(OPERATIONS)}",
+                cure=_LISTED,
             )
         elif item == "DELETE" and item not in listed:
             yield Finding(
@@ -90,6 +89,15 @@ def _operation(condition: Mapping[str, Any], place: str, listed: set[str]) -> It
                 text="a DELETE never gets here: it fires only rules that list the operation",
                 cure="add DELETE to resources.operations of a filter of match",
             )
+
+
+def _no_operation(value: Any) -> str:
+    """Return why a value never is the operation of a request, whatever the variables give."""
+    if not isinstance(value, str):
+        return "values that request.operation is compared with are expected to be strings"
+    if "{{" in value and not braces.contains(value):
+        return f"the variable in {value} is not closed"
+    return ""
 
 
 def _filters(block: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str, Any], str]]:

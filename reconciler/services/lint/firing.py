@@ -8,6 +8,7 @@ from reconciler.engine.jmes.reads import EVERYTHING
 from reconciler.engine.match import KindScope
 from reconciler.engine.program import Program
 from reconciler.engine.readers import of_program
+from reconciler.engine.variables import Template
 from reconciler.services.lint.finding import Finding, Level, Scope
 
 _USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})
@@ -15,11 +16,19 @@ _USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})
 _REQUEST_ONLY = (("request", "operation"), ("request", "oldObject"))
 
 
-def firing_findings(program: Program, scope: Scope) -> Iterator[Finding]:
-    """Yield findings about when a rule fires."""
+def firing_findings(program: Program, scope: Scope, *, background: bool) -> Iterator[Finding]:
+    """Yield findings about when a rule fires.
+
+    Args:
+        program: The rule, compiled.
+        scope: What is known about kinds.
+        background: Whether the policy says that it also runs without a request.
+    """
     place = program.origin.location
     if program.on_policy_change:
-        yield from _on_policy_update(program, f"{place}.match")
+        if background:
+            yield from _user_refused(program)
+        yield from _on_policy_update(program, f"{place}.match", background=background)
     for kind in program.matcher.kinds():
         yield from _of_kind(program, kind, scope)
 
@@ -42,7 +51,28 @@ def unused_entries(program: Program) -> Iterator[Finding]:
                 )
 
 
-def _on_policy_update(program: Program, place: str) -> Iterator[Finding]:
+def _user_refused(program: Program) -> Iterator[Finding]:
+    readers = of_program(program)
+    expressions = (
+        expression
+        for reader in readers
+        for expression in (reader.expressions if isinstance(reader, Template) else (reader,))
+    )
+    sources = [item.source for item in expressions if any(map(_reads_user, item.reads))]
+    for source in dict.fromkeys(sources):
+        yield Finding(
+            level=Level.ERROR,
+            code="no-user-on-policy-update",
+            location=program.origin.location,
+            text="only select variables are allowed in on policy update. Set"
+            " spec.mutateExistingOnPolicyUpdate=false to disable update policy mode for this"
+            f" policy rule: variable {{{{{source}}}}} is not allowed",
+            cure="nobody sends a request when a policy changes; with spec.background=false this is"
+            " a warning",
+        )
+
+
+def _on_policy_update(program: Program, place: str, *, background: bool) -> Iterator[Finding]:
     matcher = program.matcher
     if not matcher.listings():
         yield Finding(
@@ -63,7 +93,7 @@ def _on_policy_update(program: Program, place: str) -> Iterator[Finding]:
             text="when the policy changes, the filters that list operations take no part",
         )
     paths = {path for reader in of_program(program) for path in reader.reads}
-    if any(_reads_user(path) for path in paths):
+    if not background and any(map(_reads_user, paths)):
         yield Finding(
             level=Level.WARNING,
             code="no-user-on-policy-update",
@@ -91,7 +121,7 @@ def _of_kind(program: Program, kind: KindScope, scope: Scope) -> Iterator[Findin
     place, selector = f"{program.origin.location}.match", kind.selector
     if selector.kind == "*" and not selector.subresource.strip("*"):
         yield Finding(
-            level=Level.NOTE,
+            level=Level.WARNING,
             code="every-kind",
             location=place,
             text="the rule matches every kind, so every write in the cluster waits for the"

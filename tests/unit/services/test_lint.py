@@ -152,10 +152,21 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
                 mutate_mutateExistingOnPolicyUpdate=True,
                 target_name="{{ serviceAccountName }}",
             ),
-            "warning",
+            "error",
             "no-user-on-policy-update",
             RULE,
             id="user read",
+        ),
+        pytest.param(
+            policy(
+                mutate_mutateExistingOnPolicyUpdate=True,
+                target_name="{{ serviceAccountName }}",
+                spec_background=False,
+            ),
+            "warning",
+            "no-user-on-policy-update",
+            RULE,
+            id="user read without background",
         ),
         pytest.param(
             policy(
@@ -176,7 +187,7 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
         ),
         pytest.param(
             policy(resources_kinds=["*"], spec_background=False),
-            "note",
+            "warning",
             "every-kind",
             f"{RULE}.match",
             id="every kind",
@@ -185,10 +196,18 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             patched(APPEND), "warning", "append", f"{RULE}.mutate.patchesJson6902", id="append"
         ),
         pytest.param(
-            patched("- {op: add, path: '/a/{{ request.name }}/-', value: x}"),
+            policy(
+                mutate_patchStrategicMerge=None,
+                mutate_foreach=[
+                    {
+                        "list": "target.spec.names",
+                        "patchesJson6902": "- {op: add, path: '/a/{{ element }}/-', value: x}",
+                    }
+                ],
+            ),
             "warning",
             "append",
-            f"{RULE}.mutate.patchesJson6902",
+            f"{RULE}.mutate.foreach[0].patchesJson6902",
             id="append beside a variable",
         ),
         pytest.param(
@@ -281,6 +300,133 @@ def test_one_thing_to_say(obj: dict[str, Any], level: str, code: str, location: 
     assert [(item.level, item.code, item.location) for item in found(obj)] == [
         (level, code, location)
     ]
+
+
+PATTERN = {"resources": {"kinds": ["ConfigMap"], "names": ["a-*"]}}
+EVERY = {"resources": {"kinds": ["ConfigMap", "Secret"]}}
+OF_ONE = {"resources": {"kinds": ["ConfigMap"], "names": ["a-1"]}}
+
+
+def excluded(match: Any, exclude: Any) -> dict[str, Any]:
+    return policy(rule_match=match, rule_exclude=exclude)
+
+
+def named(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    return policy(top_metadata={"name": name, "annotations": annotations})
+
+
+@pytest.mark.parametrize(
+    ("obj", "code", "location"),
+    [
+        pytest.param(
+            excluded({"any": [PATTERN]}, {"any": [OF_ONE, PATTERN]}),
+            "empty-match",
+            f"{RULE}.exclude",
+            id="the same filter",
+        ),
+        pytest.param(
+            excluded({"any": [OF_ONE]}, {"any": [PATTERN]}),
+            "empty-match",
+            f"{RULE}.exclude",
+            id="a wider name",
+        ),
+        pytest.param(
+            excluded({"any": [OF_ONE, PATTERN]}, {"any": [{"resources": {"kinds": ["*"]}}]}),
+            "empty-match",
+            f"{RULE}.exclude",
+            id="all kinds",
+        ),
+        pytest.param(
+            excluded({"all": [OF_ONE, {"resources": {"kinds": ["*"]}}]}, {"all": [PATTERN]}),
+            "empty-match",
+            f"{RULE}.exclude",
+            id="one of all",
+        ),
+        pytest.param(
+            policy(spec_admission=False), "admission-off", "spec.admission", id="no admission"
+        ),
+        pytest.param(
+            policy(spec_admission=False, spec_background=False),
+            "admission-off",
+            "spec.admission",
+            id="nothing at all",
+        ),
+        pytest.param(named("n" * 64, {}), "long-name", "metadata.name", id="long name"),
+        pytest.param(
+            named("n", {"pod-policies.kyverno.io/autogen-controllers": "Job, all"}),
+            "unknown-controller",
+            "metadata.annotations[pod-policies.kyverno.io/autogen-controllers]",
+            id="all controllers",
+        ),
+        pytest.param(
+            patched("- {op: add, path: '/a/{{ request.name }}', value: x}"),
+            "variable-in-path",
+            f"{RULE}.mutate.patchesJson6902[0].path",
+            id="variable in a path",
+        ),
+        pytest.param(
+            patched("- {op: move, path: /a/b, from: '/a/{{ request.name }}'}"),
+            "variable-in-path",
+            f"{RULE}.mutate.patchesJson6902[0].from",
+            id="variable in a source",
+        ),
+        pytest.param(
+            policy(rule_preconditions={"any": [{**OPERATION, "value": ["CREATE", 1]}]}),
+            "no-operation",
+            f"{RULE}.preconditions.any[0].value[1]",
+            id="a number as operation",
+        ),
+        pytest.param(
+            policy(rule_preconditions={"any": [{**OPERATION, "value": "{{ request.x }"}]}),
+            "no-operation",
+            f"{RULE}.preconditions.any[0].value",
+            id="a variable that is not closed",
+        ),
+    ],
+)
+def test_one_reason_to_refuse(obj: dict[str, Any], code: str, location: str) -> None:
+    errors = [item for item in found(obj) if item.level is Level.ERROR]
+    assert [(item.code, item.location) for item in errors] == [(code, location)]
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        excluded({"any": [PATTERN]}, {"any": [OF_ONE]}),
+        excluded({"any": [PATTERN, EVERY]}, {"any": [PATTERN]}),
+        excluded({"any": [PATTERN]}, {"all": [PATTERN, OF_ONE]}),
+        excluded(
+            {"any": [PATTERN]}, {"any": [{**PATTERN, "subjects": [{"kind": "User", "name": "a"}]}]}
+        ),
+        excluded({"any": [PATTERN]}, {"any": [{"resources": {"kinds": ["Secret"]}}]}),
+        patched("{{ request.object.data.patch }}"),
+        patched("- {op: add, path: /a, value: '{{ request.name }}'}"),
+        named("n" * 63, {"pod-policies.kyverno.io/autogen-controllers": "none"}),
+    ],
+)
+def test_no_reason_to_refuse(obj: dict[str, Any]) -> None:
+    obj["spec"]["background"] = False
+    assert [item for item in found(obj) if item.level is Level.ERROR] == []
+
+
+def test_nonsense_in_a_rule_that_is_not_compiled_is_no_fault_of_lint() -> None:
+    obj = labelled({"labels": {"x": "y"}})
+    rule = obj["spec"]["rules"][0]
+    del rule["mutate"]["targets"]
+    rule["match"] = rule["exclude"] = {"any": "text", "all": [[{}]]}
+    obj["metadata"]["annotations"] = ["pod-policies.kyverno.io/autogen-controllers"]
+    assert [item.code for item in found(obj)] == ["not-acted-on"]
+
+
+def test_a_rule_for_its_own_trigger_that_reads_the_user_is_refused() -> None:
+    obj = labelled({"labels": {"by": "{{ request.userInfo.username }}"}})
+    del obj["spec"]["rules"][0]["mutate"]["targets"]
+    (error,) = [item for item in found(obj) if item.level is Level.ERROR]
+    assert error.code == "user-in-background"
+    assert error.location == f"{RULE}.mutate.patchStrategicMerge.metadata.labels.by"
+    assert "Set spec.background=false" in error.text
+    obj["spec"]["background"] = False
+    assert {item.level for item in found(obj)} == {Level.WARNING}
 
 
 def test_a_rule_that_is_not_acted_on() -> None:
