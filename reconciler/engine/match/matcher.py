@@ -179,6 +179,16 @@ class Matcher:
         return (self._listing(filters),) if requests or not self.operations_listed else ()
 
     @property
+    def namespaces(self) -> tuple[str, ...] | None:
+        """The literal namespaces of all that can match, None where one is open."""
+        return self._literal([item.namespaces for item in self._match.filters])
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The literal names of all that can match, None where one is open."""
+        return self._literal([item.names for item in self._match.filters])
+
+    @property
     def operations_listed(self) -> bool:
         """Whether a filter of match lists operations."""
         return any(item.operations for item in self._match.filters)
@@ -201,6 +211,14 @@ class Matcher:
     @property
     def _all_filters(self) -> tuple[Filter, ...]:
         return self._match.filters + self._exclude.filters
+
+    def _literal(self, lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+        if self._match.every:
+            return _common(lists)
+        named = [item for item in lists if item is not None]
+        if len(named) < len(lists):
+            return None
+        return tuple(dict.fromkeys(name for item in named for name in item))
 
     def _listing(self, filters: Sequence[Filter]) -> Listing:
         restrictions = [item.namespaces for item in filters]
