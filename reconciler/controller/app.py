@@ -18,6 +18,7 @@ from reconciler.controller.handlers import build_registry
 from reconciler.controller.leader import Leadership
 from reconciler.controller.report import Reporter
 from reconciler.controller.settings import operator_settings
+from reconciler.kube.access import OwnAccess
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
@@ -33,6 +34,7 @@ from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.services.exceptions import ExceptionIndex, Heeding
+from reconciler.services.grants import Grants
 from reconciler.services.notices import Notices
 from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
@@ -258,7 +260,14 @@ def _assemble(
         lost.set()
         stop.set()
 
-    leadership = Leadership(services, accounts, settings.resync, log.warning, on_failed)
+    leadership = Leadership(
+        services=services,
+        accounts=accounts,
+        grants=Grants(waiting=services.dispatcher, access=OwnAccess(client), clock=clock),
+        resync=settings.resync,
+        say=log.warning,
+        on_failed=on_failed,
+    )
 
     def on_lost() -> None:
         log.error("the Lease is lost: the process ends, so that only one works")

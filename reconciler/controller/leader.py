@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from reconciler.controller.accounts import Accounts
 from reconciler.errors import ClusterError
+from reconciler.services.grants import Grants
 from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.wiring import Services
 
@@ -23,6 +24,7 @@ class Leadership:
 
     services: Services
     accounts: Accounts
+    grants: Grants
     resync: float
     say: Callable[[str], None]
     on_failed: Callable[[BaseException], None]
@@ -56,6 +58,7 @@ class Leadership:
             group.create_task(self.services.entries.run())
             group.create_task(self.services.collector.run())
             group.create_task(self.services.rollout.run())
+            group.create_task(self.grants.run())
             group.create_task(self.accounts.progress.run())
             group.create_task(self.accounts.reports.run())
 

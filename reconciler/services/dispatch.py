@@ -119,6 +119,21 @@ class Dispatcher:
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
+    def missing_permissions(self) -> dict[str, frozenset[str]]:
+        """Return the rights that waiting requests lack, by policy; as their statuses say it."""
+        found: dict[str, set[str]] = {}
+        for request in self._known.values():
+            if missing := request.status.missing_permission:
+                found.setdefault(request.spec.policy, set()).add(missing)
+        return {policy: frozenset(rights) for policy, rights in found.items()}
+
+    def wake_lacking(self, permission: str) -> None:
+        """Try the requests again that wait for a right: it is granted now."""
+        for request in self._known.values():
+            if request.status.missing_permission == permission:
+                self.queue.push(request.name, self.clock.monotonic())
+        self._changed.set()
+
     async def refill(self) -> None:
         """Take the truth from a list: nothing that waits is forgotten, nothing gone is kept."""
         before = set(self._known)

@@ -201,7 +201,6 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
     expected = {
         ADMISSION: events | asks,
         BACKGROUND: events
-        | asks
         | {(name, "patch") for name, _ in events}
         | {(WEBHOOKS, verb) for verb in ("create", "update", "patch", "delete")}
         | {(name, verb) for name in REPORT_KINDS for verb in ("create", "update", "delete")}

@@ -1,0 +1,144 @@
+"""Requests that wait for a right go on soon after it is granted, at one question per right."""
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from reconciler.api.updaterequest import State
+from reconciler.errors import Forbidden, Unavailable
+from reconciler.services.grants import Grants
+from tests.unit.rights import Account
+from tests.unit.services.conftest import StandingClock, until
+
+
+@pytest.fixture
+def target(world, make):
+    return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
+
+
+@pytest.fixture
+def trigger(world, make):
+    return world.cluster.add(make.object(data={"v": "1"}))
+
+
+@pytest.fixture
+def policy(world, make):
+    return world.install(make.policy())
+
+
+def watcher(world, account, **options) -> Grants:
+    return Grants(waiting=world.dispatcher, access=account, clock=world.clock, **options)
+
+
+@dataclass
+class Shelf:
+    """Requests that never go on."""
+
+    missing: frozenset[str]
+    woken: list[str] = field(default_factory=list)
+
+    def missing_permissions(self) -> dict[str, frozenset[str]]:
+        return {"p": self.missing}
+
+    def wake_lacking(self, permission: str) -> None:
+        self.woken.append(permission)
+
+
+async def parked(world, policy, trigger, *names: str) -> None:
+    """Let requests come to a target that they may not patch."""
+
+    def refuse(_before, _after):
+        raise Forbidden("no", permission="patch secrets in namespace a")
+
+    world.wire.before_change = refuse
+    for name in names:
+        world.dispatcher.notice(await world.ask(policy, trigger, name=name))
+        await world.settle()
+        assert (await world.status(name)).missing_permission == "patch secrets in namespace a"
+
+
+async def test_a_granted_right_wakes_who_waits_for_it(world, policy, trigger, target):
+    await parked(world, policy, trigger, "ur-1", "ur-2")
+    account = Account(lacks={"patch secrets", "update secrets"})
+    watch = watcher(world, account)
+    await watch.look()
+    await world.settle()
+    assert (await world.status("ur-1")).attempts == 1
+    # One right, in both ways of writing, however many requests wait for it.
+    assert account.asked == ["patch secrets in namespace a", "update secrets in namespace a"]
+    account.lacks.clear()
+    world.wire.before_change = lambda *_: None
+    await watch.look()
+    await world.settle()
+    assert [(await world.status(name)).state for name in ("ur-1", "ur-2")] == [State.COMPLETED] * 2
+    assert world.dispatcher.missing_permissions() == {}
+    account.asked.clear()
+    await watch.look()
+    assert account.asked == []
+
+
+async def test_update_is_enough_where_patch_is_missing(world, policy, trigger, target):
+    await parked(world, policy, trigger, "ur-1")
+    await watcher(world, Account(lacks={"patch secrets"})).look()
+    world.wire.before_change = lambda *_: None
+    await world.settle()
+    assert (await world.status("ur-1")).state is State.COMPLETED
+
+
+async def test_missing_rights_are_known_by_policy(world, policy, trigger, target):
+    await parked(world, policy, trigger, "ur-1", "ur-2")
+    key = policy["metadata"]["name"]
+    missing = {key: frozenset({"patch secrets in namespace a"})}
+    assert world.dispatcher.missing_permissions() == missing
+
+
+async def test_a_right_that_only_seems_to_be_there_is_tried_ever_more_seldom():
+    clock, shelf = StandingClock(), Shelf(frozenset({"get secrets"}))
+    watch = Grants(waiting=shelf, access=Account(), clock=clock)
+    moments = []
+    for _ in range(62):
+        before = len(shelf.woken)
+        await watch.look()
+        if len(shelf.woken) > before:
+            moments.append(clock.now())
+        clock.tick(5.0)
+    pauses = [(b - a).total_seconds() for a, b in pairwise(moments)]
+    assert pauses == [5, 10, 20, 40, 80]
+    # Once it was seen to be missing, its return is news.
+    watch.access.lacks.add("get secrets")
+    await watch.look()
+    watch.access.lacks.clear()
+    before = len(shelf.woken)
+    await watch.look()
+    assert len(shelf.woken) == before + 1
+
+
+async def test_a_round_asks_about_a_bounded_number_and_then_about_the_others():
+    account = Account(lacks={f"get things{n}" for n in range(5)})
+    shelf = Shelf(frozenset({"get /healthz", *account.lacks}))
+    watch = Grants(waiting=shelf, access=account, clock=StandingClock(), most=2)
+    for _ in range(3):
+        before = len(account.asked)
+        await watch.look()
+        assert len(account.asked) - before <= 2
+    assert sorted(account.asked) == [f"get things{n}" for n in range(5)]
+    assert not shelf.woken
+
+
+async def test_an_answer_that_does_not_come_is_asked_for_again(world, policy, trigger, target):
+    await parked(world, policy, trigger, "ur-1")
+    account = Account(broken=Unavailable("no answer"))
+    watch = watcher(world, account, pause=0.001)
+    world.wire.before_change = lambda *_: None
+    task = asyncio.create_task(watch.run())
+    try:
+        await until(lambda: account.asked)
+        account.asked, account.broken = [], None
+        await until(lambda: account.asked)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await world.settle()
+    assert (await world.status("ur-1")).state is State.COMPLETED
