@@ -13,6 +13,7 @@ import click
 import uvloop
 
 from admission.certificates import Certificates, server_names
+from admission.checks import Means
 from admission.decide import Limits
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.filters import default_filters
@@ -28,7 +29,7 @@ from admission.following import (
     take_all,
 )
 from admission.pki import Pair
-from admission.policies import review_policy
+from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
@@ -36,6 +37,7 @@ from reconciler.api.meta import Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError
+from reconciler.kube.access import AccessReviews
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
@@ -123,6 +125,7 @@ class Admission:
     async def run(self) -> None:
         """Start, serve, and when it is cancelled drain."""
         index, namespaces, roles = PolicyIndex(), NamespaceLabels(), RoleIndex()
+        kinds = KubeKinds(self.client, self.clock)
         policies = PolicyFeed(index=index, metrics=self.metrics)
         heeding = Heeding(
             enabled=self.settings.enable_policy_exception,
@@ -156,9 +159,15 @@ class Admission:
                 metrics=self.metrics,
             ),
             self._resources(
-                namespaces, roles, filters, deciding, feed=policies, exceptions=exceptions
+                namespaces,
+                roles,
+                filters,
+                deciding,
+                feed=policies,
+                exceptions=exceptions,
+                kinds=kinds,
             ),
-            review_policy,
+            PolicyWebhook(self._means(kinds)).review,
             ExceptionWebhook(heeding).review,
         )
         try:
@@ -211,6 +220,20 @@ class Admission:
         )
         return Follower(name="settings", watch=watch, take=filters.take, clock=self.clock)
 
+    def _means(self, kinds: KubeKinds) -> Means:
+        settings = self.settings
+        account = settings.background_service_account
+        return Means(
+            kinds=kinds,
+            forget=kinds.invalidate,
+            scope=kinds.scope,
+            access=AccessReviews(
+                self.client, namespace=settings.namespace, service_account=account
+            ),
+            account=f"{settings.namespace}:{account}",
+            budget=settings.webhook_timeout / 2,
+        )
+
     def _resources(
         self,
         namespaces: NamespaceLabels,
@@ -220,6 +243,7 @@ class Admission:
         *,
         feed: PolicyFeed,
         exceptions: ExceptionFeed,
+        kinds: KubeKinds,
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
@@ -235,7 +259,7 @@ class Admission:
             index=feed.index,
             namespaces=namespaces.by_name,
             roles=roles,
-            kinds=KubeKinds(self.client, self.clock),
+            kinds=kinds,
             requests=KubeRequests(self.client, settings.namespace),
             limits=Limits(
                 background_user=f"system:serviceaccount:{account}",

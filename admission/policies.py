@@ -1,31 +1,42 @@
-"""Answers to the webhook calls for policies: what cannot be compiled is refused with its place."""
+"""Answers to the webhook calls for our own kinds: what cannot work is refused with its place."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from admission.authoring import check_policy
+from admission.checks import Check, Means
 from admission.decide import Answer
-from admission.entries import review_entry
-from reconciler.api.globalcontext import KIND
-from reconciler.dialects import compile_policy
-from reconciler.errors import InvalidPolicy
+from admission.entries import check_entry
 from reconciler.requests.draft import AdmissionRequest
 
-_INVALID = 422
+CHECKS: Mapping[str, Check] = {
+    "ClusterPolicy": check_policy,
+    "Policy": check_policy,
+    "GlobalContextEntry": check_entry,
+}
+"""By kind; the webhook configuration asks about these (`services.registration`)."""
 
 
-def review_policy(request: AdmissionRequest) -> Answer:
-    """Return whether a policy can be stored, and what its author should know.
+@dataclass(frozen=True, slots=True)
+class PolicyWebhook:
+    """Answers for the objects that people write.
 
-    A policy that is being deleted may change as it likes: nobody shall have to repair a rule to
-    get rid of it. So may one whose spec stays the same, which older policies rely on.
+    Attributes:
+        means: What the checks may ask for.
     """
-    if request.kind.name == KIND:
-        return review_entry(request)
-    policy = request.object
-    if policy is None or (policy.get("metadata") or {}).get("deletionTimestamp"):
-        return Answer()
-    old = request.old_object
-    if old is not None and old.get("spec") == policy.get("spec"):
-        return Answer()
-    try:
-        compiled = compile_policy(policy)
-    except InvalidPolicy as error:
-        return Answer(allowed=False, code=_INVALID, message=f"{request.ref}: {error}")
-    return Answer(warnings=compiled.warnings)
+
+    means: Means
+
+    async def review(self, request: AdmissionRequest) -> Answer:
+        """Return whether an object can be stored, and what its author should know.
+
+        One that is being deleted may change as it likes: nobody shall have to repair a rule to
+        get rid of it. So may one whose spec stays the same: labels, finalizers and the status of
+        what was stored before are never in the way.
+        """
+        obj, old = request.object, request.old_object
+        if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
+            return Answer()
+        if old is not None and old.get("spec") == obj.get("spec"):
+            return Answer()
+        return await CHECKS[request.kind.name](obj, self.means)

@@ -47,7 +47,7 @@ class WebhookServer:
         self,
         transport: Transport,
         resources: ResourceWebhook,
-        policies: Callable[[AdmissionRequest], Answer],
+        policies: Review,
         exceptions: Review,
     ) -> None:
         self._transport = transport
@@ -91,10 +91,7 @@ class WebhookServer:
         return await self._answer(http, review, path=failure_policy)
 
     async def _policy(self, http: web.Request) -> web.Response:
-        async def review(request: AdmissionRequest) -> Answer:
-            return self._policies(request)
-
-        return await self._answer(http, review, path="policies")
+        return await self._answer(http, self._policies, path="policies")
 
     async def _exception(self, http: web.Request) -> web.Response:
         return await self._answer(http, self._exceptions, path="exceptions")

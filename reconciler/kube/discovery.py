@@ -5,7 +5,7 @@ it are asked group by group.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,6 +90,19 @@ class KubeKinds:
             if wanted in self._by_resource:
                 return self._by_resource[wanted]
         return None
+
+    async def scope(self) -> Callable[[str, str], bool | None]:
+        """Return what tells whether ``apiVersion`` and ``kind`` are namespaced.
+
+        Its answer is None where nothing is served by that name, or several things that differ.
+        """
+        await self._refresh(older_than=_LONGEST_AGE)
+
+        def namespaced(api_version: str, kind: str) -> bool | None:
+            found = {item.namespaced for item in self._look_up((api_version, kind))}
+            return found.pop() if len(found) == 1 else None
+
+        return namespaced
 
     def _look_up(self, key: tuple[str, str]) -> tuple[Kind, ...]:
         if key not in self._answers:

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
+from admission.checks import Means
+from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.policies import PolicyIndex
+from tests.unit.rights import Account
 
 UIDS = iter(range(1, 1_000_000))
 
@@ -90,6 +93,24 @@ def make_index(*policies):
     return index
 
 
+def make_means(account=None, kinds=None, budget=5.0, forget=None):
+    """Return what the checks of policies ask, about an account that by default may everything."""
+    served = kinds or MemoryKinds()
+
+    async def scope():
+        known = {"ClusterRole": False, "Namespace": False, "Node": False}
+        return lambda _api_version, kind: known.get(kind, True)
+
+    return Means(
+        kinds=served,
+        forget=forget or (lambda: None),
+        scope=scope,
+        access=account or Account(),
+        account="kyverno:kyverno-background-controller",
+        budget=budget,
+    )
+
+
 @pytest.fixture
 def make():
     return SimpleNamespace(
@@ -98,4 +119,5 @@ def make():
         review=make_review,
         update=make_update,
         index=make_index,
+        means=make_means,
     )

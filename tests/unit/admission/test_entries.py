@@ -1,6 +1,6 @@
 """What the authors of GlobalContextEntries are told."""
 
-from admission.policies import review_policy
+from admission.policies import PolicyWebhook
 from admission.review import parse_review
 
 GOOD = {"kubernetesResource": {"version": "v1", "resource": "pods"}}
@@ -15,30 +15,32 @@ def entry(spec, name="teams", **meta):
     }
 
 
-def reviewed(make, *args):
-    return review_policy(parse_review(make.review(*args)))
+async def reviewed(make, *args):
+    return await PolicyWebhook(make.means()).review(parse_review(make.review(*args)))
 
 
-def test_an_entry_that_can_be_kept_is_stored(make):
-    found = reviewed(make, "CREATE", entry(GOOD))
+async def test_an_entry_that_can_be_kept_is_stored(make):
+    found = await reviewed(make, "CREATE", entry(GOOD))
     assert (found.allowed, found.warnings) == (True, ())
 
 
-def test_one_that_cannot_is_refused_with_its_place(make):
-    found = reviewed(make, "CREATE", entry({"apiCall": {}}))
+async def test_one_that_cannot_is_refused_with_its_place(make):
+    found = await reviewed(make, "CREATE", entry({"apiCall": {}}))
     assert (found.allowed, found.code) == (False, 422)
     assert "GlobalContextEntry teams: spec.apiCall: either a urlPath" in found.message
 
 
-def test_one_that_nobody_can_read_gives_a_warning(make):
-    found = reviewed(make, "CREATE", entry(GOOD, "a.b"))
+async def test_one_that_nobody_can_read_gives_a_warning(make):
+    found = await reviewed(make, "CREATE", entry(GOOD, "a.b"))
     assert found.allowed
     assert "no rule can read a.b" in found.warnings[0]
 
 
-def test_a_broken_one_can_still_be_labelled_and_removed(make):
+async def test_a_broken_one_can_still_be_labelled_and_removed(make):
     broken = entry({"apiCall": {}})
-    assert reviewed(make, "UPDATE", entry({"apiCall": {}}, labels={"a": "b"}), broken).allowed
+    assert (
+        await reviewed(make, "UPDATE", entry({"apiCall": {}}, labels={"a": "b"}), broken)
+    ).allowed
     dying = entry({}, deletionTimestamp="2026-01-01T00:00:00Z")
-    assert reviewed(make, "UPDATE", dying, broken).allowed
-    assert not reviewed(make, "UPDATE", entry({}), broken).allowed
+    assert (await reviewed(make, "UPDATE", dying, broken)).allowed
+    assert not (await reviewed(make, "UPDATE", entry({}), broken)).allowed

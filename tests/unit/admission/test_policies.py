@@ -1,23 +1,59 @@
 """What the authors of policies are told."""
 
-from admission.policies import review_policy
+import asyncio
+
+import pytest
+import yaml
+
+from admission.policies import PolicyWebhook
 from admission.review import parse_review
+from reconciler.api.meta import Kind
+from reconciler.errors import Forbidden, Unavailable
+from reconciler.memory.kinds import MemoryKinds
+from tests.unit.rights import Account
+
+ACCOUNT = "kyverno:kyverno-background-controller"
 
 
-def test_a_policy_that_compiles_is_stored(make):
-    assert review_policy(parse_review(make.review(obj=make.policy()))).allowed
+@pytest.fixture
+def review(make):
+    """Give the answer to a write of a policy; `old` makes it an update."""
+
+    async def run(policy, old=None, account=None, **means):
+        operation = "CREATE" if old is None else "UPDATE"
+        request = parse_review(make.review(operation, policy, old))
+        return await PolicyWebhook(make.means(account, **means)).review(request)
+
+    return run
 
 
-def test_a_policy_that_does_not_compile_is_refused_with_its_place(make):
+def targeting(make, *targets, namespace="", **rule):
+    policy = make.policy(namespace=namespace, **rule)
+    policy["spec"]["rules"][0]["mutate"]["targets"] = list(targets)
+    return policy
+
+
+def secret(**fields):
+    return {"apiVersion": "v1", "kind": "Secret", **fields}
+
+
+async def test_a_policy_that_compiles_is_stored(make, review):
+    found = await review(make.policy())
+    assert (found.allowed, found.warnings) == (True, ())
+
+
+async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, review):
     policy = make.policy(patch=None)
     del policy["spec"]["rules"][0]["mutate"]["targets"][0]["kind"]
-    found = review_policy(parse_review(make.review(obj=policy)))
-    assert not found.allowed
-    assert found.code == 422
-    assert "ClusterPolicy set-team: spec.rules[0].mutate" in found.message
+    policy["spec"]["rules"].append({**make.policy()["spec"]["rules"][0], "name": "b", "match": {}})
+    found = await review(policy)
+    assert (found.allowed, found.code) == (False, 422)
+    first, second = found.message.splitlines()
+    assert first.startswith("ClusterPolicy set-team: spec.rules[0].mutate")
+    assert second.startswith("spec.rules[1].match: ")
 
 
-def test_a_broken_policy_can_still_be_labelled_and_removed(make):
+async def test_a_broken_policy_can_still_be_labelled_and_removed(make, review):
     policy = make.policy()
     policy["spec"]["rules"][0]["match"] = {}
     labelled = {**policy, "metadata": {**policy["metadata"], "labels": {"a": "b"}}}
@@ -27,12 +63,22 @@ def test_a_broken_policy_can_still_be_labelled_and_removed(make):
         "metadata": {**policy["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"rules": []},
     }
-    assert not review_policy(parse_review(make.review(obj=policy))).allowed
-    assert review_policy(parse_review(make.review("UPDATE", labelled, policy))).allowed
-    assert review_policy(parse_review(make.review("UPDATE", dying, policy))).allowed
+    assert not (await review(policy)).allowed
+    assert (await review(labelled, policy)).allowed
+    assert (await review(dying, policy)).allowed
 
 
-def test_rules_that_are_stored_and_not_acted_on_give_a_warning(make):
+async def test_who_changes_only_labels_is_not_asked_and_not_told_anything(make, review):
+    account = Account(lacks={"update secrets", "patch secrets"})
+    policy = targeting(make, secret(name="s"))
+    labelled = {**policy, "metadata": {**policy["metadata"], "labels": {"a": "b"}}}
+    found = await review(labelled, policy, account)
+    assert (found.allowed, found.warnings, account.asked) == (True, (), [])
+    changed = {**policy, "spec": {**policy["spec"], "background": False}}
+    assert not (await review(changed, policy, account)).allowed
+
+
+async def test_rules_that_are_stored_and_not_acted_on_give_a_warning(make, review):
     policy = make.policy()
     policy["spec"]["rules"].append(
         {
@@ -41,6 +87,136 @@ def test_rules_that_are_stored_and_not_acted_on_give_a_warning(make):
             "validate": {"message": "no", "pattern": {"metadata": {"name": "?*"}}},
         }
     )
-    found = review_policy(parse_review(make.review(obj=policy)))
+    found = await review(policy)
     assert found.allowed
     assert any("check" in text for text in found.warnings)
+
+
+async def test_what_lint_calls_an_error_is_refused(make, review):
+    node = {"apiVersion": "v1", "kind": "Node", "namespace": "a", "name": "n"}
+    found = await review(targeting(make, node))
+    assert (found.allowed, found.code) == (False, 422)
+    assert found.message == (
+        "ClusterPolicy set-team: spec.rules[0].mutate.targets[0]: Node is cluster-scoped, so none"
+        " is ever found in a namespace; remove the namespace of the target"
+    )
+
+
+async def test_what_lint_warns_of_is_a_short_warning(make, review):
+    policy = targeting(make, secret(name="s"), patch=None)
+    mutate = policy["spec"]["rules"][0]["mutate"]
+    del mutate["patchStrategicMerge"]
+    mutate["patchesJson6902"] = "- {op: add, path: /data/list/-, value: x}"
+    found = await review(policy)
+    assert found.allowed
+    assert len(found.warnings) == 2
+    assert any("in all namespaces" in text for text in found.warnings)
+    assert any("appends another element" in text for text in found.warnings)
+    assert all(len(text) < 200 for text in found.warnings)
+
+
+async def test_warnings_are_few(make, review):
+    found = await review(targeting(make, *(secret(name=f"s{n}") for n in range(30))))
+    assert len(found.warnings) == 10
+    assert found.warnings[-1] == "21 more warnings: `retrofit lint` lists them all"
+
+
+async def test_a_missing_right_is_refused_with_the_role_to_apply(make, review):
+    account = Account(lacks={"update secrets", "patch secrets", "list secrets"})
+    policy = targeting(make, secret(namespace="{{ request.namespace }}"), secret(name="s"))
+    found = await review(policy, account=account)
+    assert (found.allowed, found.code) == (False, 403)
+    head, _, role = found.message.partition("\n\n")
+    lines = head.splitlines()
+    assert lines[0] == (
+        "ClusterPolicy set-team: spec.rules[0].mutate.targets[0]: auth check fails, additional"
+        f" privileges are required for the service account '{ACCOUNT}': it may not list secrets,"
+        " update secrets"
+    )
+    assert lines[1].startswith("spec.rules[0].mutate.targets[1]: auth check fails")
+    assert lines[2] == "Apply this ClusterRole, then the policy again:"
+    assert yaml.safe_load(role) == {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": "retrofit:set-team",
+            "labels": {"rbac.kyverno.io/aggregate-to-background-controller": "true"},
+        },
+        "rules": [
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "patch", "update"]}
+        ],
+    }
+
+
+async def test_where_one_namespace_is_enough_it_is_said(make, review):
+    account = Account(lacks={"update secrets", "patch secrets"})
+    policy = targeting(make, secret(name="s"), namespace="shop")
+    found = await review(policy, account=account)
+    assert "it may not update secrets in namespace shop\n" in found.message
+    assert "(or grant the same by a Role in namespace shop)" in found.message
+    assert "name: retrofit:shop:set-team\n" in found.message
+
+
+async def test_one_way_of_writing_is_enough(make, review):
+    for missing in ("update", "patch"):
+        account = Account(lacks={f"{missing} secrets"})
+        assert (await review(targeting(make, secret(name="s")), account=account)).allowed
+
+
+async def test_who_may_not_read_the_triggers_is_warned(make, review):
+    policy = make.policy(resources={"kinds": ["Pod", "Deployment*", "Gadget"]})
+    found = await review(policy, account=Account(lacks={"get pods"}))
+    assert found.allowed
+    assert found.warnings == (
+        "spec.rules[0].match: the cluster does not serve Gadget, so nothing fires it yet",
+        "spec.rules[0].match: requests will wait, the controller may not get pods",
+    )
+
+
+async def test_a_target_of_a_kind_that_is_not_served_is_refused(make, review):
+    gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g"}
+    found = await review(targeting(make, gadget))
+    assert (found.allowed, found.code) == (False, 422)
+    assert found.message == (
+        "ClusterPolicy set-team: spec.rules[0].mutate.targets[0]: the cluster does not serve"
+        " example.com/v1 Gadget; correct apiVersion and kind, or install its"
+        " CustomResourceDefinition first"
+    )
+
+
+async def test_a_kind_that_was_just_installed_is_found(make, review):
+    served = MemoryKinds()
+    gadgets = Kind(
+        group="example.com", version="v1", kind="Gadget", plural="gadgets", namespaced=False
+    )
+    gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g"}
+    forget = lambda: served.serve(gadgets)  # noqa: E731
+    found = await review(targeting(make, gadget), kinds=served, forget=forget)
+    assert found.allowed, found.message
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (Unavailable("the API server does not answer"), ["does not answer; try again"]),
+        (
+            Forbidden("no; grant: create subjectaccessreviews", permission="create s"),
+            ["grant: create subjectaccessreviews", "kyverno:admission-controller:core"],
+        ),
+    ],
+)
+async def test_a_check_that_fails_refuses_and_says_why(make, review, error, words):
+    found = await review(make.policy(), account=Account(broken=error))
+    assert (found.allowed, found.code) == (False, 503)
+    assert "whether the controller may change the targets cannot be checked now" in found.message
+    assert all(word in found.message for word in words)
+
+
+async def test_a_check_that_takes_too_long_is_given_up(make, review):
+    class Silent(MemoryKinds):
+        async def find(self, api_version, kind):
+            await asyncio.Event().wait()
+
+    found = await review(make.policy(), kinds=Silent(), budget=0.01)
+    assert (found.allowed, found.code) == (False, 503)
+    assert "no answer within 0.01 s; try again" in found.message

@@ -11,7 +11,7 @@ from admission.decide import Limits
 from admission.exceptions import ExceptionWebhook
 from admission.filters import parse_filters
 from admission.following import FilterFeed
-from admission.policies import review_policy
+from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
 from admission.server import Transport, WebhookServer
@@ -22,6 +22,7 @@ from reconciler.memory.requests import MemoryRequests
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
 from reconciler.services.exceptions import Heeding
+from tests.unit.admission.conftest import make_means
 
 MAX_BODY = 64 * 1024
 JSON = {"Content-Type": "application/json"}
@@ -90,7 +91,7 @@ class World:
         self.server = WebhookServer(
             transport,
             resources,
-            review_policy,
+            PolicyWebhook(make_means()).review,
             ExceptionWebhook(Heeding(enabled=True, namespaces="ok")).review,
         )
         port = self.listener.getsockname()[1]

@@ -1,0 +1,106 @@
+"""The check of a ClusterPolicy or Policy: what compiles, what lint says, what may be done."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from admission.checks import FORBIDDEN, UNAVAILABLE, Means, refuse, warnings
+from admission.decide import Answer
+from reconciler.api.meta import Object
+from reconciler.dialects import compile_policy
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import ClusterError, Forbidden, InvalidPolicy
+from reconciler.services.lint import Finding, Level, find_errors, find_surprises
+from reconciler.services.validate import Lack, Need, RightsCheck, cluster_role
+
+_UNCHECKED = "whether the controller may change the targets cannot be checked now"
+
+
+async def check_policy(policy: Object, means: Means) -> Answer:
+    """Return whether a policy can be stored, and what its author should know."""
+    try:
+        compiled = compile_policy(policy)
+    except InvalidPolicy as error:
+        return refuse(policy, _lines(find_errors(policy, error)))
+    try:
+        async with asyncio.timeout(means.budget):
+            rights = RightsCheck(kinds=means.kinds, access=means.access)
+            lack = await rights.check(compiled)
+            if lack.unserved_targets:
+                # Its CustomResourceDefinition may have come with the policy.
+                means.forget()
+                lack = await rights.check(compiled)
+            scope = await means.scope()
+    except TimeoutError:
+        reason = f"{_UNCHECKED}: no answer within {means.budget:g} s; try again"
+        return refuse(policy, [reason], code=UNAVAILABLE)
+    except ClusterError as error:
+        return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
+    findings = find_surprises(policy, compiled, scope=scope)
+    errors = [item for item in findings if item.level is Level.ERROR]
+    if errors:
+        return refuse(policy, _lines(errors))
+    if lack.unserved_targets:
+        return refuse(policy, list(_unserved(lack)))
+    if lack.targets:
+        return _not_allowed(policy, compiled, lack, means.account)
+    told = (item for item in findings if item.level is Level.WARNING)
+    return Answer(warnings=warnings([*_texts(told), *_of_triggers(lack)]))
+
+
+def _lines(findings: Iterable[Finding]) -> list[str]:
+    return [
+        f"{item.location}: {item.text}" + (f"; {item.cure}" if item.cure else "")
+        for item in findings
+    ]
+
+
+def _unchecked(error: ClusterError) -> str:
+    cure = "try again"
+    if isinstance(error, Forbidden):
+        cure = "the role kyverno:admission-controller:core has this right, apply it again"
+    return f"{_UNCHECKED}: {error}; {cure}"
+
+
+def _unserved(lack: Lack) -> Iterator[str]:
+    for place, kind in lack.unserved_targets:
+        yield (
+            f"{place}: the cluster does not serve {kind}; correct apiVersion and kind, or install"
+            " its CustomResourceDefinition first"
+        )
+
+
+def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, account: str) -> Answer:
+    lines = [
+        f"{place}: auth check fails, additional privileges are required for the service account"
+        f" '{account}': it may not {', '.join(texts)}"
+        for place, texts in _by_place(lack.targets).items()
+    ]
+    told = refuse(policy, lines, code=FORBIDDEN).message
+    places = {right.namespace for need in lack.targets for right in need.options}
+    where = ""
+    if "" not in places:
+        where = f" (or grant the same by a Role in namespace {', '.join(sorted(places))})"
+    role = cluster_role(compiled.key, lack.targets)
+    message = f"{told}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
+    return Answer(allowed=False, code=FORBIDDEN, message=message)
+
+
+def _by_place(needs: Iterable[Need]) -> dict[str, list[str]]:
+    found: dict[str, dict[str, None]] = {}
+    for need in needs:
+        right = need.options[0]
+        found.setdefault(need.location, {})[str(right)] = None
+    return {place: list(texts) for place, texts in found.items()}
+
+
+def _texts(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
+    for item in findings:
+        yield f"{item.location}: {item.text}", item.cure
+
+
+def _of_triggers(lack: Lack) -> Iterator[tuple[str, str]]:
+    for place, kind in lack.unserved_triggers:
+        yield f"{place}: the cluster does not serve {kind}, so nothing fires it yet", ""
+    for place, texts in _by_place(lack.triggers).items():
+        text = f"{place}: requests will wait, the controller may not {', '.join(texts)}"
+        yield text, ""

@@ -1,0 +1,71 @@
+"""What the checks of single kinds share: the means to look something up, the form of a refusal."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from admission.decide import Answer
+from reconciler.api.meta import Object, ref_of
+from reconciler.services.lint import Scope
+from reconciler.services.ports import Access, Kinds
+
+INVALID = 422
+FORBIDDEN = 403
+UNAVAILABLE = 503
+
+_MOST_LINES = 10
+_MOST_WARNINGS = 10
+_SHORT = 120
+_LONGEST = 240
+"""The API server cuts warnings that are longer than 256 characters, and asks for 120."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a check may ask for.
+
+    Attributes:
+        kinds: Discovery.
+        forget: Makes discovery read everything again.
+        scope: Gives what tells which kinds are namespaced.
+        access: About the account that writes targets.
+        account: Its name, for people.
+        budget: Seconds that all questions together may take.
+    """
+
+    kinds: Kinds
+    forget: Callable[[], None]
+    scope: Callable[[], Awaitable[Scope]]
+    access: Access
+    account: str
+    budget: float
+
+
+Check = Callable[[Object, Means], Awaitable[Answer]]
+"""Decides about an object that is new, or whose spec has changed."""
+
+
+def refuse(obj: Object, lines: Sequence[str], *, code: int = INVALID) -> Answer:
+    """Return the refusal of an object, with one line per reason."""
+    shown = [*lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"and {len(lines) - _MOST_LINES} more")
+    return Answer(allowed=False, code=code, message=f"{ref_of(obj)}: " + "\n".join(shown))
+
+
+def warnings(texts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return warnings as the API server wants them: few and short.
+
+    Args:
+        texts: What is to be said, and what may be added where there is room.
+    """
+    found = list(dict.fromkeys(_warning(text, more) for text, more in texts))
+    if len(found) <= _MOST_WARNINGS:
+        return tuple(found)
+    left = len(found) - _MOST_WARNINGS + 1
+    return (*found[: _MOST_WARNINGS - 1], f"{left} more warnings: `retrofit lint` lists them all")
+
+
+def _warning(text: str, more: str) -> str:
+    if more and len(text) + len(more) + 2 <= _SHORT:
+        text = f"{text}: {more}"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3].rpartition(" ")[0] + " ..."
