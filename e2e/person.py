@@ -29,6 +29,11 @@ class Person:
         self._applied.append(text)
         return said
 
+    def forget(self, text: str) -> None:
+        """Delete what was applied."""
+        self._applied.remove(text)
+        self.cluster.kubectl("delete", "-f", "-", stdin=text)
+
     def apply_policy(self, text: str) -> str:
         """Apply a policy, wait until it is in force, and return its name."""
         name = self.apply(text).split()[0].partition("/")[2]

@@ -18,7 +18,7 @@ FACTS = (
     r"3 of 5 Deployments restarted: those that mount prices",
     r"team=payments on all 6 workloads of namespace shop, on none elsewhere",
     r"500 existing ConfigMaps changed in [0-9.]+ s \(\d+ per second\)",
-    r"missing right named \(patch cronjobs\.batch in namespace shop\); granted, it (went|goes) on",
+    r"refused with the role to grant; taken away and given back, it went on in [0-9.]+ s",
 )
 
 pytestmark = pytest.mark.timeout(240)

@@ -148,7 +148,15 @@ def test_a_policy_rolls_out_over_what_is_there_and_then_over_what_comes(person: 
 
 def test_a_missing_right_is_named_and_once_granted_the_request_goes_on(person: Person) -> None:
     person.apply(AUTOSCALER)
-    policy = person.apply_policy(SUSPEND)
+    with pytest.raises(ClusterError, match="auth check fails") as refused:
+        person.apply(SUSPEND)
+    # What the refusal prints is ready to be applied.
+    said = str(refused.value)
+    role = said[said.index("apiVersion: rbac") :]
+    person.apply(role)
+    policy = _applied_soon(person, SUSPEND)
+    person.forget(role)
+    wait_until(lambda: not _may_scale(person), within=WITHIN, what="the right is gone")
     person.kubectl("label", "namespace", person.namespace, "season=sale")
     request = person.request(policy, lambda status: status.get("reason") == "Forbidden")
     row = person.row(request, "-o", "wide")
@@ -163,7 +171,8 @@ def test_a_missing_right_is_named_and_once_granted_the_request_goes_on(person: P
 
 def test_a_dry_run_records_nothing(person: Person) -> None:
     person.apply(AUTOSCALER)
-    policy = person.apply_policy(SUSPEND)
+    person.apply(GRANT)
+    policy = _applied_soon(person, SUSPEND)
     person.kubectl("label", "namespace", person.namespace, "season=sale", "--dry-run=server")
     person.kubectl("annotate", "namespace", person.namespace, "real=true")
     request = person.request(policy, lambda status: "state" in status)
@@ -186,6 +195,29 @@ def test_without_its_policy_nothing_happens_any_more(person: Person) -> None:
     second = LABEL.replace("$ns-label", "$ns-second").replace("4711", "4712")
     person.request(person.apply_policy(second))
     assert _cost_centers(person) == {"late": "4712"}
+
+
+def _may_scale(person: Person) -> bool:
+    account = "--as=system:serviceaccount:kyverno:kyverno-background-controller"
+    ask = ("auth", "can-i", "update", "horizontalpodautoscalers.autoscaling", account)
+    try:
+        return person.kubectl(*ask).strip() == "yes"
+    except ClusterError:
+        return False  # kubectl says no by its exit code.
+
+
+def _applied_soon(person: Person, policy: str) -> str:
+    """Apply a policy whose rights have just been granted, which takes the API server a moment."""
+
+    def accepted() -> str:
+        try:
+            return person.apply_policy(policy)
+        except ClusterError as error:
+            if "auth check fails" not in str(error):
+                raise
+            return ""
+
+    return wait_until(accepted, within=WITHIN, what="the policy is accepted")
 
 
 def _settings(name: str) -> str:

@@ -12,18 +12,22 @@ from typing import Any
 import orjson
 
 from reconciler.api.meta import Kind, Object
+from reconciler.api.rights import parse_right
 from reconciler.api.updaterequest import State, UpdateRequest, parse_request
 from reconciler.cli.dev.cluster import Cluster, ControlPlane
 from reconciler.cli.dev.install import NAMESPACE, ProgramSettings
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Gone
+from reconciler.kube.access import AccessReviews
 from reconciler.kube.client import MERGE_PATCH, Client, connect, encode
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.requests import REQUESTS
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
+REACHES_THE_CONTROLLER = "rbac.kyverno.io/aggregate-to-background-controller"
+ALL_VERBS = ("get", "list", "update", "patch")
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 # A killed leader is followed after seconds instead of a quarter of a minute.
 SHORT_LEASE = ("--lease-duration=5s", "--lease-renew=4s", "--lease-retry=1s")
@@ -350,6 +354,44 @@ class Rig:
                 # Killed, it would leave a Lease behind that others have to wait for.
                 self.programs.kill(name, signal.SIGTERM)
         self._restart([name for name in (ADMISSION, CONTROLLER) if exits(name) is not None])
+
+    async def may(self, right: str) -> bool:
+        """Tell whether the controller has a right, as ``update secrets in namespace a``."""
+        wanted = parse_right(right)
+        assert wanted is not None, right
+        account = BACKGROUND.rpartition(":")[2]
+        reviews = AccessReviews(self._client, namespace=NAMESPACE, service_account=account)
+        return await reviews.may(wanted)
+
+    @contextlib.asynccontextmanager
+    async def granted(self, *resources: str) -> AsyncIterator[None]:
+        """Give the controller rights by an aggregated ClusterRole, as people do, for a while."""
+        name = f"team:{self.namespace}"
+        rules = [
+            {"apiGroups": [group], "resources": [plural], "verbs": list(ALL_VERBS)}
+            for plural, _, group in (item.partition(".") for item in resources)
+        ]
+        meta = {"name": name, "labels": {REACHES_THE_CONTROLLER: "true"}}
+        await self.create(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": meta,
+                "rules": rules,
+            }
+        )
+        try:
+            await self._until_rights(resources, granted=True)
+            yield
+        finally:
+            await self.delete("ClusterRole", name, "")
+            await self._until_rights(resources, granted=False)
+
+    async def _until_rights(self, resources: Iterable[str], *, granted: bool) -> None:
+        async def other() -> list[str]:
+            return [item for item in resources if await self.may(f"update {item}") is not granted]
+
+        await self.settle(other, within=20.0)
 
     async def clean(self) -> None:
         """Remove the test's policies and its namespace, so that nobody waits for them."""

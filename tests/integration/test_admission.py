@@ -154,7 +154,7 @@ def world(binaries):
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose webhooks no test may write")
     with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
-        install(plane, "default")
+        install(plane, "demo")
         with Programs(plane) as programs:
             programs.start(ADMISSION)
             yield World(plane, programs)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Object
+from reconciler.api.updaterequest import State
 from reconciler.errors import ClusterError, Denied, Gone
 from tests.faults.rig import Rig, config_map, rule, target
 
@@ -117,6 +118,100 @@ async def test_what_is_stored_but_not_acted_on_is_a_warning(rig: Rig) -> None:
         await asyncio.to_thread(rig.cluster.kubectl, *apply, stdin=document)
     assert "Warning: spec.rules[1]: rule check is a validate rule" in str(caught.value)
     await rig.ready()
+
+
+async def test_what_the_controller_may_not_do_is_refused_until_it_is_granted(rig: Rig) -> None:
+    place = rig.namespace
+    needy = rule(place, [target(place, "hidden", "Secret")], {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(ClusterError, match="auth check fails") as caught:
+        await asyncio.to_thread(
+            rig.cluster.kubectl, "apply", "-f", "-", stdin=json.dumps(policy(place, needy))
+        )
+    said = str(caught.value)
+    assert (
+        "spec.rules[0].mutate.targets[0]: auth check fails, additional privileges are required for"
+        " the service account 'kyverno:kyverno-background-controller': it may not get secrets in"
+        f" namespace {place}, update secrets in namespace {place}" in said
+    )
+    # What kubectl shows can be applied as it stands there.
+    role = said[said.index("apiVersion: rbac") :]
+    assert f"name: retrofit:{place}\n" in role
+    await asyncio.to_thread(rig.cluster.kubectl, "apply", "-f", "-", stdin=role)
+    try:
+        begun = asyncio.get_running_loop().time()
+
+        async def still_refused() -> str:
+            try:
+                await rig.create(policy(place, needy))
+            except Denied as error:
+                return str(error)
+            return ""
+
+        # Nothing is remembered: it takes as long as the API server needs to heed the role.
+        await rig.settle(still_refused, within=10)
+        assert asyncio.get_running_loop().time() - begun < 5
+        await rig.ready()
+    finally:
+        await rig.delete("ClusterRole", f"retrofit:{place}", "")
+
+
+async def test_a_stored_policy_can_be_labelled_and_removed_without_the_rights(rig: Rig) -> None:
+    place = rig.namespace
+    needy = rule(place, [target(place, "hidden", "Secret")], {"metadata": {"labels": {"a": "b"}}})
+    async with rig.granted("secrets"):
+        await rig.apply(needy)
+    meta = {"labels": {"team": "a"}, "finalizers": ["example.com/mine"]}
+    await rig.merge("ClusterPolicy", place, {"metadata": meta}, namespace="")
+    with pytest.raises(Denied, match="auth check fails"):
+        await rig.merge("ClusterPolicy", place, {"spec": {"background": False}}, namespace="")
+    await rig.delete("ClusterPolicy", place, "")
+    await rig.merge("ClusterPolicy", place, {"metadata": {"finalizers": None}}, namespace="")
+    assert await rig.find("ClusterPolicy", place, "") is None
+
+
+async def test_a_right_that_comes_back_is_noticed_within_seconds(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": place}}
+    )
+    async with rig.granted("secrets"):
+        await rig.apply(
+            rule(place, [target(place, "s", "Secret")], {"metadata": {"labels": {"a": "b"}}})
+        )
+    await rig.create(config_map(place, "trigger-1"))
+
+    async def early() -> Any:
+        # After three attempts the next one is further away than what is promised.
+        waiting = await rig.requests(state=State.PENDING)
+        tried = [item for item in waiting if item.status.attempts >= 4]
+        return "" if tried else waiting or "no request"
+
+    await rig.settle(early, within=40)
+    # Five seconds between two looks, and what the API server needs to heed a role.
+    async with rig.granted("secrets"):
+        await rig.finish(within=7)
+    assert await rig.states() == {State.COMPLETED: 1}
+
+
+async def test_a_kind_that_nobody_serves_is_no_target(rig: Rig) -> None:
+    place = rig.namespace
+    said = await refused(rig, rule(place, [target(place, "a", "ConfigMop")], {"data": {}}))
+    assert "targets[0]: the cluster does not serve v1 ConfigMop" in said
+
+
+async def test_what_is_legal_but_surprising_is_a_warning(rig: Rig) -> None:
+    place = rig.namespace
+    everywhere = {"apiVersion": "v1", "kind": "ConfigMap", "name": "target"}
+    document = json.dumps(policy(place, rule(place, [everywhere], {"data": {"a": "b"}})))
+    apply = ("apply", "-f", "-", "--warnings-as-errors")
+    with pytest.raises(ClusterError, match="1 warning received") as caught:
+        await asyncio.to_thread(rig.cluster.kubectl, *apply, stdin=document)
+    assert "Warning: spec.rules[0].mutate.targets[0]: the target is every ConfigMap" in str(
+        caught.value
+    )
+    # An update that leaves the spec alone says nothing.
+    label = ("label", "clusterpolicy", place, "a=b", "--warnings-as-errors")
+    await asyncio.to_thread(rig.cluster.kubectl, *label)
 
 
 async def test_ready_is_one_condition(rig: Rig) -> None:

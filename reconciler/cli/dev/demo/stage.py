@@ -16,6 +16,7 @@ from rich.text import Text
 
 from reconciler.cli.dev.cluster import Cluster
 from reconciler.cli.dev.install import NAMESPACE
+from reconciler.errors import ClusterError
 
 OBJECTS = Path(__file__).with_name("objects")
 _INDENT = 2
@@ -74,6 +75,17 @@ class Stage:
         """Apply one of the demonstration's files before the eyes of the person."""
         self._command("apply", "-f", name)
         self._verbatim(self.cluster.kubectl("apply", "-f", str(OBJECTS / name)).rstrip())
+
+    def apply_refused(self, name: str) -> str:
+        """Apply one of the files where the API server refuses it; show and return why."""
+        self._command("apply", "-f", name)
+        try:
+            self.cluster.kubectl("apply", "-f", str(OBJECTS / name))
+        except ClusterError as error:
+            said = str(error).replace(str(OBJECTS / name), name)
+            self._verbatim(said[max(0, said.find("Error from server")) :].rstrip())
+            return said
+        return ""
 
     def apply_policy(self, name: str) -> None:
         """Apply a policy, and wait until the API server asks about what it matches."""
