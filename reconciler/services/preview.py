@@ -26,6 +26,7 @@ from reconciler.errors import ClusterError, Forbidden
 from reconciler.requests.lifecycle import Fail, Retry, Skip, identity
 from reconciler.requests.schedule import Backoff
 from reconciler.services.dryrun import DryRun, Identity, Write
+from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.existing import Existing, Place, listable, position, within
 from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
@@ -183,7 +184,7 @@ class Preview:
             return None
         if program.matcher.evaluate(trigger.subject).decision is Decision.NO_MATCH:
             return None
-        request = _request(program, obj, occasion, self.triggers.clock.now())
+        request = _request(program, obj, self.triggers.clock.now())
         attempt = await self.processor.apply(request, program, trigger, 0.0)
         return self._told(obj, attempt)
 
@@ -212,6 +213,7 @@ class Ports:
 
     Attributes:
         server: Writes that the API server only tries; None where it is not to be asked.
+        exceptions: Those that are heeded.
     """
 
     kinds: Kinds
@@ -221,6 +223,7 @@ class Ports:
     policies: Policies
     requests: Requests
     server: Writer | None = None
+    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
 
 
 def preview_over(
@@ -246,6 +249,7 @@ def preview_over(
         ),
         loader=ports.loader,
         backoff=Backoff(),
+        exceptions=ports.exceptions,
     )
     return Preview(
         cluster=cluster,
@@ -295,7 +299,7 @@ def _known(seen: list[Seen | None]) -> tuple[Seen, ...]:
     return tuple(item for item in seen if item is not None)
 
 
-def _request(program: Program, obj: Object, occasion: Occasion, now: datetime) -> UpdateRequest:
+def _request(program: Program, obj: Object, now: datetime) -> UpdateRequest:
     ref = ref_of(obj)
     return UpdateRequest(
         # Work on one target goes by name: as the triggers are listed.
@@ -309,9 +313,8 @@ def _request(program: Program, obj: Object, occasion: Occasion, now: datetime) -
             policy=program.origin.policy,
             rule=program.rule,
             resource=ref,
+            # Without an operation: nothing was recorded or decided at admission, all is there.
             source=Source.MANUAL,
-            operation=occasion.operation,
-            user=occasion.user,
         ),
         status=RequestStatus(),
     )

@@ -15,7 +15,7 @@ from reconciler.cli.desk.live import Address, cluster_options
 from reconciler.cli.desk.values import read_user
 from reconciler.cli.preview.baseline import read_baseline, write_baseline
 from reconciler.cli.preview.data import data_of
-from reconciler.cli.preview.policies import read_files, split_names
+from reconciler.cli.preview.policies import read_exceptions, read_files, split_names
 from reconciler.cli.preview.report import Report, lines_of
 from reconciler.cli.preview.run import Wish, run
 from reconciler.errors import InvalidSetting
@@ -61,6 +61,9 @@ Examples:
     " update (mutateExistingOnPolicyUpdate), else an UPDATE, else what it listens to.",
 )
 @click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
+@click.option(
+    "--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions to heed."
+)
 @click.option("--service-hosts", default="", help="Services that context entries may call.")
 @click.option(
     "--baseline", "expected", metavar="FILE", help="Exactly these objects are to be changed."
@@ -94,12 +97,16 @@ def preview(
     if sender is not None and operation == _POLICY_UPDATE:
         raise click.UsageError("--userinfo: nobody sends a request when the policy changes")
     files, stored = split_names(policies)
+    exceptions = flags.pop("exceptions")
+    if [*files, *exceptions].count("-") > 1:
+        raise click.UsageError("standard input (-) can be read once only")
     wish = Wish(
         found=read_files(files),
         stored=stored,
         address=address,
         operation=POLICY_CHANGE if operation == _POLICY_UPDATE else operation,
         user={} if sender is None else _user(sender),
+        exceptions=read_exceptions(exceptions),
         expected=None if expected is None else read_baseline(expected),
         **flags,
     )

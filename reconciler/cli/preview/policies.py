@@ -10,9 +10,10 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.policies import is_policy
 from reconciler.cli.desk.stock import Scopes
-from reconciler.dialects import compile_policy
+from reconciler.dialects import compile_policy, is_exception
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import Gone, InvalidPolicy, InvalidSetting, UnknownKind
+from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.ports import Policies
 
 _CLUSTER_WIDE: Final = re.compile(r"(?:clusterpolic(?:y|ies)|cpol)/([^/]+)")
@@ -64,6 +65,19 @@ def read_files(names: Iterable[str]) -> list[tuple[str, Object]]:
         for document, obj in objects(read_all(names))
         if is_policy(obj)
     ]
+
+
+def read_exceptions(names: Iterable[str]) -> ExceptionIndex:
+    """Return the PolicyExceptions in files, all of which are heeded.
+
+    Raises:
+        InvalidSetting: A file cannot be used, or an exception is malformed.
+    """
+    index = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
+    for document, obj in objects(read_all(names)):
+        if is_exception(obj) and (problem := index.take("ADDED", obj).problem):
+            raise InvalidSetting(f"{document.place}: {problem}")
+    return index
 
 
 async def read_stored(keys: Iterable[str], policies: Policies) -> list[tuple[str, Object]]:

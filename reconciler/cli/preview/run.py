@@ -20,6 +20,7 @@ from reconciler.kube.policies import KubePolicies
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
 from reconciler.services.dryrun import Identity
+from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.preview import Occasion, Ports, Preview, first_occasion, preview_over
 
 
@@ -34,6 +35,7 @@ class Wish:
         operation: None for the occasion at which each rule acts first.
         user: ``{userInfo, roles, clusterRoles}`` of who sends requests, or empty.
         limit: Changes, and problems, to show of each rule; 0 means all.
+        exceptions: That are heeded.
         expected: The baseline, None where there is none.
     """
 
@@ -46,6 +48,7 @@ class Wish:
     namespace: str
     limit: int
     service_hosts: str
+    exceptions: ExceptionIndex
     expected: frozenset[Identity] | None
 
 
@@ -70,7 +73,7 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         if not programs and not chosen.refused:
             raise InvalidSetting("no rule with mutate.targets is in there: nothing to preview")
         loader = WatchedLoader(live.loader)
-        preview = _preview(live, loader, server_dry_run=wish.server_dry_run)
+        preview = _preview(live, loader, wish)
         with Bar() as bar:
             tallies = [await _rule(preview, item, wish, loader, bar) for item in programs]
         changed: set[Identity] = set().union(*(tally.changed for tally in tallies))
@@ -86,8 +89,8 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         )
 
 
-def _preview(live: LiveCluster, loader: WatchedLoader, *, server_dry_run: bool) -> Preview:
-    server = KubeWriter(live.client, live.clock, dry_run=True) if server_dry_run else None
+def _preview(live: LiveCluster, loader: WatchedLoader, wish: Wish) -> Preview:
+    server = KubeWriter(live.client, live.clock, dry_run=True) if wish.server_dry_run else None
     ports = Ports(
         kinds=live.kinds,
         keys=live.keys,
@@ -96,6 +99,7 @@ def _preview(live: LiveCluster, loader: WatchedLoader, *, server_dry_run: bool) 
         policies=KubePolicies(live.client),
         requests=KubeRequests(live.client, ProcessSettings().namespace),
         server=server,
+        exceptions=wish.exceptions,
     )
     return preview_over(ports, live.clock, secrets.randbelow)
 

@@ -15,7 +15,12 @@ from reconciler.cli.explain.masking import Mask
 from reconciler.cli.main import retrofit
 from reconciler.cli.preview.baseline import compare, read_baseline, write_baseline
 from reconciler.cli.preview.data import data_of
-from reconciler.cli.preview.policies import compile_found, read_stored, split_names
+from reconciler.cli.preview.policies import (
+    compile_found,
+    read_exceptions,
+    read_stored,
+    split_names,
+)
 from reconciler.cli.preview.report import Report, lines_of, place_of
 from reconciler.cli.preview.secrets import WatchedLoader
 from reconciler.cli.preview.tally import RuleTally, Verdict
@@ -356,6 +361,15 @@ async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
         await read_stored(["b"], Policies())
 
 
+def test_an_exception_that_is_wrong_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "exception.yaml"
+    path.write_text(
+        "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: e}\nspec: {}\n"
+    )
+    with pytest.raises(InvalidSetting, match=r"exception.yaml:1: spec"):
+        read_exceptions([str(path)])
+
+
 def test_a_refused_policy_stops_no_other() -> None:
     broken = {**POLICY, "spec": {"rules": [{"name": "r", "mutate": {"targets": [{}]}}]}}
     chosen = compile_found([("a.yaml:1", broken), ("b.yaml:1", POLICY)])
@@ -372,6 +386,7 @@ def test_a_refused_policy_stops_no_other() -> None:
         (["--limit", "-1"], "--limit"),
         (["--operation", "POLICY-UPDATE", "-u", "u.yaml"], "nobody sends a request"),
         (["-o", "diff"], "'diff' is not one of"),
+        (["-", "--exception", "-"], "can be read once only"),
     ],
 )
 def test_flags_that_do_not_go_together(words: list[str], said: str) -> None:

@@ -9,6 +9,7 @@ from reconciler.api.updaterequest import Outcome
 from reconciler.dialects import compile_policy
 from reconciler.errors import Conflict, Denied, Expired, Forbidden
 from reconciler.services.dryrun import DryRun
+from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.preview import (
     POLICY_CHANGE,
     Occasion,
@@ -49,7 +50,7 @@ class Seen:
 
 @pytest.fixture
 def open_preview(world):
-    def open_preview(server=None, parallel=64):
+    def open_preview(server=None, parallel=64, exceptions=None):
         ports = Ports(
             kinds=world.cluster,
             keys=world.cluster,
@@ -58,6 +59,7 @@ def open_preview(world):
             policies=world.policies,
             requests=world.requests,
             server=server,
+            exceptions=exceptions or ExceptionIndex(),
         )
         return preview_over(ports, world.clock, lambda limit: limit - 1, parallel=parallel)
 
@@ -263,6 +265,46 @@ async def test_the_user_of_the_request_is_who_is_named(world, make, see):
     user = {"userInfo": {"username": "eve"}, "roles": [], "clusterRoles": []}
     seen = await see(policy, replace(UPDATE, user=user))
     assert seen.writes["s"].after["metadata"]["labels"] == {"by": "eve"}
+
+
+async def test_an_exception_keeps_a_rule_from_its_trigger(world, make, see):
+    for name in ("a", "b"):
+        world.cluster.add(make.object(name=name, data={"frozen": name}))
+    world.cluster.add(make.object("Secret", "s"))
+    exceptions = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
+    # It reads what the rule does not: a request would not keep that, and a preview has it.
+    condition = {"key": "{{ request.object.data.frozen }}", "operator": "Equals", "value": "a"}
+    taken = exceptions.take(
+        "ADDED",
+        {
+            "apiVersion": "kyverno.io/v2",
+            "kind": "PolicyException",
+            "metadata": {"name": "e", "namespace": "a"},
+            "spec": {
+                "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+                "conditions": {"all": [condition]},
+                "exceptions": [{"policyName": "p", "ruleNames": ["r"]}],
+            },
+        },
+    )
+    assert taken.problem == ""
+    seen = await see(make.policy(), exceptions=exceptions)
+    assert seen.outcomes == [Outcome.PATCHED]
+    (unmet,) = seen.unmet
+    assert "a/e" in unmet
+
+
+async def test_where_one_rule_applies_the_others_do_not(world, make, open_preview):
+    world.cluster.add(make.object(name="a"))
+    world.cluster.add(make.object("Secret", "s"))
+    policy = make.policy(spec={"applyRules": "One"})
+    (rule,) = policy["spec"]["rules"]
+    policy["spec"]["rules"].append({**rule, "name": "second"})
+    preview = open_preview()
+    first, second = compile_policy(policy).programs
+    assert Seen([chunk async for chunk in preview.walk(first, UPDATE)]).unmet == []
+    (unmet,) = Seen([chunk async for chunk in preview.walk(second, UPDATE)]).unmet
+    assert "applyRules: One" in unmet
 
 
 async def test_kinds_that_nobody_can_list_are_named(world, make, open_preview):
