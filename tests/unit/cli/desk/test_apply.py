@@ -3,7 +3,9 @@
 import json
 from collections.abc import Callable
 
+import jsonpatch
 import pytest
+import yaml
 
 from reconciler.cli.desk import policies
 from reconciler.dialects import compile_policy
@@ -405,3 +407,32 @@ def test_wrong_calls(desk: Desk, words: list[str], code: int, message: str) -> N
     done = desk.run("apply", *words)
     assert done.exit_code == code
     assert message in done.stderr
+
+
+def test_a_diff_is_written_as_it_goes_and_objects_only_when_all_was_read(
+    desk: Desk, policy: Policy
+) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write("broken.yaml", "a: [")
+    words = ["apply", policy(LABEL), "-r", "cm.yaml", "-r", "broken.yaml"]
+    for output, begun in (("diff", True), ("patch", True), ("yaml", False), ("json", False)):
+        done = desk.run(*words, "-o", output)
+        assert done.exit_code == 1
+        assert "broken.yaml:2:1: is not YAML" in done.stderr
+        assert bool(done.stdout) is begun
+
+
+def test_a_definition_counts_for_the_objects_before_it(desk: Desk, policy: Policy) -> None:
+    desk.write("all.yaml", f"{GATE}---\n{GATES}")
+    done = desk.run("apply", policy(OPEN), "-r", "all.yaml", "-o", "patch")
+    (found,) = json.loads(done.stdout)
+    gate = jsonpatch.apply_patch(yaml.safe_load(GATE), found["patch"])
+    assert gate["routes"] == [{"host": "two", "open": True}, {"host": "one"}]
+
+
+def test_patches_are_a_list_of_any_length(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", "---\n".join(OBJECT.replace("settings", f"n{n}") for n in range(3)))
+    done = desk.run("apply", policy(LABEL), "-r", "cm.yaml", "-o", "patch")
+    assert [item["object"]["name"] for item in json.loads(done.stdout)] == ["n0", "n1", "n2"]
+    none = desk.run("apply", policy(SECOND), "-r", "cm.yaml", "-o", "patch")
+    assert json.loads(none.stdout) == []
