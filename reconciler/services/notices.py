@@ -20,11 +20,12 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.requests.figures import FIRED_NOTHING
+from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.services.ports import Events
 from reconciler.services.process import Attempt
 
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
-PARKED = frozenset({"Forbidden", "Denied", "NotFound", "InternalError"})
+PARKED = frozenset({"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY})
 """Reasons of waiting that somebody has to do something about; the others pass by themselves."""
 _BURST = 50.0
 _PER_SECOND = 2.0
