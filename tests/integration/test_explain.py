@@ -179,7 +179,7 @@ def test_rights_that_are_missing_are_named(explain: Explain, namespace: str) -> 
     [
         (["absent", "--cluster"], "absent: there is no such file, and no such ClusterPolicy"),
         (["absent.yaml", "--cluster"], "absent.yaml: there is no such file"),
-        (["NS/reload", "--cluster", "--trigger", "widget/NS/x"], "serves no kind widget"),
+        (["NS/reload", "--cluster", "--trigger", "gadget/NS/x"], "serves no kind gadget"),
         (["NS/reload", "--cluster", "--trigger", "cm/x"], "ConfigMap is namespaced"),
         (["NS/reload", "--cluster", "--trigger", "node/NS/x"], "Node is cluster-scoped"),
         (["NS/reload", "--cluster", "--trigger", "cm/NS/absent"], '"absent" not found'),
