@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TypeAlias
 
 from reconciler.api.meta import Object
 from reconciler.dialects import compile_policy
-from reconciler.engine.match import KindScope, KindSelector
+from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy
 
@@ -17,6 +18,10 @@ class CompiledRule:
 
     policy: CompiledPolicy
     program: Program
+
+
+# An admission request asks for every rule of its kind: the selectors are not computed anew.
+_Indexed: TypeAlias = tuple[CompiledRule, tuple[KindSelector, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +56,8 @@ class PolicyIndex:
 
     _policies: dict[str, CompiledPolicy] = field(default_factory=dict)
     _invalid: dict[str, InvalidEntry] = field(default_factory=dict)
-    _by_kind: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict)
-    _anywhere: tuple[CompiledRule, ...] = ()
+    _by_kind: dict[str, tuple[_Indexed, ...]] = field(default_factory=dict)
+    _anywhere: tuple[_Indexed, ...] = ()
     _digest: str = ""
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
@@ -108,34 +113,29 @@ class PolicyIndex:
             subresource: Empty for the object itself.
             namespace: Of the trigger; a namespaced policy is left out elsewhere.
         """
-        for rule in (*self._by_kind.get(kind, ()), *self._anywhere):
+        for rule, selectors in (*self._by_kind.get(kind, ()), *self._anywhere):
             own = rule.policy.namespace
             if own and own != namespace:
                 continue
-            scopes = rule.program.matcher.kinds()
-            if any(_may_match(item.selector, kind, subresource) for item in scopes):
+            if any(_may_match(selector, kind, subresource) for selector in selectors):
                 yield rule
 
     def _rebuild(self) -> None:
-        by_kind: dict[str, list[CompiledRule]] = {}
-        anywhere: list[CompiledRule] = []
+        by_kind: dict[str, list[_Indexed]] = {}
+        anywhere: list[_Indexed] = []
         for policy in self.policies():
             for program in policy.programs:
-                rule = CompiledRule(policy, program)
-                names = _exact_kinds(program.matcher.kinds())
-                if names is None:
+                selectors = tuple(item.selector for item in program.matcher.kinds())
+                rule = CompiledRule(policy, program), selectors
+                names = {item.kind for item in selectors}
+                if any("*" in name or "?" in name for name in names):
                     anywhere.append(rule)
-                else:
-                    for name in names:
-                        by_kind.setdefault(name, []).append(rule)
+                    continue
+                for name in names:
+                    by_kind.setdefault(name, []).append(rule)
         self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
         self._anywhere = tuple(anywhere)
         self._digest = digest_of(self.policies())
-
-
-def _exact_kinds(scopes: Iterable[KindScope]) -> set[str] | None:
-    names = {item.selector.kind for item in scopes}
-    return None if any("*" in name or "?" in name for name in names) else names
 
 
 def _may_match(selector: KindSelector, kind: str, subresource: str) -> bool:

@@ -1,4 +1,4 @@
-"""Measures the engine, the desk, and the pipeline beside a bare client (`make bench`).
+"""Measures engine, handler, desk, and the pipeline beside a bare client (`make bench`).
 
 The pipeline runs on a fresh control plane.
 """
@@ -19,7 +19,7 @@ from rich.console import Console
 from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
-from tests.bench import audit, desk, load
+from tests.bench import audit, desk, handler, load
 from tests.bench.figures import Figures, tables
 from tests.bench.processes import measured
 from tests.bench.wire import Refused, Wire
@@ -27,8 +27,9 @@ from tests.bench.workload import POLICY, pairs, policy, rights
 from tests.conformance.kubeconfig import read
 
 _BARE, _WARM, _PIPELINE, _STEADY = (f"bench-{name}" for name in ("bare", "warm", "full", "steady"))
-_PHASES = ("engine", "desk", "bare", "pipeline", "steady")
+_PHASES = ("engine", "handler", "desk", "bare", "pipeline", "steady")
 _WARM_UP = 32
+_POLICIES = 200
 _READY = 30.0
 _SPARE_CONNECTIONS = 4
 _PROGRESS = Console(stderr=True)
@@ -63,7 +64,7 @@ def main(*, target: Path | None, only: str | None, objects: str, **options: Any)
     """Print what the programs achieve; a lost trigger or a cost that outgrows is a failure."""
     settings = Settings(only=only or "", **options)
     broken = _alone(settings, [int(count) for count in objects.split(",")])
-    if only in {"engine", "desk"}:
+    if only in {"engine", "handler", "desk"}:
         sys.exit(1 if broken else 0)
     _PROGRESS.print("starting a control plane")
     with ControlPlane.start(Options(audit_log=True)) as plane:
@@ -82,6 +83,8 @@ def _alone(settings: Settings, counts: Sequence[int]) -> bool:
     console = Console(width=110)
     if settings.wants("engine"):
         console.print(desk.engine_table(desk.evaluation()))
+    if settings.wants("handler"):
+        console.print(handler.table(handler.measure(_POLICIES)))
     if not settings.wants("desk"):
         return False
     with tempfile.TemporaryDirectory(prefix="retrofit-bench-") as folder:

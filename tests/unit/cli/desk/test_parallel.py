@@ -17,7 +17,14 @@ from reconciler.cli.desk.suite.command import INTERRUPTED
 from reconciler.clock import SystemClock
 from tests.unit.cli.desk.conftest import Desk
 
-PROGRAM = (sys.executable, "-m", "reconciler.cli.main")
+# A shell that starts tests in the background has its children ignore SIGINT.
+MAIN = """
+import signal
+from reconciler.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+PROGRAM = (sys.executable, "-c", MAIN)
 POLICY = """
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
@@ -153,9 +160,12 @@ def watching(desk: Desk) -> Iterator[Callable[[str], str]]:
                     return "".join(seen)
             raise AssertionError(f"{end} never came: {seen}")
 
-        yield until
-        program.send_signal(signal.SIGINT)
-        assert program.wait(timeout=20) == INTERRUPTED
+        try:
+            yield until
+            program.send_signal(signal.SIGINT)
+            assert program.wait(timeout=20) == INTERRUPTED
+        finally:
+            program.kill()
         assert "Traceback" not in "".join(lines)
 
 
