@@ -13,6 +13,8 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = pytest.mark.cluster
 
 GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
+HIDDEN = "{{ 'Secret' }}"
+"""A kind that the policy admission cannot ask the controller's rights for."""
 Samples = Callable[..., float]
 
 
@@ -77,7 +79,7 @@ async def test_the_way_of_a_trigger_is_counted(rig: Rig) -> None:
 async def test_what_waits_and_what_fails_is_counted(rig: Rig) -> None:
     place = rig.namespace
     await rig.create({**config_map(place, "s"), "kind": "Secret", "data": {}})
-    await rig.apply(rule(place, [target(place, "s", "Secret")], GOT))
+    await rig.apply(rule(place, [target(place, "s", HIDDEN)], GOT))
     await rig.create(config_map(place, "trigger-1"))
     total = await until_counted(rig, "requests_waiting", {"policy": place}, 1)
     assert total("queue_depth") >= 1

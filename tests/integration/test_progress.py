@@ -14,6 +14,8 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = pytest.mark.cluster
 
 MANY = 1000
+HIDDEN = "{{ 'Secret' }}"
+"""A kind that the policy admission cannot ask the controller's rights for."""
 LABEL = {"metadata": {"labels": {"done": "yes"}}}
 
 
@@ -94,7 +96,7 @@ async def test_figures_survive_the_controller(rig: Rig) -> None:
 async def test_a_missing_right_stands_in_the_policy_and_goes_away(rig: Rig) -> None:
     place = rig.namespace
     await rig.create({**config_map(place, "s"), "kind": "Secret", "data": {}})
-    await rig.apply(rule(place, [target(place, "s", "Secret")], LABEL))
+    await rig.apply(rule(place, [target(place, "s", HIDDEN)], LABEL))
     await rig.create(config_map(place, "trigger-1"))
     parked = await until_shown(rig, lambda figures: figures.get("missingPermissions"))
     assert (parked["pending"], parked["patched"]) == (1, 0)
