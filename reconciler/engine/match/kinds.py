@@ -10,6 +10,7 @@ from reconciler.engine.match.subject import Subject
 from reconciler.engine.wildcard import Predicate
 
 _VERSION: Final = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?|\*")
+_GROUP: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _SUBRESOURCE: Final = re.compile(r"[a-z]+")
 
 
@@ -26,7 +27,8 @@ class KindSelector:
 def parse_kind(text: str) -> KindSelector:
     """Read a kind selector; one with more than four pieces selects nothing.
 
-    A version without a group leaves the group open: ``v1/Event`` is any group's ``v1``.
+    A version without a group leaves the group open: ``v1/Event`` is any group's ``v1``. A group
+    and a star, as ``apps/*``, is all kinds of the group; to the reference it is nothing.
     """
     *pieces, last = text.split("/")
     pieces += last.split(".")
@@ -39,6 +41,8 @@ def parse_kind(text: str) -> KindSelector:
             parts = "*", "*", "*", name
         case [first, second] if _VERSION.fullmatch(first):
             parts = "*", first, second, ""
+        case [first, "*"] if _GROUP.fullmatch(first):
+            parts = first, "*", "*", ""
         case [first, second]:
             parts = "*", "*", first, second
         case [first, second, third] if _VERSION.fullmatch(first):
