@@ -8,7 +8,6 @@ lost, and nobody's request waits for somebody's API call.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from admission.filters import Filters
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject, UserInfo
@@ -25,6 +24,7 @@ from reconciler.requests.draft import (
 )
 from reconciler.services.policies import CompiledRule
 from reconciler.services.record import Unrecorded
+from reconciler.services.settings import Filters
 
 FAIL = "Fail"
 IGNORE = "Ignore"

@@ -4,18 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from admission.filters import Filters, read_settings
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
-from reconciler.errors import InvalidPolicy, InvalidSetting
+from reconciler.errors import InvalidPolicy
 from reconciler.kube.watch import Watch
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Change, Reader
 
-SETTINGS_NAME = "kyverno"
-CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 
 _log = logger("admission.following")
@@ -67,29 +64,6 @@ class NamespaceLabels:
             self.by_name.pop(meta["name"], None)
         else:
             self.by_name[meta["name"]] = meta.get("labels") or {}
-
-
-@dataclass(slots=True)
-class FilterFeed:
-    """The filters of the settings ConfigMap; one that cannot be read leaves the old ones.
-
-    Attributes:
-        namespace: The program's own.
-        current: What holds now.
-    """
-
-    namespace: str
-    current: Filters
-
-    def take(self, change: Change, settings: Object) -> None:
-        """Take in one change."""
-        data = {} if change == "DELETED" else settings.get("data") or {}
-        try:
-            self.current = read_settings(data, self.namespace)
-        except InvalidSetting as error:
-            _log.warning("settings not used, the old ones hold", reason=str(error))
-        else:
-            _log.info("settings in use")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,8 @@ from admission.certificates import Certificates, server_names
 from admission.checks import Means
 from admission.decide import Limits
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
-from admission.filters import default_filters
 from admission.following import (
-    CONFIG_MAPS,
     NAMESPACES,
-    SETTINGS_NAME,
-    FilterFeed,
     Follower,
     NamespaceLabels,
     PolicyFeed,
@@ -41,11 +37,13 @@ from reconciler.kube.access import AccessReviews
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.leases import KubeLeases
 from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.secrets import NamedSecrets
+from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import Watch
 from reconciler.observe import logs
 from reconciler.observe.health import HealthServer, Readiness
@@ -53,8 +51,11 @@ from reconciler.observe.labels import resource_label
 from reconciler.observe.listening import bind
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.observe.settings import SettingsReport
 from reconciler.services.exceptions import ExceptionIndex, Heeding
+from reconciler.services.neighbour import Neighbour
 from reconciler.services.policies import PolicyIndex
+from reconciler.services.settings import SettingsHolder
 
 _log = logs.logger("admission.main")
 
@@ -133,7 +134,8 @@ class Admission:
         )
         exceptions = ExceptionFeed(ExceptionIndex(heeding=heeding))
         own = self.settings.namespace
-        filters = FilterFeed(own, default_filters(own))
+        holder = SettingsHolder.of(own)
+        holder.listeners.append(SettingsReport(log=_log, metrics=self.metrics))
         deciding = (
             self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take),
             self._follower("policies", POLICIES, policies.take),
@@ -146,9 +148,11 @@ class Admission:
                 else ()
             ),
         )
-        followers = (*deciding, self._settings_follower(filters))
+        followers = (*deciding, self._settings_follower(holder))
         for item in followers:
             self.readiness.add(item.name, item.unready)
+        neighbour = self._neighbour()
+        self.readiness.note("kyverno", lambda: neighbour.description)
         self.readiness.add("certificate", lambda: self.certificates.problem or None)
         await self._wait()
         server = WebhookServer(
@@ -161,7 +165,7 @@ class Admission:
             self._resources(
                 namespaces,
                 roles,
-                filters,
+                holder,
                 deciding,
                 feed=policies,
                 exceptions=exceptions,
@@ -178,6 +182,7 @@ class Admission:
                 for item in followers:
                     await item.watch.synced.wait()
                 tasks.create_task(self.certificates.run(), name="certificate")
+                tasks.create_task(neighbour.run(), name="neighbour")
                 await server.start(self.listener, self.certificates.context)
                 relax_collector()
                 _log.info(
@@ -210,15 +215,23 @@ class Admission:
         watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only)
         return Follower(name=name, watch=watch, take=take, clock=self.clock)
 
-    def _settings_follower(self, filters: FilterFeed) -> Follower:
-        watch = Watch(
-            self.client,
-            CONFIG_MAPS,
-            self.clock,
-            namespace=self.settings.namespace,
-            fields=f"metadata.name={SETTINGS_NAME}",
+    def _neighbour(self) -> Neighbour:
+        settings = self.settings
+        neighbour = Neighbour(
+            leases=KubeLeases(self.client, settings.namespace),
+            clock=self.clock,
+            namespace=settings.namespace,
+            take_over=settings.take_over,
+            say=_log.warning,
         )
-        return Follower(name="settings", watch=watch, take=filters.take, clock=self.clock)
+        live = self.metrics.kyverno_live
+        neighbour.listeners.append(lambda: live.set(1 if neighbour.found else 0))
+        return neighbour
+
+    def _settings_follower(self, holder: SettingsHolder) -> Follower:
+        watch = settings_watch(self.client, self.clock, self.settings.namespace)
+        take = settings_taker(holder)
+        return Follower(name="settings", watch=watch, take=take, clock=self.clock)
 
     def _means(self, kinds: KubeKinds) -> Means:
         settings = self.settings
@@ -238,7 +251,7 @@ class Admission:
         self,
         namespaces: NamespaceLabels,
         roles: RoleIndex,
-        filters: FilterFeed,
+        holder: SettingsHolder,
         deciding: Sequence[Follower],
         *,
         feed: PolicyFeed,
@@ -264,9 +277,9 @@ class Admission:
             limits=Limits(
                 background_user=f"system:serviceaccount:{account}",
                 max_recorded=settings.max_recorded,
-                filters=filters.current,
+                filters=holder.current.filters,
             ),
-            filters=filters,
+            settings=holder,
             # The other half is for the way there and back, and for other webhooks' answers.
             budget_seconds=settings.webhook_timeout / 2,
             clock=self.clock,

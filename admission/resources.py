@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from admission.decide import IGNORE, Answer, Limits, answer, decide, unknown
-from admission.following import FilterFeed
 from admission.roles import RoleIndex
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Unavailable
@@ -16,6 +15,7 @@ from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.policies import CompiledRule, PolicyIndex
 from reconciler.services.ports import Kinds, Requests
 from reconciler.services.record import Unrecorded, fault, record
+from reconciler.services.settings import SettingsHolder
 
 _log = logger("admission.resources")
 
@@ -36,7 +36,7 @@ class ResourceWebhook:
     Attributes:
         namespaces: Labels by namespace, kept up to date by somebody else.
         roles: Of users, kept up to date by somebody else.
-        filters: Of the settings, which hold instead of those in ``limits``.
+        settings: Their filters hold instead of those in ``limits``.
         budget_seconds: Time for recording; what is not stored then counts as failed.
         read_policies: Takes all stored policies into the index.
         learned: Digests of registrations after which the policies were read.
@@ -50,7 +50,7 @@ class ResourceWebhook:
     kinds: Kinds
     requests: Requests
     limits: Limits
-    filters: FilterFeed
+    settings: SettingsHolder
     budget_seconds: float
     clock: Clock
     metrics: Metrics
@@ -92,7 +92,7 @@ class ResourceWebhook:
             failure_policy=failure_policy,
             parent=parent,
             namespace_labels=self.namespaces.get(request.namespace),
-            limits=replace(self.limits, filters=self.filters.current),
+            limits=replace(self.limits, filters=self.settings.current.filters),
             exceptions=self.exceptions.of,
         )
         unrecorded = await self._record(intent.drafts)

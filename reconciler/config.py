@@ -17,6 +17,7 @@ from typing_extensions import override
 from reconciler.errors import InvalidSetting
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 30.0
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -84,6 +85,10 @@ class ProcessSettings:
         "",
         "Namespaces whose PolicyExceptions are heeded, patterns separated by commas; *: all.",
     )
+    take_over: bool = _setting(
+        default=False,
+        meaning="Work although a live Kyverno is in the cluster, and process its requests too.",
+    )
     startup_timeout: float = _setting(
         0.0,
         "Give up when the API server does not answer for so long at the start; 0: wait for ever.",
@@ -141,6 +146,9 @@ class ControllerSettings(ProcessSettings):
     max_entry: int = _setting(
         16 * 1024 * 1024,
         "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",
+    )
+    filter_targets: bool = _setting(
+        default=False, meaning="Leave targets alone that resourceFilters names, as triggers are."
     )
     list_page: int = _setting(500, "Objects per page of a list.")
     lanes: int = _setting(64, "Targets worked on at the same time.")
@@ -210,6 +218,10 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
             "--enable-policy-exception needs --exception-namespace: the namespaces whose"
             " PolicyExceptions count, or * for all of them"
         )
+        raise InvalidSetting(msg)
+    timeout = getattr(built, "webhook_timeout", 1.0)
+    if not _SHORTEST_TIMEOUT <= timeout <= _LONGEST_TIMEOUT:
+        msg = "--webhook-timeout must be from 1s to 30s: the API server waits no longer"
         raise InvalidSetting(msg)
     if isinstance(built, ControllerSettings):
         _check(built)

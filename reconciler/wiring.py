@@ -19,8 +19,10 @@ from reconciler.services.globalcontext import GlobalContext
 from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
-from reconciler.services.rollout import Place, Rollout
+from reconciler.services.registrar import Place, Registrar
+from reconciler.services.rollout import Rollout
 from reconciler.services.selection import TargetFinder
+from reconciler.services.settings import SettingsHolder
 from reconciler.services.sweep import Each, Sweeper
 from reconciler.services.trigger import TriggerReader
 
@@ -44,6 +46,7 @@ def controller_services(
     clock: Clock,
     *,
     exceptions: ExceptionIndex,
+    live: SettingsHolder,
     observe: Observer,
     each: Each,
     say: Callable[[str], None],
@@ -73,6 +76,7 @@ def controller_services(
         loader=entries,
         backoff=backoff,
         exceptions=exceptions,
+        left_alone=live.leaves_target,
     )
     sweeper = Sweeper(
         processor=processor,
@@ -85,6 +89,7 @@ def controller_services(
         each=each,
         page=settings.list_page,
         parallel=settings.lanes,
+        left_alone=live.leaves_trigger,
     )
     dispatcher = Dispatcher(
         requests=requests,
@@ -109,12 +114,7 @@ def controller_services(
             index=index,
             policies=cluster.policies,
             requests=requests,
-            kinds=kinds,
-            webhooks=cluster.webhooks,
-            authority=cluster.authority,
-            clock=clock,
-            place=Place.of(settings),
-            margin=settings.ready_margin,
+            registrar=Registrar(cluster=cluster, clock=clock, place=Place.of(settings), live=live),
             say=say,
         ),
     )

@@ -18,10 +18,12 @@ from reconciler.controller.handlers import build_registry
 from reconciler.controller.leader import Leadership
 from reconciler.controller.report import Reporter
 from reconciler.controller.settings import operator_settings
+from reconciler.controller.surroundings import LeaderEvents, Surroundings
 from reconciler.kube.access import OwnAccess
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
+from reconciler.kube.leases import KubeLeases
 from reconciler.kube.policies import EXCEPTIONS, KubePolicies
 from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
 from reconciler.kube.reader import KubeReader
@@ -33,12 +35,15 @@ from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.observe.settings import SettingsReport
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.grants import Grants
+from reconciler.services.neighbour import Neighbour
 from reconciler.services.notices import Notices
 from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
 from reconciler.services.reports import Reports
+from reconciler.services.settings import SettingsHolder
 from reconciler.wiring import Services, controller_services
 
 
@@ -54,6 +59,7 @@ class Controller:
     election: Election
     leadership: Leadership
     events: KubeEvents
+    surroundings: Surroundings
     stop: asyncio.Event
     lost: asyncio.Event
     exceptions: ExceptionFollower | None = None
@@ -81,6 +87,7 @@ class Controller:
             asyncio.create_task(self._heed_signals(), name="signals"),
             asyncio.create_task(self.events.run(), name="events"),
             asyncio.create_task(self._gauges().run(), name="gauges"),
+            asyncio.create_task(self.surroundings.run(), name="surroundings"),
         ]
         if self.exceptions is not None:
             background.append(asyncio.create_task(self.exceptions.run(), name="exceptions"))
@@ -108,7 +115,9 @@ class Controller:
 
     async def _operate(self) -> None:
         await kopf.operator(
-            registry=build_registry(self.services, self.accounts, self._login),
+            registry=build_registry(
+                self.services, self.accounts, self._login, adopt=self.settings.take_over
+            ),
             settings=operator_settings(self.settings.list_page),
             standalone=True,
             clusterwide=True,
@@ -165,6 +174,7 @@ async def run(settings: ControllerSettings) -> int:
                 settings, client, lease_client, metrics=metrics, log=log, stop=stop
             )
             readiness.add("policies", controller.unready)
+            readiness.note("kyverno", lambda: controller.surroundings.neighbour.description)
             relax_collector()
             log.info("controller started", server=client.address)
             return await controller.run()
@@ -233,17 +243,24 @@ def _assemble(
         enabled=settings.enable_policy_exception, namespaces=settings.exception_namespace
     )
     index = ExceptionIndex(heeding=heeding)
+    holder = SettingsHolder.of(settings.namespace, filter_targets=settings.filter_targets)
+    holder.listeners.append(_heed_success(notices, otherwise=settings.generate_success_events))
     services = controller_services(
         client,
         settings,
         clock,
         exceptions=index,
+        live=holder,
         observe=observed,
         each=swept,
         say=log.warning,
     )
     accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
     services.collector.before = accounts.progress.flush
+    told = LeaderEvents(events=events, leading=lambda: election.leading)
+    surroundings = _surroundings(
+        settings, client, clock, services, holder=holder, reporter=reporter, told=told
+    )
     exceptions = None
     if heeding.enabled:
         exceptions = ExceptionFollower(
@@ -267,6 +284,7 @@ def _assemble(
         resync=settings.resync,
         say=log.warning,
         on_failed=on_failed,
+        prepared=surroundings.known,
     )
 
     def on_lost() -> None:
@@ -301,9 +319,51 @@ def _assemble(
         election=election,
         leadership=leadership,
         events=events,
+        surroundings=surroundings,
         stop=stop,
         lost=lost,
         exceptions=exceptions,
+    )
+
+
+def _heed_success(notices: Notices, *, otherwise: bool) -> Callable[[SettingsHolder], None]:
+    """Return what switches events for successes as the ConfigMap says, or else the flag."""
+
+    def heed(holder: SettingsHolder) -> None:
+        wanted = holder.current.success_events
+        notices.success = otherwise if wanted is None else wanted
+
+    return heed
+
+
+def _surroundings(
+    settings: ControllerSettings,
+    client: Client,
+    clock: Clock,
+    services: Services,
+    *,
+    holder: SettingsHolder,
+    reporter: Reporter,
+    told: LeaderEvents,
+) -> Surroundings:
+    log, metrics = reporter.log, reporter.metrics
+    neighbour = Neighbour(
+        leases=KubeLeases(client, settings.namespace),
+        clock=clock,
+        namespace=settings.namespace,
+        take_over=settings.take_over,
+        say=log.warning,
+    )
+    return Surroundings(
+        client=client,
+        clock=clock,
+        services=services,
+        holder=holder,
+        report=SettingsReport(log=log, metrics=metrics, events=told),
+        neighbour=neighbour,
+        metrics=metrics,
+        events=told,
+        say=log.warning,
     )
 
 

@@ -8,19 +8,30 @@ from typing import Any
 import kopf
 
 from reconciler.api.meta import GROUP, Object
-from reconciler.api.updaterequest import parse_request
 from reconciler.controller.accounts import Accounts
+from reconciler.requests.adoption import read_request
 from reconciler.services.policies import policy_key
 from reconciler.wiring import Services
 
 
-def build_registry(services: Services, accounts: Accounts, login: Any) -> kopf.OperatorRegistry:
-    """Return the handlers for the services; ``login`` gives kopf its credentials."""
+def build_registry(
+    services: Services, accounts: Accounts, login: Any, *, adopt: bool
+) -> kopf.OperatorRegistry:
+    """Return the handlers for the services.
+
+    Args:
+        services: Where objects go.
+        accounts: Where policies go as well.
+        login: Gives kopf its credentials.
+        adopt: Work on requests of a Kyverno as well.
+    """
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(login)
 
     async def on_request(event: kopf.RawEvent, **_: Any) -> None:
-        request = parse_request(event["object"])
+        request = read_request(event["object"], adopt=adopt)
+        if request is None:
+            return
         if event["type"] == "DELETED":
             services.dispatcher.forget(request.name)
             services.collector.forget(request)

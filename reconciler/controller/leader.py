@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from reconciler.controller.accounts import Accounts
@@ -20,6 +20,7 @@ class Leadership:
         resync: Seconds between lists of all waiting requests.
         say: Gets a sentence for the log.
         on_failed: Told of a fault of our own; whoever leads and does nothing must not go on.
+        prepared: Returns when the work may begin.
     """
 
     services: Services
@@ -28,6 +29,7 @@ class Leadership:
     resync: float
     say: Callable[[str], None]
     on_failed: Callable[[BaseException], None]
+    prepared: Callable[[], Awaitable[None]]
     _task: asyncio.Task[None] | None = field(default=None)
 
     def start(self) -> None:
@@ -51,6 +53,7 @@ class Leadership:
         await self.accounts.progress.flush()
 
     async def _lead(self) -> None:
+        await self.prepared()
         self.accounts.progress.begin()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refill())

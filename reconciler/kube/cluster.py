@@ -45,7 +45,7 @@ class KubeCluster:
             writer=KubeWriter(client, clock),
             keys=KubeMergeKeys(client, clock, say),
             policies=KubePolicies(client),
-            requests=KubeRequests(client, settings.namespace, page=settings.list_page),
+            requests=KubeRequests.of(client, settings),
             webhooks=WebhookConfigurations(client),
             authority=KubeAuthority(client, settings.namespace),
         )

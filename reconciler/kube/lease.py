@@ -15,19 +15,17 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.api.meta import FIELD_MANAGER, Kind, Object
+from reconciler.api.meta import FIELD_MANAGER, Object
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
 from reconciler.errors import AlreadyExists, ClusterError, Conflict, Gone
 from reconciler.kube.backoff import jittered
 from reconciler.kube.client import Client, encode
+from reconciler.kube.leases import LEASES
 from reconciler.kube.paths import collection_path, object_path
 
 LEASE_NAME = "kube-retrofit-controller"
 
-_LEASES = Kind(
-    group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True
-)
 _QUERY = {"fieldManager": FIELD_MANAGER}
 _HOLDER = "holderIdentity"
 _RELEASE_TIMEOUT = 3.0
@@ -133,7 +131,7 @@ class Election:
         return max(min(left, 2 * self._timing.retry), 0.1)
 
     async def _acquire_or_renew(self, limit: float) -> bool:
-        path = object_path(_LEASES, self._namespace, self._name)
+        path = object_path(LEASES, self._namespace, self._name)
         if self._leading:
             # The version that the last renewal gave is still right unless somebody interfered.
             with contextlib.suppress(Conflict, Gone):
@@ -170,12 +168,12 @@ class Election:
 
     async def _create(self, limit: float) -> bool:
         body = {
-            "apiVersion": _LEASES.api_version,
-            "kind": _LEASES.kind,
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": self._spec({}),
         }
-        path = collection_path(_LEASES, self._namespace)
+        path = collection_path(LEASES, self._namespace)
         try:
             lease = await self._client.json(
                 "POST", path, query=_QUERY, body=encode(body), timeout=limit, repeat=False
@@ -193,7 +191,7 @@ class Election:
         try:
             await self._replace(self._released(), _RELEASE_TIMEOUT)
         except Conflict:  # A renewal was on its way when the end was asked for.
-            path = object_path(_LEASES, self._namespace, self._name)
+            path = object_path(LEASES, self._namespace, self._name)
             self._observe(await self._client.json("GET", path, timeout=_RELEASE_TIMEOUT))
             if self.holder != self._identity:
                 return
@@ -208,7 +206,7 @@ class Election:
     async def _replace(self, body: Object, limit: float) -> Object:
         answer: Object = await self._client.json(
             "PUT",
-            object_path(_LEASES, self._namespace, self._name),
+            object_path(LEASES, self._namespace, self._name),
             query=_QUERY,
             body=encode(body),
             timeout=limit,

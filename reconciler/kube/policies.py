@@ -14,6 +14,7 @@ from reconciler.api.meta import (
 )
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import object_path
+from reconciler.kube.reader import KubeReader
 from reconciler.kube.writer import guarded
 
 CLUSTER_POLICIES = Kind(
@@ -46,6 +47,19 @@ class KubePolicies:
         namespace, _, name = key.rpartition("/")
         answer: Object = await self._client.json("GET", _path(namespace, name))
         return answer
+
+    async def stored(self) -> tuple[Object, ...]:
+        """Return all policies of both kinds, live."""
+        reader, found = KubeReader(self._client), list[Object]()
+        for kind in (CLUSTER_POLICIES, POLICIES):
+            token = ""
+            while True:
+                page = await reader.list_page(kind, token=token)
+                found.extend(page.items)
+                token = page.token
+                if not token:
+                    break
+        return tuple(found)
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge into the status of a policy.

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import AsyncIterator, Mapping
+from typing import Self
 
 from reconciler.api.meta import FIELD_MANAGER, GROUP, PREFIX, REQUEST_VERSION, Kind, Object
 from reconciler.api.updaterequest import (
@@ -15,11 +16,13 @@ from reconciler.api.updaterequest import (
     render_spec,
     render_status,
 )
+from reconciler.config import ControllerSettings
 from reconciler.errors import AlreadyExists, Expired, Gone, Invalid
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.writer import guarded
+from reconciler.requests.adoption import read_request
 
 REQUESTS = Kind(
     group=GROUP, version=REQUEST_VERSION, kind=KIND, plural="updaterequests", namespaced=True
@@ -36,13 +39,22 @@ _REMOVE_TIMEOUT = 90.0
 
 
 class KubeRequests:
-    """UpdateRequests of one namespace."""
+    """UpdateRequests of one namespace; with ``adopt`` those of a Kyverno as well."""
 
-    def __init__(self, client: Client, namespace: str, *, page: int = 500) -> None:
+    def __init__(
+        self, client: Client, namespace: str, *, page: int = 500, adopt: bool = False
+    ) -> None:
         self._client = client
         self._reader = KubeReader(client)
         self._namespace = namespace
         self._page = page
+        self._adopt = adopt
+
+    @classmethod
+    def of(cls, client: Client, settings: ControllerSettings) -> Self:
+        """Return the requests that a controller with these settings works on."""
+        page, adopt = settings.list_page, settings.take_over
+        return cls(client, settings.namespace, page=page, adopt=adopt)
 
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> None:
         """Store a request. A stored request of that name is success: our own CREATE came twice."""
@@ -56,7 +68,7 @@ class KubeRequests:
 
     async def get(self, name: str) -> UpdateRequest:
         """Return a request as it is stored now."""
-        return parse_request(await self._reader.get(REQUESTS, self._namespace, name))
+        return _parse(await self._reader.get(REQUESTS, self._namespace, name))
 
     async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
         """Write a status that was decided on this very version of the request."""
@@ -69,7 +81,7 @@ class KubeRequests:
             body=encode(patch),
             content_type=MERGE_PATCH,
         )
-        return parse_request(answer)
+        return _parse(answer)
 
     def waiting(self) -> AsyncIterator[UpdateRequest]:
         """Yield all requests that are not final; one may come twice when a list is begun anew."""
@@ -148,10 +160,16 @@ class KubeRequests:
                 token = ""
                 continue
             for item in page.items:
-                yield parse_request(item)
+                if (request := read_request(item, adopt=self._adopt)) is not None:
+                    yield request
             token = page.token
             if not token:
                 return
+
+
+def _parse(obj: Object) -> UpdateRequest:
+    """Return a request that is worked on already, whoever made it."""
+    return read_request(obj, adopt=True) or parse_request(obj)
 
 
 def _escaped(value: str) -> str:

@@ -1,7 +1,10 @@
 """Webhook configurations by name; what stands in them is decided elsewhere."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object
-from reconciler.errors import Gone
+from reconciler.errors import Forbidden, Gone
 from reconciler.kube.client import Client, encode
 from reconciler.kube.paths import collection_path, object_path
 
@@ -13,6 +16,17 @@ WEBHOOKS = Kind(
     namespaced=False,
 )
 
+CLUSTER_ROLES = Kind(
+    group="rbac.authorization.k8s.io",
+    version="v1",
+    kind="ClusterRole",
+    plural="clusterroles",
+    namespaced=False,
+)
+OWNER = "kyverno:background-controller:core"
+"""The ClusterRole that lets the controller write configurations: it goes when we are removed."""
+
+_CHECK = "kube-retrofit-check"
 _QUERY = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
 
 
@@ -59,3 +73,35 @@ class WebhookConfigurations:
             await self._client.request("DELETE", object_path(WEBHOOKS, "", name))
         except Gone:
             return
+
+    async def check(self, configuration: Object) -> None:
+        """Have the API server check one without storing it.
+
+        Raises:
+            Invalid: It would not take it.
+        """
+        await self._client.request(
+            "POST",
+            collection_path(WEBHOOKS),
+            query={**_QUERY, "dryRun": "All"},
+            body=encode({**configuration, "metadata": {"name": _CHECK}}),
+        )
+
+    async def owner(self) -> Mapping[str, Any] | None:
+        """Return the owner reference for configurations.
+
+        None where there is no such object, or where nobody lets us see it: the right to read it
+        goes together with it.
+        """
+        try:
+            role = await self._client.json("GET", object_path(CLUSTER_ROLES, "", OWNER))
+        except (Gone, Forbidden):
+            return None
+        if role["metadata"].get("deletionTimestamp"):
+            return None
+        return {
+            "apiVersion": CLUSTER_ROLES.api_version,
+            "kind": CLUSTER_ROLES.kind,
+            "name": OWNER,
+            "uid": role["metadata"]["uid"],
+        }

@@ -124,6 +124,11 @@ class MemoryPolicies:
         kind = POLICIES if namespace else CLUSTER_POLICIES
         return await self._cluster.get(kind, namespace, name)
 
+    async def stored(self) -> tuple[Object, ...]:
+        """Return all policies of both kinds."""
+        pages = [await self._cluster.list_page(kind) for kind in (CLUSTER_POLICIES, POLICIES)]
+        return tuple(item for page in pages for item in page.items)
+
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge into the status of a policy."""
         kind = POLICIES if policy["metadata"].get("namespace") else CLUSTER_POLICIES

@@ -16,11 +16,21 @@ class Readiness:
 
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
+        self._notes: dict[str, Check] = {}
         self._stopping = ""
 
     def add(self, name: str, check: Check) -> None:
         """Add a check; it is called at every probe and must not block."""
         self._checks[name] = check
+
+    def note(self, name: str, check: Check) -> None:
+        """Add something that people shall see and that makes nothing unready."""
+        self._notes[name] = check
+
+    def notes(self) -> dict[str, str]:
+        """Return what the notes say now."""
+        found = {name: check() for name, check in self._notes.items()}
+        return {name: text for name, text in found.items() if text}
 
     def stop(self, reason: str = "the program is shutting down") -> None:
         """Be unready from now on."""
@@ -69,6 +79,7 @@ class HealthServer:
             f"[+] {name}: ready" if reason is None else f"[-] {name}: {reason}"
             for name, reason in results.items()
         ]
+        lines += [f"[!] {name}: {text}" for name, text in self._readiness.notes().items()]
         failed = any(reason is not None for reason in results.values())
         text = "\n".join([*lines, "not ready" if failed else "ready"]) + "\n"
         return web.Response(text=text, status=503 if failed else 200)

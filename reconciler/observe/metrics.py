@@ -43,6 +43,9 @@ class Metrics:
     report_results_dropped: Counter
     policies: Gauge
     leader: Gauge
+    kyverno_live: Gauge
+    setting_refused: Gauge
+    webhooks_restored: Counter
     certificate_expiry: Gauge
 
 
@@ -108,6 +111,15 @@ def create_metrics() -> Metrics:
         ),
         policies=gauge("policies", "Policies known.", "state"),
         leader=gauge("leader", "1 while this process holds the Lease."),
+        kyverno_live=gauge("kyverno_live", "1 while a live Kyverno is in the cluster."),
+        setting_refused=gauge(
+            "setting_refused", "1 while a value of the settings ConfigMap is refused.", "key"
+        ),
+        webhooks_restored=counter(
+            "webhooks_restored_total",
+            "Webhook configurations that were edited or deleted and are restored.",
+            "configuration",
+        ),
         certificate_expiry=gauge(
             "certificate_expiry_timestamp_seconds", "When the serving certificate ends."
         ),

@@ -42,6 +42,7 @@ class Dispatcher:
         confirmation: Seconds until a trigger that is not stored counts as refused.
         observe: Told about every attempt that ended, when its status is stored.
         parallel: Requests in work at the same time.
+        held: Begin nothing; what waits goes on waiting.
     """
 
     requests: Requests
@@ -53,6 +54,7 @@ class Dispatcher:
     observe: Observer
     confirmation: float = 120.0
     parallel: int = 256
+    held: bool = False
     queue: RequestQueue = field(default_factory=RequestQueue)
     _known: dict[str, UpdateRequest] = field(default_factory=dict)
     _looks: dict[str, int] = field(default_factory=dict)
@@ -158,6 +160,11 @@ class Dispatcher:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def hold(self, *, held: bool) -> None:
+        """Begin nothing for a while, or go on."""
+        self.held = held
+        self._changed.set()
+
     def close(self) -> None:
         """Begin nothing new."""
         self._closed = True
@@ -167,8 +174,12 @@ class Dispatcher:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
+    @property
+    def _idle(self) -> bool:
+        return self._closed or self.held
+
     def _start_due(self) -> None:
-        while not self._closed and len(self._tasks) < self.parallel:
+        while not self._idle and len(self._tasks) < self.parallel:
             name = self.queue.take(self.clock.monotonic())
             if name is None:
                 return
@@ -187,7 +198,7 @@ class Dispatcher:
 
     async def _pause(self) -> None:
         due = self.queue.next_due()
-        busy = self._closed or len(self._tasks) >= self.parallel
+        busy = self._idle or len(self._tasks) >= self.parallel
         wait = None if due is None or busy else max(0.0, due - self.clock.monotonic())
         try:
             await asyncio.wait_for(self._changed.wait(), wait)

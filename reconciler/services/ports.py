@@ -172,6 +172,10 @@ class Policies(Protocol):
         """Return the ClusterPolicy ``name`` or the Policy ``namespace/name``, live."""
         ...
 
+    async def stored(self) -> tuple[Object, ...]:
+        """Return all policies of both kinds, live."""
+        ...
+
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge into the status of a policy."""
         ...
@@ -231,6 +235,26 @@ class Webhooks(Protocol):
         """Replace that very version; raises `Conflict`."""
         ...
 
+    async def delete(self, name: str) -> None:
+        """Remove a configuration; absent is success."""
+        ...
+
+    async def check(self, configuration: Object) -> None:
+        """Have the API server check one without storing it; raises `Invalid`."""
+        ...
+
+    async def owner(self) -> Mapping[str, Any] | None:
+        """Return the owner reference for configurations, None where there is no such object."""
+        ...
+
+
+class Leases(Protocol):
+    """Leases of the programs' own namespace."""
+
+    async def lease(self, name: str) -> Object | None:
+        """Return a Lease, None where there is none."""
+        ...
+
 
 class ReportStore(Protocol):
     """This project's report in each namespace; ``""`` is the one of cluster-scoped objects.
@@ -274,6 +298,25 @@ class Access(Protocol):
 
     async def may(self, right: Right) -> bool:
         """Return whether a right is granted now."""
+        ...
+
+
+class Registry(Protocol):
+    """What webhook configurations are made from, and where they are kept."""
+
+    @property
+    def kinds(self) -> Kinds:
+        """Return discovery."""
+        ...
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Return the configurations as stored."""
+        ...
+
+    @property
+    def authority(self) -> Authority:
+        """Return the certificate authority."""
         ...
 
 

@@ -75,7 +75,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """Processes requests; holds no state of its own."""
+    """Processes requests; holds no state of its own.
+
+    Attributes:
+        left_alone: Tells of a target that the settings exclude.
+    """
 
     index: PolicyIndex
     policies: Policies
@@ -85,6 +89,7 @@ class Processor:
     loader: Loader
     backoff: Backoff
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
+    left_alone: Callable[[TargetKey], bool] = lambda _key: False
 
     async def attempt(
         self, request: UpdateRequest, chance: float, *, claim: Callable[[], str] = str
@@ -151,7 +156,7 @@ class Processor:
         chosen = [item for item in selection.found if _identity(item.key) not in done]
         results = await asyncio.gather(
             *(
-                self.lanes.submit(
+                self._change(
                     item.key,
                     Job(
                         request=request.name,
@@ -203,6 +208,12 @@ class Processor:
     @property
     def _gates(self) -> Gates:
         return Gates(triggers=self.triggers, exceptions=self.exceptions)
+
+    async def _change(self, key: TargetKey, job: Job) -> TargetResult:
+        if self.left_alone(key):
+            message = "resourceFilters in the ConfigMap kyverno leaves it alone"
+            return TargetResult(outcome=Outcome.SKIPPED, message=message)
+        return await self.lanes.submit(key, job)
 
     def _conclude(
         self,

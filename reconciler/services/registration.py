@@ -5,7 +5,7 @@ Pure: the leader resolves the kinds, reads the CA and writes the result.
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -15,14 +15,17 @@ from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.engine.wildcard import has_wildcard
 from reconciler.services.policies import digest_of
+from reconciler.services.settings import WebhookSettings
 
 RESOURCE_CONFIGURATION = "kube-retrofit-resource"
 POLICY_CONFIGURATION = "kube-retrofit-policy"
+MANAGED_BY = "app.kubernetes.io/managed-by"
 
 _DOMAIN = f"retrofit.{GROUP}"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONGEST_TIMEOUT = 30
 _MOST_CONDITIONS = 64
+_MOST_NAMESPACES = 100
 _SERVICE_PORT = 443
 
 Kinds = Mapping[KindSelector, Sequence[Kind]]
@@ -53,12 +56,16 @@ class Registration:
         namespace: The program's own, which is never asked about.
         background_user: Full name of the user who writes targets.
         timeout: Seconds that the API server waits, where no policy asks for more.
+        settings: What people add to the webhooks for triggers.
+        owner: Reference of an object with which the configurations shall be removed.
     """
 
     endpoint: Endpoint
     namespace: str
     background_user: str
     timeout: float
+    settings: WebhookSettings = field(default_factory=WebhookSettings)
+    owner: Mapping[str, Any] | None = None
 
 
 def selectors(policies: Iterable[CompiledPolicy]) -> frozenset[KindSelector]:
@@ -100,7 +107,7 @@ def configurations(
         for webhook in _resource_webhooks(failure_policy, policies, kinds, registration)
     ]
     return {
-        RESOURCE_CONFIGURATION: _configuration(RESOURCE_CONFIGURATION, webhooks),
+        RESOURCE_CONFIGURATION: _configuration(RESOURCE_CONFIGURATION, webhooks, registration),
         POLICY_CONFIGURATION: _configuration(
             POLICY_CONFIGURATION,
             [
@@ -121,7 +128,16 @@ def configurations(
                     registration,
                 ),
             ],
+            registration,
         ),
+    }
+
+
+def silent(registration: Registration) -> dict[str, Object]:
+    """Return the configurations of a program that stands by: nobody is asked anything."""
+    return {
+        name: _configuration(name, (), registration)
+        for name in (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION)
     }
 
 
@@ -156,8 +172,9 @@ def _resource_webhooks(
                 failurePolicy=failure_policy,
                 sideEffects="NoneOnDryRun",
                 timeoutSeconds=_timeout(members, registration.timeout),
-                namespaceSelector=_elsewhere(registration.namespace),
-                matchConditions=_conditions(members, registration.background_user),
+                namespaceSelector=_namespace_selector(members, registration),
+                objectSelector=dict(registration.settings.selectors.objects),
+                matchConditions=_conditions(members, registration),
             )
 
 
@@ -177,15 +194,22 @@ def _written(
         sideEffects="None",
         timeoutSeconds=_timeout((), registration.timeout),
         namespaceSelector={},
+        objectSelector={},
         matchConditions=[],
     )
 
 
-def _configuration(name: str, webhooks: Sequence[Object]) -> Object:
+def _configuration(name: str, webhooks: Sequence[Object], registration: Registration) -> Object:
+    settings, owner = registration.settings, registration.owner
+    meta: Object = {"name": name, "labels": {**settings.labels, MANAGED_BY: "kube-retrofit"}}
+    if settings.annotations:
+        meta["annotations"] = dict(settings.annotations)
+    if owner is not None:
+        meta["ownerReferences"] = [dict(owner)]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "kube-retrofit"}},
+        "metadata": meta,
         "webhooks": list(webhooks),
     }
 
@@ -201,7 +225,6 @@ def _webhook(
         "rules": list(rules),
         # Without it a write through another version of the same resource would go unseen.
         "matchPolicy": "Equivalent",
-        "objectSelector": {},
         **settings,
     }
     return webhook | ({"matchConditions": conditions} if conditions else {})
@@ -221,10 +244,27 @@ def _client(path: str, registration: Registration) -> Object:
     return {"service": service, "caBundle": bundle}
 
 
-def _elsewhere(namespace: str) -> Object:
+def _namespace_selector(policies: Sequence[CompiledPolicy], registration: Registration) -> Object:
     # The selector is also asked about Namespace objects themselves, by their own labels.
-    values = sorted({namespace, "kube-system"})
-    return {"matchExpressions": [{"key": _NAMESPACE_NAME, "operator": "NotIn", "values": values}]}
+    never = {registration.namespace, "kube-system"}
+    only = _namespaces(policies)
+    own: Object = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted(never)}
+    if only is not None and 0 < len(only - never) <= _MOST_NAMESPACES:
+        own = {"key": _NAMESPACE_NAME, "operator": "In", "values": sorted(only - never)}
+    added = registration.settings.selectors.namespaces
+    return {**added, "matchExpressions": [own, *added.get("matchExpressions", ())]}
+
+
+def _namespaces(policies: Iterable[CompiledPolicy]) -> set[str] | None:
+    """Return the only namespaces in which the policies match, None where that is not said."""
+    found: set[str] = set()
+    for policy in policies:
+        for program in policy.programs:
+            names = (policy.namespace,) if policy.namespace else program.matcher.namespaces
+            if names is None:
+                return None
+            found.update(names)
+    return found
 
 
 def _timeout(policies: Iterable[CompiledPolicy], default: float) -> int:
@@ -232,12 +272,13 @@ def _timeout(policies: Iterable[CompiledPolicy], default: float) -> int:
     return min(_LONGEST_TIMEOUT, max([max(1, round(default)), *wanted]))
 
 
-def _conditions(policies: Sequence[CompiledPolicy], background_user: str) -> list[Object]:
+def _conditions(policies: Sequence[CompiledPolicy], registration: Registration) -> list[Object]:
     written = [dict(item) for policy in policies for item in policy.match_conditions]
+    written = written or [dict(item) for item in registration.settings.conditions]
     programs = [program for policy in policies for program in policy.programs]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
         # Saves the call for each of our own writes of targets.
-        own = f"request.userInfo.username != '{background_user}'"
+        own = f"request.userInfo.username != '{registration.background_user}'"
         return [{"name": "kube-retrofit-own-writes", "expression": own}, *written]
     return written
 

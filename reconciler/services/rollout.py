@@ -8,56 +8,24 @@ configurations and policy statuses have one writer.
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from reconciler.api.meta import Object, ObjectRef, resource_version
 from reconciler.api.policystatus import blank_progress, observed_generation
 from reconciler.api.updaterequest import RequestSpec, Source, render_time
-from reconciler.clock import Clock
-from reconciler.config import ControllerSettings
-from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
-from reconciler.errors import AlreadyExists, ClusterError, Conflict, Gone
+from reconciler.errors import ClusterError, Conflict, Gone
 from reconciler.requests.naming import labels, sweep_name
-from reconciler.services.policies import InvalidEntry, PolicyIndex, policy_key
-from reconciler.services.ports import Authority, Kinds, Policies, Requests, Webhooks
-from reconciler.services.registration import (
-    Endpoint,
-    Registration,
-    configurations,
-    lookup,
-    selectors,
-)
+from reconciler.services.policies import PolicyIndex, policy_key
+from reconciler.services.ports import Policies, Requests
+from reconciler.services.registrar import Registrar
 
 _GATHER = 0.05
 """Seconds that changes of several policies are given to come together."""
 _AGAIN = 0.2
 """Seconds until a policy that changed meanwhile is worked on again."""
 _PATROL = 30.0
-"""Seconds until configurations are looked at although nothing is known to have changed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the webhook is and what it asks for, beside the CA."""
-
-    url: str
-    service: str
-    namespace: str
-    background_user: str
-    timeout: float
-
-    @classmethod
-    def of(cls, settings: ControllerSettings) -> Self:
-        """Return what the settings say."""
-        account = settings.background_service_account
-        return cls(
-            url=settings.webhook_url,
-            service=settings.service,
-            namespace=settings.namespace,
-            background_user=f"system:serviceaccount:{settings.namespace}:{account}",
-            timeout=settings.webhook_timeout,
-        )
+"""Seconds until everything is looked at although nothing is known to have changed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,22 +33,20 @@ class Rollout:
     """Keeps the cluster in step with the policies.
 
     Attributes:
-        margin: Seconds until a stored configuration is in force in the API server.
         say: Gets a sentence when something is in the way, for the log.
         problem: What is in the way now; empty where nothing is.
+        held: Why nothing is rolled out and nobody asked; empty where it is.
+        ending: The programs' namespace is being deleted, so the webhooks go first.
     """
 
     index: PolicyIndex
     policies: Policies
     requests: Requests
-    kinds: Kinds
-    webhooks: Webhooks
-    authority: Authority
-    clock: Clock
-    place: Place
-    margin: float
+    registrar: Registrar
     say: Any
     problem: str = ""
+    held: str = ""
+    ending: bool = False
     _objects: dict[str, Object] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -98,18 +64,54 @@ class Rollout:
         self._objects.pop(key, None)
         self._changed.set()
 
+    def wake(self) -> None:
+        """Something beside the policies changed: kinds, settings, the configurations."""
+        self._changed.set()
+
+    def hold(self, reason: str) -> None:
+        """Stand by for a reason; an empty one is to go on."""
+        self.held = reason
+        self._changed.set()
+
+    def end(self, *, ending: bool) -> None:
+        """Take in whether the programs' namespace is being deleted."""
+        self.ending = ending
+        self._changed.set()
+
+    async def load(self) -> None:
+        """Take in what is stored, and forget what is not.
+
+        The watch has not told of all policies yet when a Lease is won, and of a deletion that it
+        missed it never tells.
+
+        Raises:
+            ClusterError: The policies cannot be listed.
+        """
+        known = set(self._objects)
+        stored = {policy_key(item): item for item in await self.policies.stored()}
+        for key, policy in stored.items():
+            self.index.apply(policy)
+            if key not in self._objects or _newer(policy, self._objects[key]):
+                self.notice(policy)
+        for key in known - stored.keys():
+            self.index.remove(key)
+            self.forget(key)
+
     async def run(self) -> None:
         """Follow changes until cancelled; what fails is tried again with a pause."""
         self._changed.set()
-        pause = 0.5
+        pause, stale = 0.5, True
         while True:
             try:
                 await asyncio.wait_for(self._changed.wait(), _PATROL)
             except TimeoutError:
-                self._changed.set()
+                stale = True
             await asyncio.sleep(_GATHER)
             self._changed.clear()
             try:
+                if stale:
+                    await self.load()
+                    stale = False
                 await self.reconcile()
             except ClusterError as error:
                 self._tell(str(error))
@@ -122,16 +124,16 @@ class Rollout:
 
     async def reconcile(self) -> None:
         """Bring configurations, sweeps and statuses in step once."""
-        bundle = await self.authority.ca_bundle()
-        if bundle is None:
-            msg = "no CA of the webhook yet: start retrofit-admission, which makes it"
-            raise Gone(msg)
+        if self.ending:
+            await self.registrar.withdraw()
+            return
+        if self.held:
+            await self.registrar.stand_by()
+            return
         policies = {policy.key: policy for policy in self.index.policies()}
-        if await self._register(tuple(policies.values()), bundle):
-            # The API servers learn of a new configuration by their own watch.
-            await asyncio.sleep(self.margin)
+        refused = await self.registrar.register(tuple(policies.values()))
         failed: ClusterError | None = None
-        for work in self._steps(policies):
+        for work in self._steps(policies, refused):
             try:
                 await work
             except (Conflict, Gone):
@@ -143,41 +145,17 @@ class Rollout:
         if failed is not None:
             raise failed
 
-    def _steps(self, policies: Mapping[str, CompiledPolicy]) -> Iterator[Awaitable[None]]:
+    def _steps(
+        self, policies: Mapping[str, CompiledPolicy], refused: Mapping[str, str]
+    ) -> Iterator[Awaitable[None]]:
         for key, compiled in policies.items():
             # Only what was registered is finished: a policy that came meanwhile is not in force.
-            if self.index.get(key) is compiled:
+            if key in refused:
+                yield self._write(key, _not_ready(refused[key]))
+            elif self.index.get(key) is compiled:
                 yield self._finish(key, compiled)
         for key, invalid in self.index.invalid().items():
-            yield self._write(key, _not_ready(invalid))
-
-    async def _register(self, policies: tuple[CompiledPolicy, ...], bundle: bytes) -> bool:
-        found: dict[KindSelector, Any] = {}
-        for selector in selectors(policies):
-            found[selector] = await self.kinds.find(*lookup(selector))
-        registration = Registration(
-            endpoint=Endpoint(url=self.place.url, service=self.place.service, ca_bundle=bundle),
-            namespace=self.place.namespace,
-            background_user=self.place.background_user,
-            timeout=self.place.timeout,
-        )
-        bodies = configurations(policies, found, registration)
-        return any([await self._put(name, body) for name, body in bodies.items()])
-
-    async def _put(self, name: str, body: Object) -> bool:
-        live = await self.webhooks.get(name)
-        if live is None:
-            try:
-                await self.webhooks.create(body)
-            except AlreadyExists as error:
-                msg = f"{name} was made by somebody else meanwhile"
-                raise Conflict(msg, status=409) from error
-            return True
-        if live.get("webhooks", []) == body["webhooks"]:
-            return False
-        meta = {**body["metadata"], "resourceVersion": resource_version(live)}
-        await self.webhooks.replace({**body, "metadata": meta})
-        return True
+            yield self._write(key, _not_ready(str(invalid.error)))
 
     async def _finish(self, key: str, compiled: CompiledPolicy) -> None:
         policy = self._objects.get(key)
@@ -195,7 +173,7 @@ class Rollout:
         if policy is None or not _differs(status, wanted):
             return
         condition = wanted["conditions"][0]
-        moment = _since(status, condition) or render_time(self.clock.now())
+        moment = _since(status, condition) or render_time(self.registrar.clock.now())
         condition = {**condition, "lastTransitionTime": moment}
         await self.policies.write_status(policy, {**wanted, "conditions": [condition]})
 
@@ -238,6 +216,11 @@ def _followed(policy: Object) -> tuple[Any, ...]:
     return (*known, status.get("conditions"), status.get("ready"))
 
 
+def _newer(policy: Object, known: Object) -> bool:
+    new, old = resource_version(policy), resource_version(known)
+    return int(new) > int(old) if new.isdecimal() and old.isdecimal() else new != old
+
+
 def _ready(policy: CompiledPolicy) -> dict[str, Any]:
     return {
         "conditions": [
@@ -249,13 +232,8 @@ def _ready(policy: CompiledPolicy) -> dict[str, Any]:
     }
 
 
-def _not_ready(invalid: InvalidEntry) -> dict[str, Any]:
-    condition = {
-        "type": "Ready",
-        "status": "False",
-        "reason": "Failed",
-        "message": str(invalid.error),
-    }
+def _not_ready(message: str) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": "False", "reason": "Failed", "message": message}
     return {"conditions": [condition], "ready": False}
 
 

@@ -20,7 +20,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.config import render_duration
-from reconciler.engine.match import Decision
+from reconciler.engine.match import Decision, Subject
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, NotReady
 from reconciler.requests.lifecycle import Disposition, Done, Fail, Retry, Skip, count
@@ -58,6 +58,7 @@ class Sweeper:
         each: Told what became of each trigger that was worked on, as the order for that trigger
             alone; what failed goes on as a request of its own.
         parallel: Triggers worked on at the same time.
+        left_alone: Tells of an object that the settings exclude from being a trigger.
     """
 
     processor: Processor
@@ -70,6 +71,7 @@ class Sweeper:
     each: Each
     page: int = 500
     parallel: int = 64
+    left_alone: Callable[[Subject], bool] = lambda _subject: False
 
     async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
         """Go on with a sweep to its end; return it as stored last, and how it ended."""
@@ -180,7 +182,7 @@ class Sweeper:
 
     async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
         trigger = await self.triggers.of_object(obj, program)
-        if trigger.subject is None:
+        if trigger.subject is None or self.left_alone(trigger.subject):
             return None
         if program.matcher.evaluate(trigger.subject).decision is not Decision.MATCH:
             return None

@@ -34,7 +34,7 @@ PLANTED = (
         "reconciler/wiring.py",
         "import reconciler.memory.cluster",
     ),
-    ("No cycles between siblings", "admission/filters.py", "import admission.decide"),
+    ("No cycles between siblings", "admission/roles.py", "import admission.resources"),
 )
 
 

@@ -256,7 +256,7 @@ async def test_changed_filters_hold_without_a_restart(rig: Rig) -> None:
         await rig.applied({"target": {"got": "trigger-2"}}, within=15)
         assert [item.spec.resource.name for item in await rig.requests()] == ["trigger-2"]
 
-        broken = "settings not used, the old ones hold"
+        broken = "setting refused"
         await filtered(rig, "[ConfigMap,a,b,c,d]", broken)
         await rig.create(config_map(place, "trigger-3-quiet"))
         await rig.create(config_map(place, "trigger-4"))

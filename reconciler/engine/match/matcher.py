@@ -165,21 +165,6 @@ class Matcher:
             for kind in item.kinds
         )
 
-    def namespaces(self) -> tuple[str, ...] | None:
-        """Return the only namespaces in which something matches, None where that is not said.
-
-        Objects without a namespace are not meant, but a Namespace lies in itself.
-        """
-        if self.namespace:
-            return (self.namespace,)
-        given = [item.namespaces for item in self._match.filters]
-        if self._match.every:
-            return _common(given)
-        known = [names for names in given if names is not None]
-        if len(known) < len(given):
-            return None
-        return tuple(sorted({name for names in known for name in names}))
-
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
         """Return where to look for existing objects; together they miss none that matches.
 

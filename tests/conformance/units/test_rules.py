@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from admission.decide import Limits, decide
-from admission.filters import default_filters
 from reconciler.api.meta import Object, ObjectRef
 from reconciler.api.updaterequest import RequestSpec
 from reconciler.clock import SystemClock
@@ -26,6 +25,7 @@ from reconciler.requests.confirmation import Presence
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.process import trigger_gone
+from reconciler.services.settings import default_filters
 from reconciler.services.trigger import TriggerReader
 from tests.conformance.units.cases import attempt, load
 

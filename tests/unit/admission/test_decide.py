@@ -7,11 +7,11 @@ import pytest
 from jmespath.parser import Parser
 
 from admission.decide import Limits, answer, decide
-from admission.filters import default_filters, parse_filters
 from admission.review import parse_review
 from reconciler.requests.draft import TypeName
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.record import Unrecorded
+from reconciler.services.settings import default_filters, parse_filters
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
 NO_FILTERS = parse_filters()

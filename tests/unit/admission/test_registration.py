@@ -200,6 +200,55 @@ async def test_any_kind_is_a_wildcard(make, webhooks):
     ]
 
 
+async def test_all_kinds_of_a_group_and_all_subresources(make, webhooks):
+    async def asked(kind):
+        found = await webhooks(make.policy(resources={"kinds": [kind]}))
+        return found["fail.retrofit.kyverno.io"]["rules"]
+
+    both = ["CREATE", "UPDATE"]
+    assert await asked("apps/*") == [rule("apps", ["*"], both, "*", version="*")]
+    assert await asked("apps/v1/*") == [rule("apps", ["*"], both, "*")]
+    subresources = ["CONNECT", *both]
+    assert await asked("*/*") == [rule("*", ["*/*"], subresources, "*", version="*")]
+    assert await asked("*/scale") == [rule("*", ["*/scale"], subresources, "*", version="*")]
+
+
+class TestNamespaces:
+    @pytest.fixture
+    def asked(self, webhooks):
+        async def run(*policies):
+            hook = (await webhooks(*policies))["fail.retrofit.kyverno.io"]
+            (expression,) = hook["namespaceSelector"]["matchExpressions"]
+            return expression["operator"], expression["values"]
+
+        return run
+
+    async def test_only_those_that_all_policies_name(self, make, asked):
+        near = make.policy("a", uid="1", resources={"kinds": ["Secret"], "namespaces": ["x"]})
+        own = make.policy("b", uid="2", namespace="y")
+        assert await asked(near, own) == ("In", ["x", "y"])
+
+    @pytest.mark.parametrize("resources", [{"namespaces": ["x*"]}, {}])
+    async def test_one_policy_that_may_match_anywhere_opens_all(self, make, asked, resources):
+        near = make.policy("a", uid="1", namespace="y")
+        far = make.policy("b", uid="2", resources={"kinds": ["Secret"], **resources})
+        assert await asked(near, far) == ("NotIn", ["kube-system", "kyverno"])
+
+    async def test_filters_that_hold_together_narrow_it(self, make, asked):
+        policy = make.policy()
+        policy["spec"]["rules"][0]["match"] = {
+            "all": [
+                {"resources": {"kinds": ["Secret"], "namespaces": ["x", "y"]}},
+                {"resources": {"kinds": ["Secret"], "namespaces": ["y", "z"]}},
+            ]
+        }
+        assert await asked(policy) == ("In", ["y"])
+
+    async def test_our_own_is_never_among_them(self, make, asked):
+        named = {"kinds": ["Secret"], "namespaces": ["kyverno", "x", "kube-system"]}
+        assert await asked(make.policy(resources=named)) == ("In", ["x"])
+
+
 async def test_a_namespaced_policy_asks_only_about_namespaced_kinds(make, webhooks):
     policy = make.policy(namespace="a", resources={"kinds": ["ConfigMap", "Namespace"]})
     found = await webhooks(policy)

@@ -9,8 +9,6 @@ import pytest
 
 from admission.decide import Limits
 from admission.exceptions import ExceptionWebhook
-from admission.filters import parse_filters
-from admission.following import FilterFeed
 from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
@@ -22,6 +20,7 @@ from reconciler.memory.requests import MemoryRequests
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
 from reconciler.services.exceptions import Heeding
+from reconciler.services.settings import ClusterSettings, SettingsHolder, parse_filters
 from tests.unit.admission.conftest import make_means
 
 MAX_BODY = 64 * 1024
@@ -79,7 +78,7 @@ class World:
             kinds=self.cluster,
             requests=self.requests,
             limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
-            filters=FilterFeed("kyverno", parse_filters()),
+            settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
             budget_seconds=0.5,
             clock=clock,
             metrics=self.metrics,

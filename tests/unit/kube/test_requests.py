@@ -9,7 +9,8 @@ ROUTE = "GET /apis/kyverno.io/v2/namespaces/kyverno/updaterequests"
 
 
 def listed(*names, token=""):
-    items = [{"metadata": {"name": name, "namespace": "kyverno"}} for name in names]
+    meta = {"namespace": "kyverno", "labels": {"kube-retrofit.dev/shard": "1"}}
+    items = [{"metadata": {**meta, "name": name}} for name in names]
     return {"metadata": {"continue": token}, "items": items}
 
 
@@ -19,6 +20,16 @@ async def test_a_list_that_expires_is_begun_again(api, client):
     assert [request.name async for request in requests.waiting()] == ["a", "a", "b"]
     selector = "status.state!=Completed,status.state!=Failed,status.state!=Skip"
     assert all(call.query["fieldSelector"] == selector for call in api.seen)
+
+
+async def test_requests_of_somebody_else_are_passed_over_unless_adopted(api, client):
+    foreign = {"metadata": {"name": "ur-x7k2p", "namespace": "kyverno"}}
+    answer = listed("a")
+    answer["items"].append(foreign)
+    api.answer(ROUTE, answer)
+    for adopt, names in ((False, ["a"]), (True, ["a", "ur-x7k2p"])):
+        requests = KubeRequests(client, "kyverno", adopt=adopt)
+        assert [request.name async for request in requests.waiting()] == names
 
 
 async def test_a_list_that_cannot_even_begin_is_told(api, client):

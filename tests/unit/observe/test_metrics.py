@@ -14,6 +14,8 @@ UNITS = (
     "retrofit_policies",
     "retrofit_requests_waiting",
     "retrofit_leader",
+    "retrofit_kyverno_live",
+    "retrofit_setting_refused",
     "_depth",
 )
 

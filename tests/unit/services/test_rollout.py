@@ -1,59 +1,17 @@
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from reconciler.api.updaterequest import Source
 from reconciler.errors import AlreadyExists, Conflict, Gone, Unavailable
 from reconciler.requests.naming import sweep_name
+from reconciler.services.registrar import Place, Registrar
 from reconciler.services.registration import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
-from reconciler.services.rollout import Place, Rollout
-
-
-class Configurations:
-    """Webhook configurations with resource versions; says in `log` what happened."""
-
-    def __init__(self, log):
-        self.stored = {}
-        self.log = log
-        self.versions = 0
-
-    async def get(self, name):
-        return self.stored.get(name)
-
-    async def create(self, configuration):
-        name = configuration["metadata"]["name"]
-        if name in self.stored:
-            raise AlreadyExists(name, status=409)
-        return self._store(configuration)
-
-    async def replace(self, configuration):
-        meta = configuration["metadata"]
-        if meta["resourceVersion"] != self.stored[meta["name"]]["metadata"]["resourceVersion"]:
-            raise Conflict(meta["name"], status=409)
-        return self._store(configuration)
-
-    def _store(self, configuration):
-        self.versions += 1
-        meta = {**configuration["metadata"], "resourceVersion": str(self.versions)}
-        self.log.append(f"configuration {meta['name']}")
-        self.stored[meta["name"]] = {**configuration, "metadata": meta}
-        return self.stored[meta["name"]]
-
-    def kinds(self):
-        return {
-            resource
-            for webhook in self.stored[RESOURCE_CONFIGURATION]["webhooks"]
-            for rule in webhook["rules"]
-            for resource in rule["resources"]
-        }
-
-
-class Authority:
-    bundle = b"certificate"
-
-    async def ca_bundle(self):
-        return self.bundle
+from reconciler.services.rollout import Rollout
+from reconciler.services.settings import SettingsHolder
+from tests.unit.services.configurations import Authority, Configurations
 
 
 @pytest.fixture
@@ -78,18 +36,20 @@ def rollout(world, log):
         index=world.index,
         policies=world.policies,
         requests=world.requests,
-        kinds=world.cluster,
-        webhooks=Configurations(log),
-        authority=Authority(),
-        clock=world.clock,
-        place=Place(
-            url="",
-            service="svc",
-            namespace="kyverno",
-            background_user="system:serviceaccount:kyverno:bg",
-            timeout=10.0,
+        registrar=Registrar(
+            cluster=SimpleNamespace(
+                kinds=world.cluster, webhooks=Configurations(log), authority=Authority()
+            ),
+            clock=world.clock,
+            place=Place(
+                url="",
+                service="svc",
+                namespace="kyverno",
+                background_user="system:serviceaccount:kyverno:bg",
+                timeout=10.0,
+            ),
+            live=SettingsHolder.of("kyverno"),
         ),
-        margin=0.0,
         say=log.append,
     )
 
@@ -137,7 +97,7 @@ async def test_first_the_webhook_then_the_sweep_then_ready(world, make, rollout,
         "sweep p r",
         "status p",
     ]
-    assert rollout.webhooks.kinds() == {"configmaps"}
+    assert rollout.registrar.cluster.webhooks.kinds() == {"configmaps"}
     stored = await world.read(policy)
     assert {key: ready(stored)[key] for key in ("type", "status", "reason")} == {
         "type": "Ready",
@@ -194,7 +154,11 @@ async def test_another_kind_changes_the_configuration_first(make, rollout, store
     await store(make.policy("q", kinds=("Pod",)))
     await rollout.reconcile()
     assert log == [f"configuration {RESOURCE_CONFIGURATION}", "status q"]
-    assert rollout.webhooks.kinds() == {"configmaps", "pods", "pods/ephemeralcontainers"}
+    assert rollout.registrar.cluster.webhooks.kinds() == {
+        "configmaps",
+        "pods",
+        "pods/ephemeralcontainers",
+    }
 
 
 async def test_a_policy_that_is_gone_is_asked_about_no_more(world, make, rollout, store, log):
@@ -206,7 +170,7 @@ async def test_a_policy_that_is_gone_is_asked_about_no_more(world, make, rollout
     log.clear()
     await rollout.reconcile()
     assert log == [f"configuration {RESOURCE_CONFIGURATION}"]
-    assert rollout.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == []
+    assert rollout.registrar.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == []
 
 
 class TestInvalid:
@@ -302,20 +266,21 @@ class TestConfiguration:
         policy = await store(make.policy())
         await rollout.reconcile()
         await seen(policy)
-        wanted = rollout.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"]
-        edited = {**rollout.webhooks.stored[RESOURCE_CONFIGURATION], "webhooks": []}
-        rollout.webhooks.stored[RESOURCE_CONFIGURATION] = edited
+        wanted = rollout.registrar.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"]
+        rollout.registrar.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
         log.clear()
         await rollout.reconcile()
         assert log == [f"configuration {RESOURCE_CONFIGURATION}"]
-        assert rollout.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == wanted
+        assert (
+            rollout.registrar.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == wanted
+        )
 
     async def test_another_ca_is_taken_over(self, make, rollout, store, seen, log):
         policy = await store(make.policy())
         await rollout.reconcile()
         await seen(policy)
         log.clear()
-        rollout.authority.bundle = b"another"
+        rollout.registrar.cluster.authority.bundle = b"another"
         await rollout.reconcile()
         assert log == [
             f"configuration {RESOURCE_CONFIGURATION}",
@@ -324,7 +289,7 @@ class TestConfiguration:
 
     async def test_without_a_ca_nothing_becomes_ready(self, world, make, rollout, store, log):
         policy = await store(make.policy())
-        rollout.authority.bundle = None
+        rollout.registrar.cluster.authority.bundle = None
         with pytest.raises(Gone, match="start retrofit-admission"):
             await rollout.reconcile()
         assert log == []
@@ -335,7 +300,7 @@ class TestConfiguration:
     ):
         policy = await store(make.policy(kinds=("Widget", "ConfigMap")))
         await rollout.reconcile()
-        assert rollout.webhooks.kinds() == {"configmaps"}
+        assert rollout.registrar.cluster.webhooks.kinds() == {"configmaps"}
         assert ready(await world.read(policy))["status"] == "True"
 
     async def test_one_that_another_leader_made_is_looked_at_again(self, rollout):
@@ -343,23 +308,104 @@ class TestConfiguration:
             return None
 
         for name in (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION):
-            rollout.webhooks.stored[name] = {"metadata": {"name": name}}
-        rollout.webhooks.get = absent
+            rollout.registrar.cluster.webhooks.stored[name] = {"metadata": {"name": name}}
+        rollout.registrar.cluster.webhooks.get = absent
         with pytest.raises(Conflict, match="somebody else"):
             await rollout.reconcile()
+
+
+class TestLoading:
+    async def test_a_leader_knows_all_policies_before_it_registers_any(
+        self, world, make, rollout, log
+    ):
+        world.cluster.add(make.policy("p"))
+        await rollout.load()
+        await rollout.reconcile()
+        assert rollout.registrar.cluster.webhooks.kinds() == {"configmaps"}
+        assert "status p" in log
+
+    async def test_a_deletion_that_the_watch_missed_is_noticed(self, world, make, rollout, store):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        world.remove(policy)
+        await rollout.load()
+        await rollout.reconcile()
+        assert rollout.registrar.cluster.webhooks.kinds() == set()
+        assert world.index.get("p") is None
+
+    async def test_what_the_watch_brought_meanwhile_is_kept(self, world, make, rollout, store):
+        old = await store(make.policy())
+
+        async def stored():
+            await store(make.policy(kinds=("Secret",)))
+            await store(make.policy("q", kinds=("Pod",)))
+            return (old,)
+
+        world.policies.stored = stored
+        await rollout.load()
+        await rollout.reconcile()
+        assert rollout.registrar.cluster.webhooks.kinds() == {
+            "secrets",
+            "pods",
+            "pods/ephemeralcontainers",
+        }
+
+
+class TestStandingBy:
+    async def test_nobody_is_asked_and_nothing_written(self, world, make, rollout, store, log):
+        policy = await store(make.policy(on_change=True))
+        rollout.hold("a live Kyverno is there")
+        await rollout.reconcile()
+        assert [line for line in log if line.startswith(("sweep", "status"))] == []
+        stored = rollout.registrar.cluster.webhooks.stored
+        assert {name: item["webhooks"] for name, item in stored.items()} == {
+            RESOURCE_CONFIGURATION: [],
+            POLICY_CONFIGURATION: [],
+        }
+        rollout.hold("")
+        await rollout.reconcile()
+        assert "sweep p r" in log
+        assert ready(await world.read(policy))["status"] == "True"
+
+    async def test_the_webhooks_go_before_the_namespace_does(self, make, rollout, store, log):
+        await store(make.policy())
+        await rollout.reconcile()
+        rollout.end(ending=True)
+        await rollout.reconcile()
+        assert rollout.registrar.cluster.webhooks.stored == {}
+        rollout.end(ending=False)
+        await rollout.reconcile()
+        assert rollout.registrar.cluster.webhooks.kinds() == {"configmaps"}
+
+
+async def test_a_policy_whose_conditions_the_api_server_refuses_says_so_and_hinders_no_other(
+    world, make, rollout, store
+):
+    conditions = [{"name": "broken", "expression": "request.?"}]
+    bad = await store(
+        make.policy("bad", spec={"webhookConfiguration": {"matchConditions": conditions}})
+    )
+    good = await store(make.policy("good"))
+    rollout.registrar.cluster.webhooks.refuses.add("request.?")
+    await rollout.reconcile()
+    assert ready(await world.read(good))["status"] == "True"
+    condition = ready(await world.read(bad))
+    assert condition["status"] == "False"
+    assert condition["message"].startswith("spec.webhookConfiguration.matchConditions: ")
+    assert "request.?" in condition["message"]
 
 
 async def test_it_follows_the_policies_and_says_what_is_in_the_way(
     world, make, rollout, store, log
 ):
-    rollout.authority.bundle = None
+    rollout.registrar.cluster.authority.bundle = None
     work = asyncio.create_task(rollout.run())
     try:
         async with asyncio.timeout(10):
             policy = await store(make.policy())
             while not rollout.problem:
                 await asyncio.wait([work], timeout=0.01)
-            rollout.authority.bundle = b"certificate"
+            rollout.registrar.cluster.authority.bundle = b"certificate"
             rollout.notice(policy)
             while rollout.problem:
                 await asyncio.wait([work], timeout=0.01)

@@ -2,14 +2,19 @@
 
 import pytest
 
-from admission.filters import default_filters, parse_filters, read_settings
-from admission.following import FilterFeed
+from reconciler.api.meta import Kind
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.errors import InvalidSetting
+from reconciler.services.settings import default_filters, parse_filters
 
 
 def subject(kind="ConfigMap", name="x", namespace="a", **rest):
-    user = UserInfo(username=rest.pop("username", "jane"), groups=rest.pop("groups", ()))
+    user = UserInfo(
+        username=rest.pop("username", "jane"),
+        groups=rest.pop("groups", ()),
+        roles=rest.pop("roles", ()),
+        cluster_roles=rest.pop("cluster_roles", ()),
+    )
     return Subject(
         obj={"metadata": {"name": name}},
         group=rest.pop("group", ""),
@@ -44,8 +49,8 @@ def test_resource_filters(filters, found, excluded):
 
 
 @pytest.mark.parametrize("text", ["Event,*,*", "[a,b,c,d]", "[,*,*]", "[a,*,*] and more"])
-def test_a_malformed_filter_is_named(text):
-    with pytest.raises(InvalidSetting, match="resourceFilters"):
+def test_a_malformed_filter_is_told_its_form(text):
+    with pytest.raises(InvalidSetting, match=r"\[kind,namespace,name\]"):
         parse_filters(resources=text)
 
 
@@ -73,27 +78,36 @@ def test_the_machinery_of_the_cluster_triggers_nothing_by_default():
     assert not filters.exclude(subject("ConfigMap", namespace="default"))
 
 
-class TestSettings:
-    def test_a_key_that_is_absent_keeps_its_default(self):
-        filters = read_settings({"excludeUsernames": "robot-*"}, "kyverno")
-        assert filters.exclude(subject(namespace="kube-system"))
-        assert filters.groups.excludes(["system:nodes"])
-        assert filters.usernames.excludes(["robot-1"])
+def test_requests_about_requests_never_trigger_anything():
+    assert parse_filters().exclude(subject("UpdateRequest", group="kyverno.io"))
 
-    def test_a_key_that_is_there_replaces_it(self):
-        filters = read_settings(
-            {"resourceFilters": "[Secret,*,*]", "excludeGroups": ""}, "kyverno"
-        )
-        assert not filters.exclude(subject(namespace="kube-system"))
-        assert filters.exclude(subject("Secret"))
-        assert filters.exclude(subject("UpdateRequest", namespace="kyverno"))
-        assert not filters.groups.excludes(["system:nodes"])
 
-    def test_what_cannot_be_read_leaves_the_old_ones(self):
-        feed = FilterFeed("kyverno", default_filters("kyverno"))
-        feed.take("MODIFIED", {"data": {"resourceFilters": "[Secret,*,*]"}})
-        held = feed.current
-        feed.take("MODIFIED", {"data": {"resourceFilters": "Secret"}})
-        assert feed.current is held
-        feed.take("DELETED", {})
-        assert not feed.current.exclude(subject("Secret"))
+def test_excluded_roles_are_those_of_the_user():
+    filters = parse_filters(
+        exclude_roles="team-a:robot-*", exclude_cluster_roles="cluster-*,!cluster-guest"
+    )
+    assert filters.exclude(subject(roles=("team-a:robot-1",)))
+    assert not filters.exclude(subject(roles=("team-b:robot-1",)))
+    assert filters.exclude(subject(cluster_roles=("view", "cluster-admin")))
+    assert not filters.exclude(subject(cluster_roles=("cluster-admin", "cluster-guest")))
+    assert not filters.exclude(subject(roles=None, cluster_roles=None))
+
+
+def test_a_target_is_known_by_kind_and_name():
+    filters = parse_filters(resources="[Deployment,team-a,*][Namespace,kube-*,*][Pod/status,*,*]")
+    deployment = Kind(
+        group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True
+    )
+    namespace = Kind(
+        group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False
+    )
+    pod = Kind(group="", version="v1", kind="Pod", plural="pods", namespaced=True)
+    status = Kind(
+        group="", version="v1", kind="Pod", plural="pods", namespaced=True, subresource="status"
+    )
+    assert filters.name(deployment, "team-a", "x")
+    assert not filters.name(deployment, "team-b", "x")
+    assert filters.name(namespace, "", "kube-system")
+    assert not filters.name(namespace, "", "default")
+    assert filters.name(status, "a", "x")
+    assert not filters.name(pod, "a", "x")

@@ -1,0 +1,207 @@
+"""What the controller follows beside its own kinds, on every replica, so that a new leader knows.
+
+The settings, the kinds that the cluster serves, the webhook configurations, the namespace of the
+programs, and whether a live Kyverno is there. Only a leader acts on what is found.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from reconciler.api.meta import Kind, Object
+from reconciler.clock import Clock
+from reconciler.kube.client import Client
+from reconciler.kube.leases import LEASES
+from reconciler.kube.settings import settings_taker, settings_watch
+from reconciler.kube.watch import Watch
+from reconciler.kube.webhooks import WEBHOOKS
+from reconciler.observe.metrics import Metrics
+from reconciler.observe.settings import SettingsReport
+from reconciler.services.neighbour import Neighbour
+from reconciler.services.ports import Change, Events
+from reconciler.services.registration import MANAGED_BY
+from reconciler.services.settings import SettingsHolder
+from reconciler.wiring import Services
+
+_DEFINITIONS = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
+_NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+# A definition is served some time after its last event: look at once, and twice more.
+_LOOKS = (0.3, 1.0, 3.0)
+_PATROL = 2.0
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderEvents:
+    """Events of a leader; another replica says the same, and its word is not stored."""
+
+    events: Events
+    leading: Callable[[], bool]
+
+    def emit(
+        self,
+        *,
+        regarding: Mapping[str, Any],
+        related: Mapping[str, Any] | None = None,
+        severity: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+        group: str = "",
+    ) -> None:
+        """Queue one event where this process leads."""
+        if self.leading():
+            self.events.emit(
+                regarding=regarding,
+                related=related,
+                severity=severity,
+                reason=reason,
+                action=action,
+                note=note,
+                group=group,
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """Follows them from start to end of the process."""
+
+    client: Client
+    clock: Clock
+    services: Services
+    holder: SettingsHolder
+    report: SettingsReport
+    neighbour: Neighbour
+    metrics: Metrics
+    events: Events
+    say: Callable[[str], None]
+    _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _settings: Watch | None = None
+
+    def __post_init__(self) -> None:
+        """Have everybody told who has to know."""
+        self.holder.listeners += [self.report, lambda _: self.services.rollout.wake()]
+        self.neighbour.listeners.append(self._heed_neighbour)
+        self.services.rollout.registrar.restored = self._tell_restored
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        namespace, client, clock = self.holder.namespace, self.client, self.clock
+        self._settings = settings_watch(client, clock, namespace)
+        marked = f"{MANAGED_BY}=kube-retrofit"
+        own = f"metadata.name={namespace}"
+        watches = {
+            "settings": (self._settings, settings_taker(self.holder)),
+            "webhook configurations": (
+                Watch(client, WEBHOOKS, clock, labels=marked),
+                self._take_configuration,
+            ),
+            "namespace": (
+                Watch(client, _NAMESPACES, clock, fields=own, metadata_only=True),
+                self._take_namespace,
+            ),
+        }
+        definitions = Watch(client, _DEFINITIONS, clock, metadata_only=True)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.neighbour.run(), name="neighbour")
+            tasks.create_task(self._heed_kinds(), name="kinds")
+            tasks.create_task(self._follow_definitions(definitions), name="definitions")
+            tasks.create_task(self._tell("customresourcedefinitions", definitions))
+            for name, (watch, take) in watches.items():
+                tasks.create_task(_follow(watch, take), name=name)
+                tasks.create_task(self._tell(name, watch), name=f"{name} told")
+
+    async def known(self) -> None:
+        """Return when a leader may begin: settings and neighbour are known, or cannot be."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.neighbour.looked.wait()
+                if self._settings is not None:
+                    await self._settings.synced.wait()
+        except TimeoutError:
+            self.say(
+                "leading without knowing the settings or whether a live Kyverno is there: the"
+                f" API server did not tell within {_PATIENCE:g}s"
+            )
+        self.report.again(self.holder)
+        self._warn_of_neighbour()
+
+    def _take_configuration(self, change: Change, configuration: Object) -> None:
+        rollout = self.services.rollout
+        if change == "DELETED" or not rollout.registrar.is_own(configuration):
+            rollout.wake()
+
+    def _take_namespace(self, change: Change, namespace: Object) -> None:
+        meta = namespace["metadata"]
+        ending = change == "DELETED" or bool(meta.get("deletionTimestamp"))
+        if ending != self.services.rollout.ending:
+            self.services.rollout.end(ending=ending)
+
+    async def _follow_definitions(self, watch: Watch) -> None:
+        async for _ in watch.events():
+            # What is there at the start is found by discovery anyhow.
+            if watch.synced.is_set():
+                self._kinds_changed.set()
+
+    async def _heed_kinds(self) -> None:
+        while True:
+            await self._kinds_changed.wait()
+            self._kinds_changed.clear()
+            for pause in _LOOKS:
+                await asyncio.sleep(pause)
+                self.services.kinds.invalidate()
+                self.services.rollout.wake()
+
+    def _heed_neighbour(self) -> None:
+        reason = self.neighbour.standing_by
+        self.metrics.kyverno_live.set(1 if self.neighbour.found else 0)
+        self.services.dispatcher.hold(held=bool(reason))
+        self.services.rollout.hold(reason)
+        self._warn_of_neighbour()
+
+    def _warn_of_neighbour(self) -> None:
+        if not self.neighbour.found:
+            return
+        self.events.emit(
+            regarding={
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
+                "namespace": self.holder.namespace,
+                "name": self.neighbour.found,
+            },
+            severity="Warning",
+            reason="KyvernoIsLive",
+            action="None" if self.neighbour.take_over else "StandBy",
+            note=self.neighbour.description,
+        )
+
+    def _tell_restored(self, name: str, text: str) -> None:
+        self.metrics.webhooks_restored.labels(configuration=name).inc()
+        self.say(f"{WEBHOOKS.kind} {name} is restored: {text}")
+        self.events.emit(
+            regarding={"apiVersion": WEBHOOKS.api_version, "kind": WEBHOOKS.kind, "name": name},
+            severity="Warning",
+            reason="WebhookRestored",
+            action="Restore",
+            note=text,
+        )
+
+    async def _tell(self, name: str, watch: Watch) -> None:
+        told = ""
+        while True:
+            if watch.problem and watch.problem != told:
+                self.say(f"{name} cannot be followed: {watch.problem}")
+            told = watch.problem
+            await asyncio.sleep(_PATROL)
+
+
+async def _follow(watch: Watch, take: Callable[[Change, Object], None]) -> None:
+    async for change, obj in watch.events():
+        take(change, obj)

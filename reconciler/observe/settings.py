@@ -1,0 +1,68 @@
+"""What people are told about the settings ConfigMap: log lines, a metric, an event per fault."""
+
+from dataclasses import dataclass, field
+
+from reconciler.observe.logs import Logger
+from reconciler.observe.metrics import Metrics
+from reconciler.services.ports import Events
+from reconciler.services.settings import Fault, SettingsHolder
+from reconciler.services.settings.reading import SETTINGS_NAME, WITHOUT_EFFECT
+
+
+@dataclass(slots=True, kw_only=True)
+class SettingsReport:
+    """A listener of a `SettingsHolder`.
+
+    Attributes:
+        events: Where refused values are told too; None for a program that is not to tell.
+    """
+
+    log: Logger
+    metrics: Metrics
+    events: Events | None = None
+    _told: frozenset[Fault] = field(default=frozenset())
+    _unused: tuple[str, ...] = ()
+
+    def __call__(self, holder: SettingsHolder) -> None:
+        """Tell what is new."""
+        faults = frozenset(holder.faults)
+        for key in {item.key for item in self._told - faults}:
+            self.metrics.setting_refused.labels(key=key).set(0)
+        for fault in sorted(faults, key=lambda item: item.key):
+            self.metrics.setting_refused.labels(key=fault.key).set(1)
+            if fault not in self._told:
+                self.log.warning("setting refused", key=fault.key, reason=_text(fault))
+                self._emit(holder.namespace, fault)
+        self._told = faults
+        if holder.unused != self._unused:
+            for key in holder.unused:
+                known = key in WITHOUT_EFFECT
+                why = "it has no effect here" if known else "nobody knows this key"
+                self.log.warning("setting not used", key=key, reason=why)
+            self._unused = holder.unused
+        self.log.info("settings in use", refused=sorted(item.key for item in faults))
+
+    def again(self, holder: SettingsHolder) -> None:
+        """Tell the faults once more by events: only a leader's are stored."""
+        for fault in holder.faults:
+            self._emit(holder.namespace, fault)
+
+    def _emit(self, namespace: str, fault: Fault) -> None:
+        if self.events is None:
+            return
+        self.events.emit(
+            regarding={
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "namespace": namespace,
+                "name": SETTINGS_NAME,
+            },
+            severity="Warning",
+            reason="SettingRefused",
+            action="None",
+            note=_text(fault),
+        )
+
+
+def _text(fault: Fault) -> str:
+    return f"data.{fault.key}: {fault.message}; until then the value before it holds"

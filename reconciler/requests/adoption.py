@@ -1,0 +1,115 @@
+"""Requests that a Kyverno left behind: which they are, and what they mean here.
+
+They are ``kyverno.io/v2`` UpdateRequests like ours, but hold the whole admission request with
+both objects, name no source and carry none of our labels.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from reconciler.api.meta import PREFIX, Object, resource_version
+from reconciler.api.updaterequest import (
+    RequestSpec,
+    Source,
+    TriggerRecord,
+    UpdateRequest,
+    parse_request,
+)
+from reconciler.requests.draft import READ_LATER
+
+_MUTATE = "mutate"
+# Kept elsewhere in a request, or of no use to an expression.
+_NOT_INFO = frozenset({"object", "oldObject", "userInfo", "options"})
+
+
+def is_ours(obj: Mapping[str, Any]) -> bool:
+    """Return whether a stored request was made by this project, or by hand for it."""
+    labels = (obj.get("metadata") or {}).get("labels") or {}
+    source = (obj.get("spec") or {}).get("source")
+    return bool(source) or any(name.startswith(PREFIX) for name in labels)
+
+
+def read_request(obj: Mapping[str, Any], *, adopt: bool) -> UpdateRequest | None:
+    """Return a stored request to work on, None for one that is left alone.
+
+    Args:
+        obj: As stored; requests for other work than mutate are left alone always.
+        adopt: Take those of a Kyverno as well.
+    """
+    if (obj.get("spec") or {}).get("requestType", _MUTATE) != _MUTATE:
+        return None
+    if is_ours(obj):
+        return parse_request(obj)
+    return _adopted(obj) if adopt else None
+
+
+def _adopted(obj: Mapping[str, Any]) -> UpdateRequest:
+    request = parse_request(obj)
+    context = (obj.get("spec") or {}).get("context") or {}
+    carried = _admission_request(context.get("admissionRequestInfo") or {})
+    return replace(request, spec=_spec(request.spec, carried, context.get("userInfo") or {}))
+
+
+def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> RequestSpec:
+    if not carried:
+        # A change of its policy made it.
+        return replace(spec, source=Source.POLICY_CHANGE, user={}, request={}, operation="")
+    new, old = carried.get("object") or {}, carried.get("oldObject") or {}
+    operation = spec.operation or str(carried.get("operation", ""))
+    return replace(
+        spec,
+        source=Source.ADMISSION,
+        operation=operation,
+        user=_user(user),
+        request={key: value for key, value in carried.items() if key not in _NOT_INFO},
+        trigger=_trigger(carried, operation),
+        recorded=_recorded(carried, operation, new, old),
+    )
+
+
+def _trigger(carried: Object, operation: str) -> TriggerRecord:
+    new, old = carried.get("object") or {}, carried.get("oldObject") or {}
+    return TriggerRecord(
+        resource_version=resource_version(old or new),
+        unchanged=operation == "UPDATE" and _text(new) == _text(old),
+        terminating=bool((old.get("metadata") or {}).get("deletionTimestamp")),
+        subresource=str(carried.get("subResource") or ""),
+    )
+
+
+def _recorded(carried: Object, operation: str, new: Object, old: Object) -> Object | None:
+    kept: Object = {}
+    if operation == "DELETE":
+        kept["object"] = old
+    elif carried.get("subResource", "") not in READ_LATER and new:
+        kept["object"] = new
+    if old and operation == "UPDATE":
+        kept["oldObject"] = old
+    return kept or None
+
+
+def _text(obj: Object) -> str:
+    # To Python 1, 1.0 and True are equal; to the API server they are not.
+    return json.dumps(obj, sort_keys=True)
+
+
+def _user(user: Mapping[str, Any]) -> Object:
+    info = user.get("userInfo") or {}
+    if not info:
+        return {}
+    # It looked the roles up; it leaves an empty list out.
+    roles, cluster_roles = user.get("roles") or [], user.get("clusterRoles") or []
+    return {"userInfo": dict(info), "roles": list(roles), "clusterRoles": list(cluster_roles)}
+
+
+def _admission_request(info: Mapping[str, Any]) -> Object:
+    """Return the admission request; its first versions kept it as a text."""
+    raw = info.get("admissionRequest")
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw)
+        except ValueError:
+            raw = None
+    return raw if isinstance(raw, dict) else {}

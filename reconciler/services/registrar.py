@@ -1,0 +1,295 @@
+"""Keeps the webhook configurations of the cluster as the policies and the settings want them.
+
+Who edits or deletes one finds it restored, though not for ever at full speed: two programs that
+restore against each other would keep the API server busy and help nobody. Once their owner is
+gone they are not made again, because then the programs are being uninstalled.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from reconciler.api.meta import FIELD_MANAGER, Object, resource_version
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.engine.match import KindSelector
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import AlreadyExists, Conflict, Gone, Invalid
+from reconciler.services.ports import Registry
+from reconciler.services.registration import (
+    POLICY_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+    Endpoint,
+    Registration,
+    configurations,
+    lookup,
+    selectors,
+    silent,
+)
+from reconciler.services.settings import Fault, SettingsHolder, WebhookSettings
+
+CONFIGURATIONS = (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION)
+
+_WINDOW = 60.0
+_RESTORATIONS = 10
+"""Restorations within the window; what comes after them waits."""
+_CONDITIONS_PLACE = "spec.webhookConfiguration.matchConditions"
+_KEY_OF_PLACE = {
+    "matchConditions": "matchConditions",
+    "metadata.annotations": "webhookAnnotations",
+    "metadata.labels": "webhookLabels",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the webhook is and what it asks for, beside the CA.
+
+    Attributes:
+        margin: Seconds until a stored configuration is in force in the API servers.
+    """
+
+    url: str
+    service: str
+    namespace: str
+    background_user: str
+    timeout: float
+    margin: float = 0.0
+
+    @classmethod
+    def of(cls, settings: ControllerSettings) -> Self:
+        """Return what the settings say."""
+        account = settings.background_service_account
+        return cls(
+            url=settings.webhook_url,
+            service=settings.service,
+            namespace=settings.namespace,
+            background_user=f"system:serviceaccount:{settings.namespace}:{account}",
+            timeout=settings.webhook_timeout,
+            margin=settings.ready_margin,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What was written last, and what the API server made of it."""
+
+    body: Object
+    stored: Object
+
+
+def _nobody(_name: str, _text: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Registrar:
+    """Writes the webhook configurations; only a leader uses it.
+
+    Attributes:
+        restored: Told the name of a configuration that is restored, and why.
+    """
+
+    cluster: Registry
+    clock: Clock
+    place: Place
+    live: SettingsHolder
+    restored: Callable[[str, str], None] = _nobody
+    _written: dict[str, _Written] = field(default_factory=dict)
+    _accepted: WebhookSettings = field(default_factory=WebhookSettings)
+    _refused: dict[str, tuple[CompiledPolicy, str]] = field(default_factory=dict)
+    _owner: Mapping[str, Any] | None = None
+    _owner_asked: bool = False
+    _restorations: deque[float] = field(default_factory=deque)
+
+    def is_own(self, configuration: Object) -> bool:
+        """Return whether a configuration is stored as it was written here last."""
+        written = self._written.get((configuration.get("metadata") or {}).get("name", ""))
+        known = "" if written is None else resource_version(written.stored)
+        return bool(known) and known == resource_version(configuration)
+
+    async def register(self, policies: Sequence[CompiledPolicy]) -> Mapping[str, str]:
+        """Have the API server ask about what the policies match; return when it does.
+
+        What it refuses is left out: conditions of a policy that do not compile, and settings, of
+        which the last ones that it took go on.
+
+        Returns:
+            Why a policy is left out, by its key.
+        """
+        keys = {item.key for item in policies}
+        bundle = await self.cluster.authority.ca_bundle()
+        if bundle is None:
+            msg = "no CA of the webhook yet: start retrofit-admission, which makes it"
+            raise Gone(msg)
+        await self._look_for_owner()
+        self._refused = {key: self._refused[key] for key in self._refused if key in keys}
+        while True:
+            registration = self._registration(bundle)
+            good = [item for item in policies if not self._is_refused(item)]
+            try:
+                changed = await self._store(await self._bodies(good, registration))
+            except Invalid as error:
+                if not await self._sort_out(good, registration, error):
+                    raise
+                continue
+            self._accepted = registration.settings
+            if changed:
+                # The API servers learn of a new configuration by their own watch.
+                await asyncio.sleep(self.place.margin)
+            return {item.key: self._refused[item.key][1] for item in policies if item not in good}
+
+    async def stand_by(self) -> None:
+        """Have the API server ask about nothing."""
+        await self._look_for_owner()
+        await self._store(silent(self._registration(b"")))
+
+    async def withdraw(self) -> None:
+        """Remove the configurations."""
+        for name in CONFIGURATIONS:
+            await self.cluster.webhooks.delete(name)
+        self._written.clear()
+
+    async def _look_for_owner(self) -> None:
+        if not self._owner_asked:
+            self._owner = await self.cluster.webhooks.owner()
+            self._owner_asked = True
+
+    def _registration(self, bundle: bytes) -> Registration:
+        return Registration(
+            endpoint=Endpoint(url=self.place.url, service=self.place.service, ca_bundle=bundle),
+            namespace=self.place.namespace,
+            background_user=self.place.background_user,
+            timeout=self.place.timeout,
+            settings=self.live.current.webhooks,
+            owner=self._owner,
+        )
+
+    async def _bodies(
+        self, policies: Sequence[CompiledPolicy], registration: Registration
+    ) -> dict[str, Object]:
+        found: dict[KindSelector, Any] = {}
+        for selector in selectors(policies):
+            found[selector] = await self.cluster.kinds.find(*lookup(selector))
+        return configurations(policies, found, registration)
+
+    async def _store(self, bodies: Mapping[str, Object]) -> bool:
+        return any([await self._put(name, body) for name, body in bodies.items()])
+
+    async def _put(self, name: str, body: Object) -> bool:
+        live, written = await self.cluster.webhooks.get(name), self._written.get(name)
+        if live is not None and _in_step(live, body, written):
+            self._written[name] = _Written(body=body, stored=live)
+            return False
+        body = await self._owned(body)
+        if written is not None and written.body == body:
+            self._restore(name, live)
+        if live is None:
+            try:
+                stored = await self.cluster.webhooks.create(body)
+            except AlreadyExists as error:
+                msg = f"{name} was made by somebody else meanwhile"
+                raise Conflict(msg, status=409) from error
+        else:
+            meta = {**body["metadata"], "resourceVersion": resource_version(live)}
+            stored = await self.cluster.webhooks.replace({**body, "metadata": meta})
+        self._written[name] = _Written(body=body, stored=stored)
+        return True
+
+    async def _owned(self, body: Object) -> Object:
+        """Return a configuration with its owner as it is now.
+
+        Raises:
+            Gone: There is none any more.
+        """
+        owner = await self.cluster.webhooks.owner()
+        if owner is None and self._owner is not None:
+            msg = (
+                f"{self._owner['kind']} {self._owner['name']} is gone: kube-retrofit is being"
+                " uninstalled, so the webhook configurations are not made again"
+            )
+            raise Gone(msg)
+        self._owner = owner
+        if owner is None:
+            return body
+        return {**body, "metadata": {**body["metadata"], "ownerReferences": [dict(owner)]}}
+
+    def _restore(self, name: str, live: Object | None) -> None:
+        """Tell of a restoration.
+
+        Raises:
+            Conflict: There were too many; this one has to wait.
+        """
+        now = self.clock.monotonic()
+        while self._restorations and now - self._restorations[0] > _WINDOW:
+            self._restorations.popleft()
+        who = "deleted" if live is None else f"changed by {_last_manager(live)}"
+        if len(self._restorations) >= _RESTORATIONS:
+            msg = (
+                f"{name} was {who}, the {len(self._restorations) + 1}th time within a minute: it"
+                " is restored later; find out who works against kube-retrofit"
+            )
+            raise Conflict(msg, status=409)
+        self._restorations.append(now)
+        self.restored(name, f"it was {who}")
+
+    def _is_refused(self, policy: CompiledPolicy) -> bool:
+        known = self._refused.get(policy.key)
+        return known is not None and known[0] is policy
+
+    async def _sort_out(
+        self, policies: Sequence[CompiledPolicy], registration: Registration, error: Invalid
+    ) -> bool:
+        """Find out what the API server refuses, and leave it out from now on."""
+        bare = Registration(
+            endpoint=registration.endpoint,
+            namespace=registration.namespace,
+            background_user=registration.background_user,
+            timeout=registration.timeout,
+        )
+        found = False
+        for policy in policies:
+            if policy.match_conditions:
+                body = (await self._bodies([policy], bare))[RESOURCE_CONFIGURATION]
+                try:
+                    await self.cluster.webhooks.check(body)
+                except Invalid as refusal:
+                    self._refused[policy.key] = policy, f"{_CONDITIONS_PLACE}: {refusal}"
+                    found = True
+        if not found and registration.settings != self._accepted:
+            self.live.refuse_webhooks(self._accepted, _fault(error))
+            found = True
+        return found
+
+
+def _in_step(live: Object, body: Object, written: _Written | None) -> bool:
+    if written is not None and written.body != body:
+        return False
+    meta, wanted = live.get("metadata") or {}, body["metadata"]
+    for part in ("labels", "annotations"):
+        if not (wanted.get(part) or {}).items() <= (meta.get(part) or {}).items():
+            return False
+    owners = {item.get("uid") for item in meta.get("ownerReferences") or ()}
+    if not {item["uid"] for item in wanted.get("ownerReferences", ())} <= owners:
+        return False
+    stored = live.get("webhooks", [])
+    # Some clusters change what is stored on its way; to write it again would never end.
+    return bool(
+        stored == body["webhooks"]
+        or (written is not None and stored == written.stored.get("webhooks", []))
+    )
+
+
+def _last_manager(live: Object) -> str:
+    entries = (live.get("metadata") or {}).get("managedFields") or ()
+    others = [item for item in entries if item.get("manager") != FIELD_MANAGER]
+    last: Mapping[str, Any] = max(others, key=lambda item: str(item.get("time", "")), default={})
+    return str(last.get("manager") or "somebody")
+
+
+def _fault(error: Invalid) -> Fault:
+    text = str(error)
+    key = next((key for place, key in _KEY_OF_PLACE.items() if place in text), "webhooks")
+    return Fault(key=key, message=f"the API server refuses it ({text}): mend the value")

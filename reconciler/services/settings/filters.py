@@ -1,0 +1,158 @@
+"""Which requests never trigger anything: resource filters and excluded users.
+
+The formats are those of the ConfigMap that the users of this API have: ``[kind,namespace,name]``
+groups, and comma lists of names where a leading ``!`` takes a name in again.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reconciler.api.meta import Kind
+from reconciler.engine.match import Subject, UserInfo, parse_kind
+from reconciler.engine.match.kinds import KindTable
+from reconciler.engine.wildcard import Predicate, compile_any, compile_wildcard
+from reconciler.errors import InvalidSetting
+
+# Requests about requests would never end, whatever the settings say.
+_ALWAYS = "[UpdateRequest,*,*]"
+_GROUP = re.compile(r"\[([^\[\]]*)\]")
+_PARTS = 3
+_FORM = "write each as [kind,namespace,name], such as [Secret,team-a,*]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceFilter:
+    """Objects that are left alone."""
+
+    kind: KindTable
+    namespace: Predicate
+    name: Predicate
+
+    def fits(self, subject: Subject) -> bool:
+        """Return whether the subject is one of them; a Namespace lies in itself."""
+        is_namespace = subject.kind == "Namespace" and not subject.group
+        place = subject.effective_name if is_namespace else subject.namespace
+        return (
+            self.namespace(place)
+            and self.name(subject.effective_name)
+            and self.kind.accepts(subject)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameList:
+    """Names with wildcards; what is taken in again wins over what is left out."""
+
+    out: Predicate
+    again: Predicate
+
+    def excludes(self, names: Iterable[str]) -> bool:
+        """Return whether a user with these names is left out."""
+        found = tuple(names)
+        return any(map(self.out, found)) and not any(map(self.again, found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Both kinds of filter; roles are ``namespace:name``."""
+
+    resources: tuple[ResourceFilter, ...]
+    usernames: NameList
+    groups: NameList
+    roles: NameList
+    cluster_roles: NameList
+
+    def exclude(self, subject: Subject) -> bool:
+        """Return whether a request is left alone."""
+        user = subject.user
+        return (user is not None and self._exclude_user(user)) or self.filter(subject)
+
+    def filter(self, subject: Subject) -> bool:
+        """Return whether an object is left alone, whoever asks."""
+        return any(item.fits(subject) for item in self.resources)
+
+    def name(self, kind: Kind, namespace: str, name: str) -> bool:
+        """Return whether an object of which only this is known is left alone."""
+        subject = Subject(
+            obj={},
+            group=kind.group,
+            version=kind.version,
+            kind=kind.kind,
+            subresource=kind.subresource,
+            name=name,
+            namespace=namespace,
+        )
+        return self.filter(subject)
+
+    def _exclude_user(self, user: UserInfo) -> bool:
+        return (
+            self.groups.excludes(user.groups)
+            or self.usernames.excludes((user.username,))
+            or self.roles.excludes(user.roles or ())
+            or self.cluster_roles.excludes(user.cluster_roles or ())
+        )
+
+
+def parse_filters(
+    *,
+    resources: str = "",
+    exclude_groups: str = "",
+    exclude_usernames: str = "",
+    exclude_roles: str = "",
+    exclude_cluster_roles: str = "",
+) -> Filters:
+    """Return the filters of settings as they are written.
+
+    Raises:
+        InvalidSetting: A resource filter is not ``[kind,namespace,name]``.
+    """
+    return Filters(
+        resources=parse_resources(resources),
+        usernames=parse_names(exclude_usernames),
+        groups=parse_names(exclude_groups),
+        roles=parse_names(exclude_roles),
+        cluster_roles=parse_names(exclude_cluster_roles),
+    )
+
+
+def default_filters(own_namespace: str) -> Filters:
+    """Return what holds without settings: the cluster's own machinery triggers nothing."""
+    namespaces = ("kube-system", "kube-public", "kube-node-lease", own_namespace)
+    places = "".join(f"[*/*,{namespace},*]" for namespace in namespaces)
+    return parse_filters(resources=f"[Event,*,*]{places}", exclude_groups="system:nodes")
+
+
+def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
+    """Return resource filters as they are written, with those that always hold.
+
+    Raises:
+        InvalidSetting: One is not ``[kind,namespace,name]``.
+    """
+    rest = _GROUP.sub("", text).strip(" \t\n,")
+    if rest:
+        msg = f"{rest!r} stands outside of brackets: {_FORM}"
+        raise InvalidSetting(msg)
+    return tuple(_parse_resource(item) for item in _GROUP.findall(_ALWAYS + text))
+
+
+def parse_names(text: str) -> NameList:
+    """Return a comma list of names."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return NameList(
+        out=compile_any(name for name in names if not name.startswith("!")),
+        again=compile_any(name[1:] for name in names if name.startswith("!")),
+    )
+
+
+def _parse_resource(text: str) -> ResourceFilter:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > _PARTS or not parts[0]:
+        msg = f"[{text}] has {'no kind' if not parts[0] else 'too many parts'}: {_FORM}"
+        raise InvalidSetting(msg)
+    kind, namespace, name = (*parts, "*", "*")[:_PARTS]
+    return ResourceFilter(
+        kind=KindTable((parse_kind(kind),)),
+        namespace=compile_wildcard(namespace),
+        name=compile_wildcard(name),
+    )

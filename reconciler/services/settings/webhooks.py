@@ -1,0 +1,156 @@
+"""What the settings add to the webhooks for triggers, read from JSON.
+
+Only the shape is checked here; the API server checks labels and expressions when the webhook
+configuration is stored.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.errors import InvalidSetting
+
+_SELECTORS = ("namespaceSelector", "objectSelector")
+_WITH_VALUES = frozenset({"In", "NotIn"})
+_OPERATORS = (*sorted(_WITH_VALUES), "Exists", "DoesNotExist")
+_WEBHOOKS = '{"namespaceSelector": {...}, "objectSelector": {...}}'
+_CONDITIONS = '[{"name": "not-a-robot", "expression": "request.userInfo.username != \'robot\'"}]'
+_TEXTS = '{"example.com/key": "value"}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selectors:
+    """Label selectors in the API's form, without empty parts; an empty one selects everything."""
+
+    namespaces: Mapping[str, Any] = field(default_factory=dict)
+    objects: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """What is added.
+
+    Attributes:
+        conditions: For webhooks of policies that have no conditions of their own.
+        annotations: Of both configurations.
+        labels: Of both configurations.
+    """
+
+    selectors: Selectors = field(default_factory=Selectors)
+    conditions: tuple[Mapping[str, str], ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_selectors(text: str) -> Selectors:
+    """Return the selectors of the key ``webhooks``; a list holds them as its one entry.
+
+    Raises:
+        InvalidSetting: It is something else.
+    """
+    value = _decode(text, _WEBHOOKS, empty={})
+    if isinstance(value, list):
+        if len(value) > 1:
+            msg = f"it lists {len(value)} entries, but there is one webhook: keep one"
+            raise InvalidSetting(msg)
+        value = value[0] if value else {}
+    raw = _mapping(value, "it", _SELECTORS, _WEBHOOKS)
+    namespaces, objects = (_selector(raw.get(name) or {}, name) for name in _SELECTORS)
+    return Selectors(namespaces=namespaces, objects=objects)
+
+
+def parse_conditions(text: str) -> tuple[Mapping[str, str], ...]:
+    """Return the match conditions.
+
+    Raises:
+        InvalidSetting: They are no list of names and expressions.
+    """
+    value = _decode(text, _CONDITIONS, empty=[])
+    if not isinstance(value, list):
+        msg = f"it is no list: write {_CONDITIONS}"
+        raise InvalidSetting(msg)
+    fields = ("name", "expression")
+    found = []
+    for index, item in enumerate(value):
+        raw = _mapping(item, f"[{index}]", fields, _CONDITIONS)
+        if not all(isinstance(raw.get(name), str) and raw[name] for name in fields):
+            msg = f"[{index}] needs name and expression, both texts: write {_CONDITIONS}"
+            raise InvalidSetting(msg)
+        found.append(dict(raw))
+    names = [item["name"] for item in found]
+    if len(set(names)) < len(names):
+        msg = "two conditions have the same name: give each its own"
+        raise InvalidSetting(msg)
+    return tuple(found)
+
+
+def parse_texts(text: str) -> Mapping[str, str]:
+    """Return labels or annotations.
+
+    Raises:
+        InvalidSetting: They are no texts by name.
+    """
+    value = _decode(text, _TEXTS, empty={})
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        msg = f"it is no object of texts: write {_TEXTS}"
+        raise InvalidSetting(msg)
+    return value
+
+
+def _decode(text: str, form: str, *, empty: Any) -> Any:
+    if not text.strip():
+        return empty
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"it is not JSON ({error}): write {form}"
+        raise InvalidSetting(msg) from error
+    return empty if value is None else value
+
+
+def _mapping(value: Any, place: str, allowed: tuple[str, ...], form: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        msg = f"{place} is no object: write {form}"
+        raise InvalidSetting(msg)
+    unknown = sorted(value.keys() - set(allowed))
+    if unknown:
+        msg = f"{place} has the field {unknown[0]!r}: there are {', '.join(allowed)}"
+        raise InvalidSetting(msg)
+    return value
+
+
+def _selector(value: Any, place: str) -> Mapping[str, Any]:
+    raw = _mapping(value, place, ("matchLabels", "matchExpressions"), _WEBHOOKS)
+    present = {key: part for key, part in raw.items() if part is not None}
+    labels, expressions = present.get("matchLabels", {}), present.get("matchExpressions", [])
+    if not isinstance(labels, dict) or not all(isinstance(item, str) for item in labels.values()):
+        msg = f"{place}.matchLabels is no object of texts: write {_TEXTS}"
+        raise InvalidSetting(msg)
+    if not isinstance(expressions, list):
+        msg = f"{place}.matchExpressions is no list"
+        raise InvalidSetting(msg)
+    parts = {
+        "matchLabels": labels,
+        "matchExpressions": [
+            _requirement(item, f"{place}.matchExpressions[{index}]")
+            for index, item in enumerate(expressions)
+        ],
+    }
+    return {key: part for key, part in parts.items() if part}
+
+
+def _requirement(value: Any, place: str) -> Mapping[str, Any]:
+    raw = _mapping(value, place, ("key", "operator", "values"), _WEBHOOKS)
+    operator, values = raw.get("operator"), raw.get("values") or []
+    if not isinstance(raw.get("key"), str) or operator not in _OPERATORS:
+        msg = f"{place} needs a key, and an operator of {', '.join(_OPERATORS)}"
+        raise InvalidSetting(msg)
+    if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
+        msg = f"{place}.values is no list of texts"
+        raise InvalidSetting(msg)
+    if bool(values) != (operator in _WITH_VALUES):
+        msg = f"{place}: {operator} {'takes no' if values else 'needs'} values"
+        raise InvalidSetting(msg)
+    kept = {"key": raw["key"], "operator": operator}
+    return {**kept, "values": values} if values else kept

@@ -1,0 +1,281 @@
+"""The settings ConfigMap of a running installation: heeded by both programs without a restart."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import urllib.request
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import State
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+NAME = "kyverno"
+RESOURCE = "kube-retrofit-resource"
+KIND = "ValidatingWebhookConfiguration"
+GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
+
+
+@contextlib.asynccontextmanager
+async def settings(rig: Rig, **data: str) -> AsyncIterator[None]:
+    """Change keys of the settings until the end."""
+    before = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]
+    await rig.merge("ConfigMap", NAME, {"data": data}, namespace=NAMESPACE)
+    try:
+        yield
+    finally:
+        restored = {key: before.get(key) for key in data}
+        await rig.merge("ConfigMap", NAME, {"data": restored}, namespace=NAMESPACE)
+
+
+def scrape(rig: Rig, program: str) -> str:
+    """Return the metrics of a program."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{rig.programs.address(program)}/metrics", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+async def policy(rig: Rig, **more: Any) -> None:
+    """Store the test's policy and its target."""
+    await rig.create(config_map(rig.namespace, "target"))
+    await rig.apply(rule(rig.namespace, [target(rig.namespace, "target")], GOT, **more))
+
+
+async def fires(rig: Rig, name: str, user: str = "") -> bool:
+    """Create a trigger, and tell whether a request was recorded before it was answered."""
+    before = len(await rig.requests())
+    document = json.dumps(config_map(rig.namespace, name))
+    identity = (f"--as={user}",) if user else ()
+    await asyncio.to_thread(rig.cluster.kubectl, *identity, "create", "-f", "-", stdin=document)
+    return len(await rig.requests()) > before
+
+
+async def until_it_fires(rig: Rig, user: str = "", *, fire: bool) -> None:
+    """Wait until triggers are recorded, or are no more."""
+
+    async def missing() -> str:
+        name = f"trigger-{uuid.uuid4().hex[:8]}"
+        return "" if await fires(rig, name, user) is fire else f"recorded: {not fire}"
+
+    await rig.settle(missing, within=5.0)
+
+
+async def allow(rig: Rig, user: str, *, cluster_role: bool) -> str:
+    """Let a user make ConfigMaps in the test's namespace; return the role's full name."""
+    name = f"makers-{rig.namespace}"
+    kind = "clusterrole" if cluster_role else "role"
+    where = ("-n", rig.namespace)
+    rights = ("--verb=create,get", "--resource=configmaps")
+
+    def make() -> None:
+        rig.cluster.kubectl("create", kind, name, *rights, *(() if cluster_role else where))
+        binding = (f"--{kind}={name}", f"--user={user}", *where)
+        rig.cluster.kubectl("create", "rolebinding", name, *binding)
+
+    await asyncio.to_thread(make)
+    return name if cluster_role else f"{rig.namespace}:{name}"
+
+
+async def test_excluded_users_roles_and_cluster_roles_trigger_nothing(rig: Rig) -> None:
+    await policy(rig)
+    role = await allow(rig, "painter", cluster_role=False)
+    await until_it_fires(rig, "painter", fire=True)
+    for key, value in (("excludeRoles", role), ("excludeUsernames", "paint*")):
+        async with settings(rig, **{key: value}):
+            await until_it_fires(rig, "painter", fire=False)
+            assert await fires(rig, f"trigger-by-admin-{key.lower()}")
+        await until_it_fires(rig, "painter", fire=True)
+
+
+async def test_excluded_cluster_roles(rig: Rig) -> None:
+    await policy(rig)
+    role = await allow(rig, "builder", cluster_role=True)
+    try:
+        async with settings(rig, excludeClusterRoles="makers-*"):
+            await until_it_fires(rig, "builder", fire=False)
+        async with settings(rig, excludeClusterRoles=f"makers-*,!{role}"):
+            await until_it_fires(rig, "builder", fire=True)
+    finally:
+        await asyncio.to_thread(rig.cluster.kubectl, "delete", "clusterrole", role)
+
+
+async def test_filtered_objects_trigger_nothing_neither_at_once_nor_by_a_policy_change(
+    rig: Rig,
+) -> None:
+    await policy(rig)
+    await until_it_fires(rig, fire=True)
+    await rig.finish()
+    old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
+    async with settings(rig, resourceFilters=f"{old} [ConfigMap,{rig.namespace},trigger-*]"):
+        await until_it_fires(rig, fire=False)
+        await rig.apply(
+            rule(
+                rig.namespace,
+                [target(rig.namespace, "target")],
+                {"data": {"swept": "{{ request.object.metadata.name }}"}},
+            ),
+            mutateExistingOnPolicyUpdate=True,
+        )
+
+        async def unswept() -> Any:
+            found = [item for item in await rig.requests() if item.spec.sweep]
+            done = [item for item in found if item.status.state is State.COMPLETED]
+            return "" if done else found or "no sweep"
+
+        await rig.settle(unswept, within=15.0)
+        assert "swept" not in await rig.data("target")
+
+
+async def test_a_refused_value_leaves_the_old_one_and_is_told(rig: Rig) -> None:
+    await policy(rig)
+    old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
+    alone = f"{old} [ConfigMap,{rig.namespace},alone-*]"
+    async with settings(rig, resourceFilters=alone):
+        async with settings(rig, resourceFilters="ConfigMap,team,*", excludeUsernames="robot"):
+
+            async def untold() -> Any:
+                gauge = 'retrofit_setting_refused{key="resourceFilters"} 1.0'
+                silent = [
+                    name
+                    for name in (ADMISSION, CONTROLLER)
+                    if gauge not in await asyncio.to_thread(scrape, rig, name)
+                ]
+                events = await rig.items("Event", NAMESPACE)
+                notes = [item["message"] for item in events if item["reason"] == "SettingRefused"]
+                if silent or not notes:
+                    return silent or "no event"
+                return "" if "[kind,namespace,name]" in notes[0] else notes
+
+            await rig.settle(untold, within=10.0)
+            assert not await fires(rig, "alone-1")
+            assert await fires(rig, "trigger-1")
+
+        async def still() -> str:
+            metrics = await asyncio.to_thread(scrape, rig, CONTROLLER)
+            return "" if 'refused{key="resourceFilters"} 0.0' in metrics else "still refused"
+
+        await rig.settle(still, within=5.0)
+
+
+async def webhook(rig: Rig) -> Object:
+    """Return the one webhook for triggers."""
+    found: Object = (await rig.get(KIND, RESOURCE, ""))["webhooks"][0]
+    return found
+
+
+async def test_what_the_settings_add_to_the_webhooks(rig: Rig) -> None:
+    await policy(rig)
+    selector = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["x"]}]}
+    conditions = [{"name": "no-robot", "expression": "request.userInfo.username != 'robot'"}]
+    async with settings(
+        rig,
+        webhooks=json.dumps({"namespaceSelector": selector, "objectSelector": selector}),
+        matchConditions=json.dumps(conditions),
+        webhookAnnotations='{"admissions.enforcer/disabled": "true"}',
+        webhookLabels='{"team": "platform"}',
+    ):
+
+        async def lacking() -> Any:
+            found = await rig.get(KIND, RESOURCE, "")
+            meta, hook = found["metadata"], found["webhooks"][0]
+            there = (
+                hook["objectSelector"] == selector
+                and selector["matchExpressions"][0]
+                in hook["namespaceSelector"]["matchExpressions"]
+                and conditions[0] in hook["matchConditions"]
+                and meta.get("annotations") == {"admissions.enforcer/disabled": "true"}
+                and meta["labels"].get("team") == "platform"
+            )
+            return "" if there else found
+
+        await rig.settle(lacking, within=5.0)
+
+    async def left() -> Any:
+        found = await rig.get(KIND, RESOURCE, "")
+        return found["metadata"].get("annotations") or found["webhooks"][0]["objectSelector"]
+
+    await rig.settle(left, within=5.0)
+
+
+async def test_an_expression_that_the_api_server_refuses_leaves_the_old_one(rig: Rig) -> None:
+    await policy(rig)
+    good = [{"name": "no-robot", "expression": "request.userInfo.username != 'robot'"}]
+    bad = [{"name": "no-robot", "expression": "request.userInfo.username !="}]
+    async with settings(rig, matchConditions=json.dumps(good)):
+
+        async def lacking() -> Any:
+            found = await webhook(rig)
+            return "" if good[0] in found["matchConditions"] else found["matchConditions"]
+
+        await rig.settle(lacking, within=5.0)
+        async with settings(rig, matchConditions=json.dumps(bad)):
+
+            async def untold() -> Any:
+                events = await rig.items("Event", NAMESPACE)
+                notes = [item["message"] for item in events if item["reason"] == "SettingRefused"]
+                return "" if any("data.matchConditions" in note for note in notes) else notes
+
+            await rig.settle(untold, within=10.0)
+            assert await lacking() == ""
+
+
+async def test_a_success_is_an_event_where_it_is_asked_for(rig: Rig) -> None:
+    await policy(rig)
+
+    async def applied() -> list[Object]:
+        return [
+            item
+            for item in await rig.items("Event", "default")
+            if item["reason"] == "PolicyApplied"
+            and item["involvedObject"]["name"] == rig.namespace
+        ]
+
+    assert await fires(rig, "trigger-silent")
+    await rig.finish()
+    async with settings(rig, generateSuccessEvents="true"):
+        count = 0
+
+        async def missing() -> str:
+            nonlocal count
+            count += 1
+            await fires(rig, f"trigger-{count}")
+            await rig.finish()
+            return "" if await applied() else "no event"
+
+        await rig.settle(missing, within=15.0)
+    (event, *_) = await applied()
+    assert event["type"] == "Normal"
+    assert event["related"]["name"] == "target"
+    assert all("trigger-silent" not in item["message"] for item in await applied())
+
+
+async def test_filtered_targets_are_left_alone_where_it_is_asked_for(rig: Rig) -> None:
+    await rig.create(config_map(rig.namespace, "other"))
+    targets = [target(rig.namespace, "target"), target(rig.namespace, "other")]
+    await rig.create(config_map(rig.namespace, "target"))
+    await rig.apply(rule(rig.namespace, targets, GOT))
+    old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
+    # Told to end, it gives the Lease back at once.
+    await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
+    try:
+        async with settings(rig, resourceFilters=f"{old} [ConfigMap,{rig.namespace},other]"):
+            await rig.controller("--filter-targets", name="filtering")
+            assert await fires(rig, "trigger-1")
+            await rig.finish(within=30.0)
+            assert await rig.data("target") == {"got": "trigger-1"}
+            assert await rig.data("other") == {}
+            (request,) = await rig.requests()
+            messages = {item.ref.name: item.message for item in request.status.targets}
+            assert "resourceFilters" in messages["other"]
+    finally:
+        await asyncio.to_thread(rig.programs.kill, "filtering", signal.SIGTERM)
+        await rig.restart(CONTROLLER)

@@ -1,0 +1,272 @@
+"""The webhook configurations on a real API server: narrow, in step, restored, and removed."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.cli.dev.binaries import Binaries
+from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.install import find_manifests, install
+from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import Gone
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+RESOURCE, POLICY = "kube-retrofit-resource", "kube-retrofit-policy"
+KIND = "ValidatingWebhookConfiguration"
+GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
+
+
+async def asked(rig: Rig) -> set[tuple[str, str]]:
+    """Return group and resource of everything that the API server asks about."""
+    found = await rig.find(KIND, RESOURCE, "")
+    return {
+        (group, resource)
+        for webhook in (found or {}).get("webhooks", ())
+        for part in webhook["rules"]
+        for group in part["apiGroups"]
+        for resource in part["resources"]
+    }
+
+
+async def settled(rig: Rig, resource: tuple[str, str], *, there: bool, within: float) -> float:
+    """Wait until the API server asks about a resource, or does no more; return the seconds."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+
+    async def missing() -> Any:
+        found = await asked(rig)
+        return "" if (resource in found) is there else found or "nothing is asked about"
+
+    await rig.settle(missing, within=within)
+    return loop.time() - begun
+
+
+def policy(rig: Rig, *rules: Object, **spec: Any) -> Object:
+    """Return the test's policy."""
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": rig.namespace},
+        "spec": {"rules": list(rules), **spec},
+    }
+
+
+def about(rig: Rig, kind: str) -> Object:
+    """Return a rule about a kind that no other test uses."""
+    return rule(rig.namespace, [target(rig.namespace, "target")], GOT, kinds=[kind])
+
+
+async def test_it_follows_the_policies_within_a_second(rig: Rig) -> None:
+    limits, quotas = ("", "limitranges"), ("", "resourcequotas")
+    await rig.create(policy(rig, about(rig, "LimitRange")))
+    await settled(rig, limits, there=True, within=2.0)
+    stored = await rig.get("ClusterPolicy", rig.namespace, "")
+    await rig.replace({**stored, "spec": policy(rig, about(rig, "ResourceQuota"))["spec"]})
+    await settled(rig, quotas, there=True, within=2.0)
+    assert limits not in await asked(rig)
+    await rig.delete("ClusterPolicy", rig.namespace, "")
+    await settled(rig, quotas, there=False, within=2.0)
+
+
+async def test_it_asks_only_about_the_namespaces_that_the_policies_name(rig: Rig) -> None:
+    await rig.apply(about(rig, "Endpoints"))
+    found = await rig.get(KIND, RESOURCE, "")
+    (webhook,) = found["webhooks"]
+    (expression,) = webhook["namespaceSelector"]["matchExpressions"]
+    assert (expression["operator"], expression["values"]) == ("In", [rig.namespace])
+
+
+@pytest.mark.parametrize("name", [RESOURCE, POLICY])
+async def test_what_somebody_deletes_or_edits_is_restored_and_told(rig: Rig, name: str) -> None:
+    await rig.apply(about(rig, "PodTemplate"))
+    before = (await rig.get(KIND, name, ""))["webhooks"]
+    await rig.delete(KIND, name, "")
+
+    async def different() -> Any:
+        found = await rig.find(KIND, name, "")
+        return "" if found is not None and found.get("webhooks") == before else found or "absent"
+
+    await rig.settle(different, within=2.0)
+    patch = {"metadata": {"labels": None}, "webhooks": []}
+    await rig.merge(KIND, name, patch, namespace="")
+    await rig.settle(different, within=2.0)
+    labels = (await rig.get(KIND, name, ""))["metadata"]["labels"]
+    assert labels["app.kubernetes.io/managed-by"] == "kube-retrofit"
+
+    async def untold() -> Any:
+        notes = {
+            item["message"]
+            for item in await rig.items("Event", "default")
+            if item["reason"] == "WebhookRestored" and item["involvedObject"]["name"] == name
+        }
+        return {"it was deleted"} - notes
+
+    await rig.settle(untold, within=10.0)
+
+
+async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> None:
+    group = f"{rig.namespace}.example.com"
+    await rig.create(config_map(rig.namespace, "target"))
+    await rig.apply(about(rig, f"{group}/v1/Widget"))
+    assert (group, "widgets") not in await asked(rig)
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"widgets.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+    await asyncio.to_thread(rig.cluster.kubectl, "apply", "-f", "-", stdin=json.dumps(definition))
+    try:
+        await settled(rig, (group, "widgets"), there=True, within=8.0)
+        await rig.learn(f"{group}/v1", "Widget")
+        await rig.create(readable(group))
+        numbers = itertools.count()
+
+        async def untouched() -> Any:
+            # The API server learns of the configuration by its own watch.
+            meta = {"name": f"trigger-{next(numbers)}", "namespace": rig.namespace}
+            await rig.create({"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": meta})
+            return "" if (await rig.data("target")).get("got") else await rig.waiting() or "none"
+
+        await rig.settle(untouched, within=15.0)
+    finally:
+        await asyncio.to_thread(rig.cluster.kubectl, "delete", "crd", f"widgets.{group}")
+        with contextlib.suppress(Gone):
+            await rig.delete("ClusterRole", group, "")
+    await settled(rig, (group, "widgets"), there=False, within=8.0)
+
+
+def readable(group: str) -> Object:
+    """Return a role that lets the controller read a group's objects."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": group,
+            "labels": {"rbac.kyverno.io/aggregate-to-background-controller": "true"},
+        },
+        "rules": [{"apiGroups": [group], "resources": ["*"], "verbs": ["get", "list"]}],
+    }
+
+
+async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> None:
+    conditions = [{"name": "broken", "expression": "request.userInfo.username +"}]
+    await rig.create(
+        policy(
+            rig,
+            about(rig, "Secret"),
+            webhookConfiguration={"matchConditions": conditions},
+        )
+    )
+
+    async def untold() -> Any:
+        status = (await rig.get("ClusterPolicy", rig.namespace, "")).get("status") or {}
+        told = [(item["type"], item["status"]) for item in status.get("conditions", ())]
+        return "" if told == [("Ready", "False")] else status or "no status"
+
+    await rig.settle(untold, within=10.0)
+    status = (await rig.get("ClusterPolicy", rig.namespace, ""))["status"]
+    assert "matchConditions[1].expression" in status["conditions"][0]["message"]
+    stored = await rig.get("ClusterPolicy", rig.namespace, "")
+    conditions[0]["expression"] = "request.userInfo.username != 'nobody'"
+    fields = {"webhookConfiguration": {"matchConditions": conditions}}
+    await rig.replace({**stored, "spec": {**stored["spec"], **fields}})
+    await rig.ready()
+    assert ("", "secrets") in await asked(rig)
+
+
+async def test_a_controller_that_starts_again_changes_nothing_meanwhile(rig: Rig) -> None:
+    await rig.apply(about(rig, "Endpoints"))
+    before = (await rig.get(KIND, RESOURCE, ""))["metadata"]["generation"]
+    await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
+    await rig.restart(CONTROLLER)
+    stored = await rig.get("ClusterPolicy", rig.namespace, "")
+    await rig.replace({**stored, "spec": policy(rig, about(rig, "LimitRange"))["spec"]})
+    await settled(rig, ("", "limitranges"), there=True, within=20.0)
+    assert (await rig.get(KIND, RESOURCE, ""))["metadata"]["generation"] == before + 1
+
+
+@pytest.fixture
+def removable(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]]:
+    """A cluster with both programs, to be uninstalled."""
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
+    with ControlPlane.start(Options(binaries=binaries)) as plane:
+        settings = install(plane, "default")
+        with start_programs(plane, settings=settings) as programs:
+            conditions = policy_for_everything()
+            plane.kubectl("apply", "-f", "-", stdin=json.dumps(conditions))
+            plane.kubectl("wait", "--for=condition=Ready", "--timeout=20s", "cpol/all")
+            yield plane, programs
+
+
+def policy_for_everything() -> Object:
+    """Return a policy whose webhook would stop every write once nobody answers."""
+    match = {"any": [{"resources": {"kinds": ["*"]}}]}
+    targets = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "namespace": "default"}]
+    mutate = {"targets": targets, "patchStrategicMerge": {"data": {"a": "b"}}}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "all"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "rules": [{"name": "r", "match": match, "mutate": mutate}],
+        },
+    }
+
+
+def configurations(plane: ControlPlane) -> str:
+    return plane.kubectl("get", "validatingwebhookconfigurations", "-o", "name").strip()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("delete", "--wait=false", "--ignore-not-found", "-k", "manifests/overlays/default"),
+        ("delete", "namespace", "kyverno", "--wait=false"),
+    ],
+    ids=["manifests", "namespace"],
+)
+def test_uninstalling_leaves_no_webhook_behind(
+    removable: tuple[ControlPlane, Programs], command: tuple[str, ...]
+) -> None:
+    plane, programs = removable
+    assert RESOURCE in configurations(plane)
+    root = find_manifests()
+    args = [str(root / part) if part.startswith("manifests/") else part for part in command]
+    plane.kubectl(*args)
+    wait_until(lambda: not configurations(plane), within=60, what="the configurations are gone")
+    # Whoever still runs makes them not again.
+    wait_until(lambda: not namespaces(plane), within=60, what="the namespace is gone")
+    assert configurations(plane) == ""
+    programs.stop()
+    plane.kubectl("create", "configmap", "free", "-n", "default")
+
+
+def namespaces(plane: ControlPlane) -> str:
+    return plane.kubectl("get", "namespace", "kyverno", "--ignore-not-found", "-o", "name").strip()
