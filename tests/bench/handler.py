@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from admission.filters import default_filters
 from rich.table import Table
 
 from admission.decide import Limits, decide
-from admission.filters import default_filters
 from admission.review import parse_review
 from reconciler.services.policies import PolicyIndex
 from tests.bench.figures import Spread
