@@ -18,6 +18,12 @@ LABEL_POLICY = f"{PREFIX}policy"
 LABEL_SOURCE = f"{PREFIX}source"
 ANNOTATION_APPLIED = f"{PREFIX}applied"
 ANNOTATION_EXCEPTS = f"{PREFIX}excepts"
+ANNOTATION_RUN = f"{PREFIX}run"
+"""On a policy: every new value runs its rules once on all that exists."""
+ANNOTATION_RETRY = f"{PREFIX}retry"
+"""On a request: a new value ends the pause before its next attempt."""
+ANNOTATION_RETRIED = f"{PREFIX}retried"
+"""On a failed request: the name of the one that does its work again."""
 
 Object = dict[str, Any]
 """A Kubernetes object as decoded from JSON; never modelled further."""

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from reconciler.api.meta import GROUP, REQUEST_VERSION, Object, ObjectRef
+from reconciler.api.meta import (
+    ANNOTATION_RETRIED,
+    ANNOTATION_RETRY,
+    GROUP,
+    REQUEST_VERSION,
+    Object,
+    ObjectRef,
+)
 
 API_VERSION = f"{GROUP}/{REQUEST_VERSION}"
 KIND = "UpdateRequest"
@@ -143,6 +150,7 @@ class SweepProgress:
         matched: Of those, the triggers that fired the rule.
         failed: Triggers that went to a child request.
         eta: Time that the rest will take, as ``1m20s``; empty where unknown.
+        generation: Of the policy as it was worked with; 0 before.
     """
 
     cursor: str = ""
@@ -151,6 +159,7 @@ class SweepProgress:
     matched: int = 0
     failed: int = 0
     eta: str = ""
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +190,12 @@ class RequestStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRequest:
-    """A stored request."""
+    """A stored request.
+
+    Attributes:
+        nudge: Another value than before: somebody wants the next attempt now.
+        retried: The name of the request that does its work again, empty where none does.
+    """
 
     name: str
     namespace: str
@@ -191,6 +205,8 @@ class UpdateRequest:
     labels: Mapping[str, str]
     spec: RequestSpec
     status: RequestStatus
+    nudge: str = ""
+    retried: str = ""
 
 
 def parse_time(text: Any) -> datetime | None:
@@ -212,6 +228,7 @@ def render_time(moment: datetime) -> str:
 def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
     """Return the request that an object holds."""
     meta = obj.get("metadata") or {}
+    marks = meta.get("annotations") or {}
     return UpdateRequest(
         name=meta.get("name", ""),
         namespace=meta.get("namespace", ""),
@@ -221,6 +238,8 @@ def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
         labels=meta.get("labels") or {},
         spec=parse_spec(obj.get("spec") or {}),
         status=parse_status(obj.get("status") or {}),
+        nudge=marks.get(ANNOTATION_RETRY, ""),
+        retried=marks.get(ANNOTATION_RETRIED, ""),
     )
 
 
@@ -358,6 +377,7 @@ def _parse_sweep(raw: Mapping[str, Any]) -> SweepProgress:
         matched=int(raw.get("matched", 0)),
         failed=int(raw.get("failed", 0)),
         eta=raw.get("eta", ""),
+        generation=int(raw.get("generation", 0)),
     )
 
 
@@ -416,6 +436,7 @@ def render_status(status: RequestStatus) -> Object:
             "matched": sweep.matched,
             "failed": sweep.failed,
             "eta": sweep.eta,
+            "generation": sweep.generation,
         },
         "removeAfter": status.remove_after or None,
     }

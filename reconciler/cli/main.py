@@ -37,6 +37,15 @@ _COMMANDS: Mapping[str, _Command] = {
         "test",
         "Run test folders of policies: kyverno-test.yaml.",
     ),
+    "run": _Command(
+        "reconciler.cli.work.run", "run", "Run a policy now on all objects that exist."
+    ),
+    "status": _Command(
+        "reconciler.cli.work.status", "status", "Show what waits, is done, or fails, and why."
+    ),
+    "retry": _Command(
+        "reconciler.cli.work.retry", "retry", "Do failed work again, and what waits at once."
+    ),
     "dev": _Command(
         "reconciler.cli.dev.commands",
         "dev",

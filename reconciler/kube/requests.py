@@ -83,6 +83,19 @@ class KubeRequests:
         )
         return _parse(answer)
 
+    async def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations of a request, as a person does."""
+        await self._client.request(
+            "PATCH",
+            object_path(REQUESTS, self._namespace, name),
+            body=encode({"metadata": {"annotations": dict(annotations)}}),
+            content_type=MERGE_PATCH,
+        )
+
+    def of_policy(self, policy: str = "") -> AsyncIterator[UpdateRequest]:
+        """Yield the requests of a policy, finished or not; an empty key means all policies."""
+        return self._all(f"spec.policy={_escaped(policy)}" if policy else "")
+
     def waiting(self) -> AsyncIterator[UpdateRequest]:
         """Yield all requests that are not final; one may come twice when a list is begun anew."""
         return self._all(_WAITING)

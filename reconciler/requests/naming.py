@@ -30,6 +30,16 @@ def sweep_name(policy_uid: str, generation: int, rule: str) -> str:
     return f"sweep-{_hash(policy_uid, str(generation), rule)}"
 
 
+def run_name(policy_uid: str, value: str, rule: str) -> str:
+    """Return the name of the sweep of a rule that somebody asked for, once per value."""
+    return f"sweep-{_hash(policy_uid, 'run', value, rule)}"
+
+
+def retry_name(request_uid: str, *, sweep: bool) -> str:
+    """Return the name of the one request that does again what a failed one did not do."""
+    return f"{'sweep' if sweep else 'ur'}-{_hash(request_uid, 'retry')}"
+
+
 def child_name(sweep: str, trigger_uid: str) -> str:
     """Return the name of the request that a sweep leaves for a trigger that failed."""
     return f"ur-{_hash(sweep, trigger_uid)}"

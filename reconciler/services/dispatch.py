@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
-from reconciler.api.updaterequest import RequestStatus, UpdateRequest
+from reconciler.api.updaterequest import RequestStatus, Source, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, Gone
 from reconciler.requests.lifecycle import FINAL, Disposition, Retention, Retry, Skip, advance
@@ -77,7 +77,9 @@ class Dispatcher:
         self._known[request.name] = request
         if request.name not in self.queue.working:
             # What is in work plans itself when it ends; this may be its own progress.
-            self.queue.push(request.name, self._due(request))
+            nudged = known is not None and request.nudge != known.nudge
+            due = self.clock.monotonic() if nudged else self._due(request)
+            self.queue.push(request.name, due)
         self._changed.set()
 
     def forget(self, name: str) -> None:
@@ -345,6 +347,9 @@ def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:
     carry one resourceVersion; at most one of them was stored, and all see the same live object.
     """
     spec = request.spec
+    if spec.source is Source.MANUAL:
+        # Somebody wants the work of a failed one done again: that one is no other.
+        return None
     if spec.operation != "UPDATE" or spec.trigger.unchanged or not spec.trigger.resource_version:
         return None
     user = (spec.user.get("userInfo") or {}).get("username", "")

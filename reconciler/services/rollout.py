@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.meta import Object, ObjectRef, resource_version
+from reconciler.api.meta import ANNOTATION_RUN, Object, resource_version
 from reconciler.api.policystatus import blank_progress, observed_generation
-from reconciler.api.updaterequest import RequestSpec, Source, render_time
+from reconciler.api.updaterequest import Source, render_time
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError, Conflict, Gone
-from reconciler.requests.naming import labels, sweep_name
+from reconciler.requests.naming import run_name, sweep_name
+from reconciler.requests.orders import sweep_order
+from reconciler.services.manual import why_not
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Policies, Requests
 from reconciler.services.registrar import Registrar
@@ -26,6 +28,8 @@ _AGAIN = 0.2
 """Seconds until a policy that changed meanwhile is worked on again."""
 _PATROL = 30.0
 """Seconds until everything is looked at although nothing is known to have changed."""
+_MARK = 128
+"""Characters of the run annotation that tell one value from another."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,10 +166,41 @@ class Rollout:
         if policy is None:
             return
         wanted = _ready(compiled)
-        if observed_generation(policy) != compiled.generation:
-            await self._sweep(compiled)
+        changed = observed_generation(policy) != compiled.generation
+        if changed:
             wanted["mutateExisting"] |= blank_progress()
+            for program in _on_policy_change(compiled):
+                name = sweep_name(compiled.uid, compiled.generation, program.rule)
+                await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
+        mark = _run_mark(policy)
+        if mark and mark != _acted_on(policy):
+            wanted["mutateExisting"]["manualRun"] = await self._run_now(
+                compiled, mark, just_swept=changed
+            )
         await self._write(key, wanted)
+
+    async def _run_now(
+        self, compiled: CompiledPolicy, mark: str, *, just_swept: bool
+    ) -> dict[str, Any]:
+        """Run all rules that can be, and return what the status says about it."""
+        refused: list[str] = []
+        for program in compiled.programs:
+            if program.own or (just_swept and program.on_policy_change):
+                continue
+            if reason := why_not(program):
+                refused.append(f"rule {program.rule}: {reason}")
+                continue
+            name = run_name(compiled.uid, mark, program.rule)
+            await self._sweep(name, compiled, program, Source.MANUAL)
+        if refused:
+            self.say(f"policy {compiled.key} cannot run now in full: {'; '.join(refused)}")
+        return {"value": mark, "refused": refused}
+
+    async def _sweep(
+        self, name: str, policy: CompiledPolicy, program: Program, source: Source
+    ) -> None:
+        order = sweep_order(policy, program, source)
+        await self.requests.create(name, order.labels, order.spec)
 
     async def _write(self, key: str, wanted: Mapping[str, Any]) -> None:
         policy = self._objects.get(key)
@@ -177,32 +212,6 @@ class Rollout:
         condition = {**condition, "lastTransitionTime": moment}
         await self.policies.write_status(policy, {**wanted, "conditions": [condition]})
 
-    async def _sweep(self, policy: CompiledPolicy) -> None:
-        for program in policy.programs:
-            if program.on_policy_change:
-                await self._create_sweep(policy, program)
-
-    async def _create_sweep(self, policy: CompiledPolicy, program: Program) -> None:
-        origin = program.origin
-        spec = RequestSpec(
-            policy=policy.key,
-            rule=program.rule,
-            resource=ObjectRef(
-                api_version=policy.api_version,
-                kind=policy.kind,
-                namespace=policy.namespace,
-                name=origin.name,
-                uid=policy.uid,
-            ),
-            source=Source.POLICY_CHANGE,
-            policy_uid=policy.uid,
-            policy_generation=policy.generation,
-            sweep=True,
-        )
-        name = sweep_name(policy.uid, policy.generation, program.rule)
-        marks = labels(policy=policy.key, source=Source.POLICY_CHANGE, trigger_uid=policy.uid)
-        await self.requests.create(name, marks, spec)
-
     def _tell(self, problem: str) -> None:
         if problem and problem != self.problem:
             self.say(problem)
@@ -213,7 +222,24 @@ def _followed(policy: Object) -> tuple[Any, ...]:
     """Return what of a stored policy concerns the rollout."""
     meta, status = policy.get("metadata") or {}, policy.get("status") or {}
     known = (meta.get("uid"), meta.get("generation"), observed_generation(policy))
-    return (*known, status.get("conditions"), status.get("ready"))
+    marks = (_run_mark(policy), _acted_on(policy))
+    return (*known, *marks, status.get("conditions"), status.get("ready"))
+
+
+def _run_mark(policy: Object) -> str:
+    """Return the value that asks for a run, empty where nobody does."""
+    found = (policy.get("metadata") or {}).get("annotations") or {}
+    return str(found.get(ANNOTATION_RUN, ""))[:_MARK]
+
+
+def _acted_on(policy: Object) -> str:
+    """Return the value of the last run."""
+    existing = (policy.get("status") or {}).get("mutateExisting") or {}
+    return str((existing.get("manualRun") or {}).get("value", ""))
+
+
+def _on_policy_change(policy: CompiledPolicy) -> list[Program]:
+    return [program for program in policy.programs if program.on_policy_change]
 
 
 def _newer(policy: Object, known: Object) -> bool:

@@ -1,4 +1,4 @@
-"""A policy changed: one request works through all existing triggers of a rule.
+"""A policy changed, or somebody asked: one request works through all existing triggers of a rule.
 
 The cursor in its status is the last trigger that is done, in the order in which the API server
 lists, so that a restart goes on there. What fails becomes a child request of its own, written
@@ -107,6 +107,12 @@ class Sweeper:
         program = await self._current(tally.request.spec)
         if isinstance(program, Skip | Fail):
             return program
+        generation = program.origin.generation
+        if tally.progress.generation not in (0, generation):
+            # What a person asked for is the rule as it is now, for all triggers.
+            tally.progress, tally.counts = SweepProgress(), Counts()
+            tally.begun, tally.begun_at = self.clock.monotonic(), 0
+        tally.progress = replace(tally.progress, generation=generation)
         places = await self._existing.places(program.matcher.listings())
         if tally.progress.total < 0:
             tally.progress = replace(tally.progress, total=await self._count(places))
@@ -121,11 +127,15 @@ class Sweeper:
                 current = await self._current(tally.request.spec)
                 if isinstance(current, Skip | Fail):
                     return current
+                if current.origin.generation != generation:
+                    return await self._walk(tally)
         tally.progress = replace(tally.progress, total=tally.progress.done)
         return _summary(tally.progress)
 
     async def _current(self, spec: RequestSpec) -> Program | Skip | Fail:
         program = await self.processor.program(spec)
+        if spec.source is Source.MANUAL:
+            return program
         if isinstance(program, Program) and program.origin.generation > spec.policy_generation:
             message = f"generation {program.origin.generation} of the policy replaces it"
             return Skip(reason="Superseded", message=message)
@@ -196,9 +206,13 @@ class Sweeper:
 
     async def _child(self, spec: RequestSpec, obj: Object, tally: _Tally) -> None:
         ref = ref_of(obj)
-        child = replace(spec, resource=ref, source=Source.POLICY_CHANGE, sweep=False)
-        name = child_name(tally.request.name, ref.uid)
-        marks = labels(policy=spec.policy, source=Source.POLICY_CHANGE, trigger_uid=ref.uid)
+        child = replace(spec, resource=ref, sweep=False)
+        parent = tally.request.name
+        if spec.source is Source.MANUAL:
+            child = replace(child, policy_generation=tally.progress.generation)
+            parent = f"{parent}/{tally.progress.generation}"
+        name = child_name(parent, ref.uid)
+        marks = labels(policy=spec.policy, source=spec.source, trigger_uid=ref.uid)
         await self.requests.create(name, marks, child)
 
     async def _report(self, tally: _Tally) -> None:

@@ -58,7 +58,7 @@ def _user_refused(program: Program) -> Iterator[Finding]:
         for reader in readers
         for expression in (reader.expressions if isinstance(reader, Template) else (reader,))
     )
-    sources = [item.source for item in expressions if any(map(_reads_user, item.reads))]
+    sources = [item.source for item in expressions if any(map(reads_user, item.reads))]
     for source in dict.fromkeys(sources):
         yield Finding(
             level=Level.ERROR,
@@ -93,7 +93,7 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
             text="when the policy changes, the filters that list operations take no part",
         )
     paths = {path for reader in of_program(program) for path in reader.reads}
-    if not background and any(map(_reads_user, paths)):
+    if not background and any(map(reads_user, paths)):
         yield Finding(
             level=Level.WARNING,
             code="no-user-on-policy-update",
@@ -113,7 +113,8 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
             )
 
 
-def _reads_user(path: tuple[str, ...]) -> bool:
+def reads_user(path: tuple[str, ...]) -> bool:
+    """Tell whether a path leads to who sent the request."""
     return path[:2] in _USER or path[:1] in {(root,) for root in _USER_ROOTS}
 
 

@@ -4,9 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.api.meta import ref_of
+from reconciler.api.meta import ANNOTATION_RETRY, ref_of
 from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord
 from reconciler.errors import Forbidden, Unavailable
+from reconciler.memory.kinds import REQUESTS
+from reconciler.requests.orders import retry_order
 from tests.unit.services.conftest import START, until
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
@@ -530,3 +532,31 @@ async def test_a_missing_right_stands_in_the_status(world, policy, trigger, targ
     status = await world.status()
     assert status.missing_permission == "patch secrets in namespace a"
     assert status.targets[0].ref == ref_of(target)
+
+
+async def test_a_person_can_end_the_pause_before_the_next_attempt(
+    world, policy, trigger, target, refuse
+):
+    world.wire.before_change = refuse(Unavailable("no answer"), lambda _: True)
+    world.dispatcher.notice(await world.ask(policy, trigger))
+    await world.settle()
+    assert (await world.status()).next_attempt > world.clock.now()
+    world.wire.before_change = lambda *_: None
+    request = await world.requests.get("ur-1")
+    stored = await world.cluster.get(REQUESTS, request.namespace, "ur-1")
+    await world.edit(stored, annotations={ANNOTATION_RETRY: "now"})
+    world.dispatcher.notice(await world.requests.get("ur-1"))
+    await world.settle()
+    assert (await world.status()).state is State.COMPLETED
+
+
+async def test_what_is_done_again_is_not_the_same_as_what_failed(world, policy, trigger, target):
+    record = TriggerRecord(resource_version="1")
+    first = await world.ask(policy, trigger, operation="UPDATE", record=record)
+    world.dispatcher.notice(first)
+    await world.settle()
+    order = retry_order(first)
+    await world.requests.create("ur-2", order.labels, order.spec)
+    world.dispatcher.notice(await world.requests.get("ur-2"))
+    await world.settle()
+    assert (await world.status("ur-2")).state is State.COMPLETED

@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from reconciler.api.meta import ANNOTATION_RUN
 from reconciler.api.updaterequest import Source
 from reconciler.errors import AlreadyExists, Conflict, Gone, Unavailable
-from reconciler.requests.naming import sweep_name
+from reconciler.requests.naming import run_name, sweep_name
 from reconciler.services.registrar import Place, Registrar
 from reconciler.services.registration import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
 from reconciler.services.rollout import Rollout
@@ -144,6 +145,48 @@ async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
     await rollout.reconcile()
     # The address of the webhook tells of the new generation.
     assert log == ["configuration kube-retrofit-resource", "sweep p r", "status p"]
+
+
+async def test_a_new_value_of_the_annotation_runs_every_rule_once(
+    world, make, rollout, store, seen, log
+):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    for value in ("one", "two"):
+        log.clear()
+        await world.edit(policy, annotations={ANNOTATION_RUN: value})
+        await seen(policy)
+        await rollout.reconcile()
+        assert log == ["sweep p r", "status p"]
+        stored = await seen(policy)
+        last = stored["status"]["mutateExisting"]["manualRun"]
+        assert last == {"value": value, "refused": []}
+        await rollout.reconcile()
+        assert log == ["sweep p r", "status p"]
+    spec = (await world.requests.get(run_name(policy["metadata"]["uid"], "two", "r"))).spec
+    assert (spec.source, spec.sweep) == (Source.MANUAL, True)
+
+
+async def test_a_policy_that_comes_with_the_annotation_is_swept_once(make, rollout, store, log):
+    policy = make.policy(on_change=True)
+    await store(
+        {**policy, "metadata": {**policy["metadata"], "annotations": {ANNOTATION_RUN: "x"}}}
+    )
+    await rollout.reconcile()
+    assert [line for line in log if line.startswith("sweep")] == ["sweep p r"]
+
+
+async def test_a_rule_that_cannot_run_now_is_named(world, make, rollout, store, log):
+    policy = make.policy(resources={"operations": ["CREATE"]})
+    stored = await store(
+        {**policy, "metadata": {**policy["metadata"], "annotations": {ANNOTATION_RUN: "x"}}}
+    )
+    await rollout.reconcile()
+    assert not [line for line in log if line.startswith("sweep")]
+    status = (await world.read(stored))["status"]
+    (refused,) = status["mutateExisting"]["manualRun"]["refused"]
+    assert refused.startswith("rule r: every filter of its match lists operations")
+    assert any("cannot run now in full" in line for line in log)
 
 
 async def test_another_kind_changes_the_configuration_first(make, rollout, store, seen, log):

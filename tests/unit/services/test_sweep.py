@@ -386,3 +386,28 @@ async def test_rules_that_do_not_converge_change_each_trigger_once(world, make, 
     # The process dies before the end is stored, and another begins again.
     await go_on(request)
     assert (await world.read(stored))["data"]["list"] == ["x"]
+
+
+async def test_what_somebody_asked_for_begins_anew_with_a_changed_rule(
+    world, make, policy, triggers, sweep, go_on
+):
+    triggers("a/1", "a/2", "a/3")
+    other = make.policy(targets=[EACH], patch={"metadata": {"labels": {"other": "yes"}}})
+    change = world.wire.cluster.change
+    seen = 0
+
+    async def changed(kind, before, after):
+        nonlocal seen
+        seen += 1
+        if seen == 2:
+            meta = {**policy["metadata"], "generation": policy["metadata"]["generation"] + 1}
+            world.index.apply({**policy, "spec": other["spec"], "metadata": meta})
+        return await change(kind, before, after)
+
+    world.wire.change = changed
+    _, ended = await go_on(await sweep(policy, source=Source.MANUAL))
+    assert ended.disposition == Done()
+    assert (ended.sweep.done, ended.sweep.total) == (3, 3)
+    kind = world.cluster.exact("v1", "ConfigMap")
+    page = await world.cluster.list_page(kind, labels="other=yes")
+    assert len(page.items) == 3

@@ -1,0 +1,1 @@
+"""The work of a live cluster: start it, look at it, do it again."""

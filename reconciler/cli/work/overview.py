@@ -1,0 +1,155 @@
+"""The requests of a cluster, counted and grouped by what is in their way; pure."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from reconciler.api.updaterequest import State, UpdateRequest
+from reconciler.requests.lifecycle import FINAL
+
+_EXAMPLES = 3
+_NOT_BEGUN = "NotBegun"
+
+
+@dataclass(slots=True, kw_only=True)
+class Trouble:
+    """Requests of one rule that wait, or failed, for one reason.
+
+    Attributes:
+        message: Of the first of them.
+        permission: What to grant, where a right is missing.
+        next_attempt: The first of theirs; None where none is planned.
+        requests: The first few, each with its trigger.
+    """
+
+    policy: str
+    rule: str
+    state: State
+    reason: str
+    message: str
+    permission: str
+    count: int = 0
+    next_attempt: datetime | None = None
+    requests: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """How far the work on all triggers of a rule is; ``total`` is -1 where unknown."""
+
+    request: str
+    policy: str
+    rule: str
+    state: State
+    done: int
+    total: int
+    failed: int
+    eta: str
+    reason: str
+    message: str
+    next_attempt: datetime | None
+
+
+@dataclass(slots=True, kw_only=True)
+class PolicyLine:
+    """The figures of one policy.
+
+    Attributes:
+        ready: What its condition Ready says, empty where it says yes or nobody knows.
+        states: Requests by state; a failed one that is done again does not count.
+        oldest: When the oldest waiting request was made.
+    """
+
+    policy: str
+    ready: str = ""
+    states: Counter[State] = field(default_factory=Counter)
+    oldest: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """All there is to say; troubles with the most requests first."""
+
+    policies: list[PolicyLine]
+    sweeps: list[Sweep]
+    troubles: list[Trouble]
+
+
+def overview(
+    requests: Iterable[UpdateRequest], *, policies: Iterable[tuple[str, str]], namespace: str = ""
+) -> Overview:
+    """Return what requests are about.
+
+    Args:
+        requests: As they are stored; one that comes twice counts once.
+        policies: Keys, each with why it is not Ready, or an empty text.
+        namespace: Only triggers in there; sweeps always.
+    """
+    lines = {key: PolicyLine(policy=key, ready=ready) for key, ready in policies}
+    troubles: dict[tuple[str, ...], Trouble] = {}
+    sweeps: list[Sweep] = []
+    for request in {item.name: item for item in requests}.values():
+        if namespace and not request.spec.sweep and request.spec.resource.namespace != namespace:
+            continue
+        if request.status.state is State.FAILED and request.retried:
+            continue
+        _count(request, lines)
+        if request.spec.sweep:
+            sweeps.append(_sweep(request))
+        if request.status.state in {State.PENDING, State.FAILED}:
+            _add(request, troubles)
+    return Overview(
+        policies=sorted(lines.values(), key=lambda item: item.policy),
+        sweeps=sorted(sweeps, key=lambda item: (item.state in FINAL, item.policy, item.rule)),
+        troubles=sorted(troubles.values(), key=lambda item: (item.state, -item.count)),
+    )
+
+
+def _count(request: UpdateRequest, lines: dict[str, PolicyLine]) -> None:
+    key = request.spec.policy
+    line = lines.setdefault(key, PolicyLine(policy=key))
+    line.states[request.status.state] += 1
+    if request.status.state is State.PENDING:
+        line.oldest = min(filter(None, (line.oldest, request.created)))
+
+
+def _sweep(request: UpdateRequest) -> Sweep:
+    status, progress = request.status, request.status.sweep
+    return Sweep(
+        request=request.name,
+        policy=request.spec.policy,
+        rule=request.spec.rule,
+        state=status.state,
+        done=0 if progress is None else progress.done,
+        total=-1 if progress is None else progress.total,
+        failed=0 if progress is None else progress.failed,
+        eta="" if progress is None or status.state in FINAL else progress.eta,
+        reason=status.reason,
+        message=status.message,
+        next_attempt=status.next_attempt,
+    )
+
+
+def _add(request: UpdateRequest, troubles: dict[tuple[str, ...], Trouble]) -> None:
+    spec, status = request.spec, request.status
+    if status.sweep is not None and not status.reason:
+        return  # it is at work, and its line says how far
+    reason = status.reason or _NOT_BEGUN
+    key = (spec.policy, spec.rule, status.state, reason, status.missing_permission)
+    trouble = troubles.setdefault(
+        key,
+        Trouble(
+            policy=spec.policy,
+            rule=spec.rule,
+            state=status.state,
+            reason=reason,
+            message=status.message,
+            permission=status.missing_permission,
+        ),
+    )
+    trouble.count += 1
+    planned = [item for item in (trouble.next_attempt, status.next_attempt) if item is not None]
+    trouble.next_attempt = min(planned, default=None)
+    if len(trouble.requests) < _EXAMPLES:
+        trouble.requests.append((request.name, str(spec.resource)))

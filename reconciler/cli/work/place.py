@@ -1,0 +1,118 @@
+"""What the commands about a cluster's work share: names on the command line, and the requests."""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
+from reconciler.errors import Forbidden, Gone, InvalidSetting, UnknownKind
+from reconciler.kube.policies import KubePolicies
+from reconciler.kube.requests import KubeRequests
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+_CLUSTER_WIDE: Final = re.compile(r"(?:(?:clusterpolic(?:y|ies)|cpol)/)?([^/]+)")
+_NAMESPACED: Final = re.compile(r"(?:(?:polic(?:y|ies)|pol)/)?([^/]+)/([^/]+)")
+_REQUEST: Final = re.compile(r"(?:(?:updaterequests?|ur)/)?((?:ur|sweep)-[0-9a-f]{32})")
+_ALONE: Final = frozenset({"policy", "policies", "pol"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """A cluster with its requests and policies, as the user of the kubeconfig may reach them."""
+
+    live: LiveCluster
+    requests: KubeRequests
+    policies: KubePolicies
+    namespace: str
+
+
+def work_options(command: T) -> T:
+    """Give a click command the flags that name a cluster and the namespace of the requests."""
+    return click.option(
+        "--requests-namespace",
+        metavar="NAMESPACE",
+        default="kyverno",
+        show_default=True,
+        envvar="RETROFIT_NAMESPACE",
+        help="Where the UpdateRequests are.",
+    )(cluster_options(command))
+
+
+@contextlib.asynccontextmanager
+async def workplace(
+    *, kubeconfig: str, context: str, user: str, requests_namespace: str
+) -> AsyncIterator[Workplace]:
+    """Reach the cluster of the flags of `work_options`.
+
+    Raises:
+        InvalidSetting: It cannot be reached or used; one line that says what to do.
+    """
+    address = Address(kubeconfig=kubeconfig, context=context, user=user)
+    async with live_cluster(address) as live:
+        with plain_words():
+            yield Workplace(
+                live=live,
+                requests=KubeRequests(live.client, requests_namespace),
+                policies=KubePolicies(live.client),
+                namespace=requests_namespace,
+            )
+
+
+@contextlib.contextmanager
+def plain_words() -> Iterator[None]:
+    """Say what a missing definition or right means to the person.
+
+    Raises:
+        InvalidSetting: In place of `UnknownKind` and `Forbidden`.
+    """
+    try:
+        yield
+    except UnknownKind as error:
+        msg = f"the cluster has no kube-retrofit: {error}; install the manifests first"
+        raise InvalidSetting(msg) from error
+    except Forbidden as error:
+        msg = f"you may not {error.permission or str(error)}: ask for the right, or use --as"
+        raise InvalidSetting(msg) from error
+
+
+def policy_key(name: str) -> str:
+    """Return the key of a policy as a person names it.
+
+    ``NAME``, ``clusterpolicy/NAME`` and ``cpol/NAME`` are ClusterPolicies; ``NAMESPACE/NAME``,
+    ``policy/NAMESPACE/NAME`` and ``pol/...`` are Policies.
+
+    Raises:
+        InvalidSetting: It is none of these.
+    """
+    if wide := _CLUSTER_WIDE.fullmatch(name):
+        return wide[1]
+    inside = _NAMESPACED.fullmatch(name)
+    if inside and inside[1] not in _ALONE:
+        return f"{inside[1]}/{inside[2]}"
+    msg = f"{name}: name a ClusterPolicy as NAME, a Policy as NAMESPACE/NAME"
+    raise InvalidSetting(msg)
+
+
+def request_name(name: str) -> str:
+    """Return the name of a request as a person names it, empty where it names a policy."""
+    found = _REQUEST.fullmatch(name)
+    return found[1] if found else ""
+
+
+async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
+    """Return a policy as it is stored.
+
+    Raises:
+        InvalidSetting: There is none of that name.
+    """
+    try:
+        return await place.policies.get(key)
+    except Gone as error:
+        kind = "Policy" if "/" in key else "ClusterPolicy"
+        hint = "" if "/" in key else "; a Policy is NAMESPACE/NAME"
+        raise InvalidSetting(f"the cluster has no {kind} {key}{hint}") from error

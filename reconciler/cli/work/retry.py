@@ -1,0 +1,151 @@
+"""The command line of `retrofit retry`: new requests for failed work, no pause for the rest."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import click
+
+from reconciler.api.meta import ANNOTATION_RETRIED, ANNOTATION_RETRY
+from reconciler.api.updaterequest import State, UpdateRequest, render_time
+from reconciler.cli.work.place import (
+    Workplace,
+    policy_key,
+    request_name,
+    stored_policy,
+    work_options,
+    workplace,
+)
+from reconciler.dialects import compile_policy
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import Gone, InvalidPolicy, InvalidSetting
+from reconciler.requests.naming import retry_name
+from reconciler.requests.orders import retry_order
+
+_WRONG = 1
+
+_EPILOG = """\b
+Examples:
+  kubectl retrofit retry reload
+  kubectl retrofit retry --failed
+  kubectl retrofit retry ur-5c7f0a1e9b2d4c6f8a0b1c2d3e4f5a6b
+"""
+
+
+@click.command("retry", epilog=_EPILOG)
+@click.argument("names", nargs=-1, metavar="[POLICY|REQUEST]...")
+@click.option("--failed", is_flag=True, help="Only what failed; without names, of all policies.")
+@work_options
+def retry(names: tuple[str, ...], *, failed: bool, **address: Any) -> None:
+    """Do failed work again, and what waits for its next attempt at once.
+
+    A request that failed stays as it is: a new one with a name of its own does its work, once,
+    however often this is said. A request that waits loses its pause.
+
+    \b
+    Exit code:
+      0  everything was ordered
+      1  some request was left alone, which is said, or the cluster cannot be used
+      2  wrong usage
+    """  # noqa: D301 - click's mark for text that is not to be wrapped
+    if not names and not failed:
+        raise click.UsageError("name policies or requests, or give --failed")
+    if not asyncio.run(_retry(names, failed=failed, address=address)):
+        sys.exit(_WRONG)
+
+
+async def _retry(names: tuple[str, ...], *, failed: bool, address: dict[str, str]) -> bool:
+    async with workplace(**address) as place:
+        keys = [policy_key(name) for name in names if not request_name(name)]
+        for key in keys:
+            await stored_policy(place, key)
+        work = _Work(place)
+        for request in await _named(place, filter(None, map(request_name, names))):
+            await work.take(request, named=True, failed=failed)
+        async for request in _of_policies(place, keys, all_policies=not names):
+            await work.take(request, named=False, failed=failed)
+        click.echo(f"{work.again} failed requests are done again, {work.woken} do not wait")
+        return work.good
+
+
+async def _named(place: Workplace, names: Iterable[str]) -> list[UpdateRequest]:
+    found: list[UpdateRequest] = []
+    for name in names:
+        try:
+            found.append(await place.requests.get(name))
+        except Gone as error:
+            msg = f"there is no request {name} in namespace {place.namespace} (any more)"
+            raise InvalidSetting(msg) from error
+    return found
+
+
+async def _of_policies(
+    place: Workplace, keys: list[str], *, all_policies: bool
+) -> AsyncIterator[UpdateRequest]:
+    for key in [""] if all_policies else keys:
+        # All of them first: what is made meanwhile would come again.
+        for request in [item async for item in place.requests.of_policy(key)]:
+            yield request
+
+
+class _Work:
+    """What was ordered so far."""
+
+    def __init__(self, place: Workplace) -> None:
+        self.good = True
+        self.again = 0
+        self.woken = 0
+        self._place = place
+        self._policies: dict[str, CompiledPolicy | None] = {}
+
+    async def take(self, request: UpdateRequest, *, named: bool, failed: bool) -> None:
+        """Order what one request needs; ``named``: by the person, so it is told of."""
+        state = request.status.state
+        if state is State.FAILED and not request.retried:
+            await self._again(request, named=named)
+        elif state is State.PENDING and request.status.next_attempt is not None and not failed:
+            mark = render_time(self._place.live.clock.now())
+            await self._place.requests.annotate(request.name, {ANNOTATION_RETRY: mark})
+            self.woken += 1
+        elif named:
+            self._leave(request, _why_left(request))
+
+    async def _again(self, request: UpdateRequest, *, named: bool) -> None:
+        if not named and request.status.counts.patched and not await self._converges(request):
+            self._leave(
+                request,
+                f"its rule may not come to the same result twice, and it has changed"
+                f" {request.status.counts.patched} targets already; name it to do them again",
+            )
+            return
+        name = retry_name(request.uid, sweep=request.spec.sweep)
+        order = retry_order(request)
+        await self._place.requests.create(name, order.labels, order.spec)
+        await self._place.requests.annotate(request.name, {ANNOTATION_RETRIED: name})
+        click.echo(f"{request.name}: done again by {name}")
+        self.again += 1
+
+    async def _converges(self, request: UpdateRequest) -> bool:
+        key = request.spec.policy
+        if key not in self._policies:
+            try:
+                self._policies[key] = compile_policy(await self._place.policies.get(key))
+            except (Gone, InvalidPolicy):
+                self._policies[key] = None
+        policy = self._policies[key]
+        program = None if policy is None else policy.program(request.spec.rule)
+        # Of a rule that is gone nothing is done again: its new request ends at once.
+        return program is None or program.converges
+
+    def _leave(self, request: UpdateRequest, reason: str) -> None:
+        click.echo(f"{request.name} is left alone: {reason}", err=True)
+        self.good = False
+
+
+def _why_left(request: UpdateRequest) -> str:
+    if request.retried:
+        return f"{request.retried} does its work again"
+    if request.status.state is State.PENDING:
+        return "it has not failed, and waits for no attempt"
+    return f"it ended as {request.status.state}"

@@ -1,0 +1,141 @@
+"""The command line of `retrofit run`: one sweep request for each rule, and a look at it."""
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from reconciler.api.updaterequest import Source, State, UpdateRequest, render_time
+from reconciler.cli.desk.progress import Bar
+from reconciler.cli.work.place import (
+    Workplace,
+    policy_key,
+    stored_policy,
+    work_options,
+    workplace,
+)
+from reconciler.dialects import compile_policy
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import Gone, InvalidPolicy, InvalidSetting
+from reconciler.requests.lifecycle import FINAL
+from reconciler.requests.naming import run_name
+from reconciler.requests.orders import sweep_order
+from reconciler.services.manual import why_not
+
+_WRONG = 1
+_LOOK = 0.5
+_PATIENCE = 15.0
+"""Seconds after which a person is told that no controller takes the work."""
+
+_EPILOG = """\b
+Examples:
+  kubectl retrofit run reload
+  kubectl retrofit run shop/restart stamp --wait
+"""
+
+
+@click.command("run", epilog=_EPILOG)
+@click.argument("policy")
+@click.argument("rule", required=False, default="")
+@click.option("--wait", is_flag=True, help="Show how far it is, until it has ended.")
+@work_options
+def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
+    """Run a policy, or one RULE of it, now on all objects that exist.
+
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. Each rule gets one
+    UpdateRequest; rules do not need mutateExistingOnPolicyUpdate. Ending this command, with
+    --wait too, does not end the work.
+
+    \b
+    Exit code:
+      0  the work was ordered; with --wait, it ended well
+      1  a rule cannot run without a request, or the cluster cannot be used; with --wait, it
+         ended otherwise, or some objects could not be finished
+      2  wrong usage
+    """  # noqa: D301 - click's mark for text that is not to be wrapped
+    if not asyncio.run(_run(policy_key(policy), rule, wait=wait, address=address)):
+        sys.exit(_WRONG)
+
+
+async def _run(key: str, rule: str, *, wait: bool, address: dict[str, str]) -> bool:
+    async with workplace(**address) as place:
+        compiled = await _compiled(place, key)
+        programs = _chosen(compiled, rule)
+        mark = render_time(place.live.clock.now())
+        names, good = [], True
+        for program in programs:
+            if reason := why_not(program):
+                click.echo(f"rule {program.rule} cannot run now: {reason}", err=True)
+                good = False
+                continue
+            name = run_name(compiled.uid, mark, program.rule)
+            order = sweep_order(compiled, program, Source.MANUAL)
+            await place.requests.create(name, order.labels, order.spec)
+            click.echo(f"rule {program.rule}: {name}")
+            names.append(name)
+        if names and wait:
+            return await _follow(place, names) and good
+        return good
+
+
+async def _compiled(place: Workplace, key: str) -> CompiledPolicy:
+    try:
+        return compile_policy(await stored_policy(place, key))
+    except InvalidPolicy as error:
+        raise InvalidSetting(f"policy {key} does not run: {error}") from error
+
+
+def _chosen(compiled: CompiledPolicy, rule: str) -> list[Program]:
+    programs = [item for item in compiled.programs if rule in ("", item.rule)]
+    if programs:
+        return programs
+    if not rule:
+        raise InvalidSetting(f"policy {compiled.key} has no rule with mutate.targets")
+    known = ", ".join(item.rule for item in compiled.programs) or "none"
+    raise InvalidSetting(f"policy {compiled.key} has no rule {rule}; its rules: {known}")
+
+
+async def _follow(place: Workplace, names: Iterable[str]) -> bool:
+    good = True
+    with Bar() as bar:
+        for name in names:
+            bar.begin(name)
+            request = await _ended(place, name, bar)
+            click.echo(_said(request))
+            sweep = request.status.sweep
+            ended_well = request.status.state is State.COMPLETED
+            good = good and ended_well and not (sweep and sweep.failed)
+    return good
+
+
+async def _ended(place: Workplace, name: str, bar: Bar) -> UpdateRequest:
+    clock = place.live.clock
+    begun, told, shown = clock.monotonic(), "", 0
+    while True:
+        try:
+            request = await place.requests.get(name)
+        except Gone as error:
+            msg = f"{name} was removed: either it ended and is not kept, or somebody deleted it"
+            raise InvalidSetting(msg) from error
+        status = request.status
+        if status.state in FINAL:
+            return request
+        if status.sweep is not None:
+            bar.advance(status.sweep.done - shown, max(0, status.sweep.total - status.sweep.done))
+            shown = status.sweep.done
+        word = status.message
+        if not word and status.sweep is None and clock.monotonic() - begun > _PATIENCE:
+            word = "no controller has begun with it: does retrofit-controller run?"
+        if word and word != told:
+            click.echo(f"{name} waits: {word}", err=True)
+        told = word or told
+        await asyncio.sleep(_LOOK)
+
+
+def _said(request: UpdateRequest) -> str:
+    status, sweep = request.status, request.status.sweep
+    done = "" if sweep is None else f", {sweep.done} triggers, {status.counts.patched} patched"
+    more = f": {status.message}" if status.message else ""
+    return f"rule {request.spec.rule}: {status.state}{done}{more}"

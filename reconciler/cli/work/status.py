@@ -1,0 +1,115 @@
+"""The command line of `retrofit status`."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+import orjson
+
+from reconciler.api.meta import Kind, Object
+from reconciler.cli.work.overview import Overview, overview
+from reconciler.cli.work.place import (
+    Workplace,
+    policy_key,
+    stored_policy,
+    work_options,
+    workplace,
+)
+from reconciler.cli.work.report import data_of, lines_of
+from reconciler.errors import Forbidden
+from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
+from reconciler.services.policies import policy_key as key_of
+
+_PAUSE = 2.0
+
+_EPILOG = """\b
+Examples:
+  kubectl retrofit status
+  kubectl retrofit status shop/restart --watch
+  kubectl retrofit status -n shop -o json
+"""
+
+
+@click.command("status", epilog=_EPILOG)
+@click.argument("policy", required=False, default="")
+@click.option("--namespace", "-n", default="", help="Only triggers in this namespace; and sweeps.")
+@click.option(
+    "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
+)
+@click.option("--watch", "-w", is_flag=True, help="Look again every 2 seconds until interrupted.")
+@work_options
+def status(policy: str, *, namespace: str, output: str, watch: bool, **address: Any) -> None:
+    """Show what waits, what is done and what fails, of all policies or of one POLICY.
+
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. What is in the way is
+    grouped by reason, with a missing right, what to do, and the time of the next attempt.
+    Finished requests count for as long as they are kept.
+    """
+    key = policy_key(policy) if policy else ""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_status(key, namespace, output, watch=watch, address=address))
+
+
+async def _status(
+    key: str, namespace: str, output: str, *, watch: bool, address: dict[str, str]
+) -> None:
+    async with workplace(**address) as place:
+        while True:
+            _show(await _look(place, key, namespace), place, output, clear=watch)
+            if not watch:
+                return
+            await asyncio.sleep(_PAUSE)
+
+
+async def _look(place: Workplace, key: str, namespace: str) -> Overview:
+    found = [item async for item in place.requests.of_policy(key)]
+    if key:
+        try:
+            policies = [await stored_policy(place, key)]
+        except Forbidden:
+            policies = []
+    else:
+        policies = [item async for item in _policies(place)]
+    named = [(key_of(item), _not_ready(item)) for item in policies]
+    return overview(found, policies=named, namespace=namespace)
+
+
+async def _policies(place: Workplace) -> AsyncIterator[Object]:
+    """Yield all policies that the person may see; their requests tell of the others."""
+    for kind in (CLUSTER_POLICIES, POLICIES):
+        with contextlib.suppress(Forbidden):
+            async for item in _all(place, kind):
+                yield item
+
+
+async def _all(place: Workplace, kind: Kind) -> AsyncIterator[Object]:
+    token = ""
+    while True:
+        page = await place.live.reader.list_page(kind, token=token)
+        for item in page.items:
+            yield item
+        token = page.token
+        if not token:
+            return
+
+
+def _not_ready(policy: Object) -> str:
+    for item in (policy.get("status") or {}).get("conditions") or ():
+        if item.get("type") == "Ready":
+            return "" if item.get("status") == "True" else str(item.get("message", "unknown"))
+    return "no controller has looked at it yet"
+
+
+def _show(found: Overview, place: Workplace, output: str, *, clear: bool) -> None:
+    if output == "json":
+        click.echo(orjson.dumps(data_of(found)))
+        return
+    if clear and sys.stdout.isatty():
+        click.clear()
+    for line in lines_of(found, now=place.live.clock.now()):
+        click.echo(line)
+    if clear and not sys.stdout.isatty():
+        click.echo("---")

@@ -1,0 +1,45 @@
+"""Orders that no admission request caused: sweeps, and failed work that is done again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.api.meta import ObjectRef
+from reconciler.api.updaterequest import RequestSpec, Source, UpdateRequest
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.requests.naming import labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A request that is to be stored, without its name."""
+
+    labels: Mapping[str, str]
+    spec: RequestSpec
+
+
+def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> Order:
+    """Return the order to run a rule on all existing triggers."""
+    spec = RequestSpec(
+        policy=policy.key,
+        rule=program.rule,
+        resource=ObjectRef(
+            api_version=policy.api_version,
+            kind=policy.kind,
+            namespace=policy.namespace,
+            name=program.origin.name,
+            uid=policy.uid,
+        ),
+        source=source,
+        policy_uid=policy.uid,
+        policy_generation=policy.generation,
+        sweep=True,
+    )
+    marks = labels(policy=policy.key, source=source, trigger_uid=policy.uid)
+    return Order(labels=marks, spec=spec)
+
+
+def retry_order(failed: UpdateRequest) -> Order:
+    """Return the order to do the work of a failed request again; that one stays as it is."""
+    spec = replace(failed.spec, source=Source.MANUAL)
+    marks = labels(policy=spec.policy, source=spec.source, trigger_uid=spec.resource.uid)
+    return Order(labels=marks, spec=spec)

@@ -1,0 +1,39 @@
+"""Which rules can run on what exists, although nobody sent a request."""
+
+from reconciler.engine.program import Program
+from reconciler.engine.readers import of_program
+from reconciler.services.existing import listable
+from reconciler.services.lint.firing import reads_user
+
+_MEANT = "set mutateExistingOnPolicyUpdate: true if it is meant to run without"
+
+
+def why_not(program: Program) -> str:
+    """Return why a rule cannot run without a request and what to do, empty where it can.
+
+    A rule with mutateExistingOnPolicyUpdate may read what only a request has: its author says
+    with the field that it is to run without.
+    """
+    listings = program.matcher.listings()
+    if program.own:
+        return "it has no mutate.targets, and changes only the object of a request"
+    if not listings:
+        return (
+            "every filter of its match lists operations, which only requests have; add a filter"
+            " without operations under match.any"
+        )
+    if not any(listable(kind) for listing in listings for kind in listing.kinds):
+        return (
+            "the kinds of its match cannot be listed (every kind, or a subresource); name the"
+            " kinds that it is for"
+        )
+    if program.on_policy_change:
+        return ""
+    if program.matcher.uses_user_info:
+        return f"its match or exclude asks who sent the request; {_MEANT}"
+    paths = {path for reader in of_program(program) for path in reader.reads}
+    if any(path[:2] == ("request", "oldObject") for path in paths):
+        return f"it reads request.oldObject, which only a request has; {_MEANT}"
+    if any(reads_user(path) for path in paths):
+        return f"it reads who sent the request, which nobody did; {_MEANT}"
+    return ""

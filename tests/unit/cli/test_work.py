@@ -1,0 +1,155 @@
+"""`retrofit run`, `status` and `retry` without a cluster: names, figures, and what is said."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from reconciler.api.meta import ObjectRef
+from reconciler.api.updaterequest import (
+    RequestSpec,
+    RequestStatus,
+    State,
+    SweepProgress,
+    UpdateRequest,
+)
+from reconciler.cli.main import retrofit
+from reconciler.cli.work.overview import overview
+from reconciler.cli.work.place import policy_key, request_name
+from reconciler.cli.work.report import data_of, lines_of
+from reconciler.errors import InvalidSetting
+
+NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+NOWHERE = """
+apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: a, user: {token: x}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+current-context: a
+"""
+
+
+def request(name: str, *, retried: str = "", sweep: bool = False, **status: Any) -> UpdateRequest:
+    ref = ObjectRef(api_version="v1", kind="ConfigMap", namespace="shop", name=f"of-{name}")
+    return UpdateRequest(
+        name=name,
+        namespace="kyverno",
+        uid=f"uid-{name}",
+        resource_version="1",
+        created=NOW - timedelta(minutes=2),
+        labels={},
+        spec=RequestSpec(policy="p", rule="r", resource=ref, sweep=sweep),
+        status=RequestStatus(**status),
+        retried=retried,
+    )
+
+
+def forbidden(name: str, seconds: float) -> UpdateRequest:
+    return request(
+        name,
+        reason="Forbidden",
+        message="no right",
+        missing_permission="patch secrets in namespace shop",
+        next_attempt=NOW + timedelta(seconds=seconds),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("reload", "reload"),
+        ("cpol/reload", "reload"),
+        ("clusterpolicy/reload", "reload"),
+        ("shop/restart", "shop/restart"),
+        ("policy/shop/restart", "shop/restart"),
+        ("pol/shop/restart", "shop/restart"),
+    ],
+)
+def test_a_policy_is_named_as_kubectl_does(name: str, key: str) -> None:
+    assert policy_key(name) == key
+
+
+@pytest.mark.parametrize("name", ["policy/restart", "pol/x", "a/b/c", "", "/"])
+def test_what_names_no_policy_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSetting, match="NAMESPACE/NAME"):
+        policy_key(name)
+
+
+def test_a_request_is_told_from_a_policy_by_its_name() -> None:
+    digest = "0" * 32
+    assert request_name(f"ur-{digest}") == f"ur-{digest}"
+    assert request_name(f"ur/sweep-{digest}") == f"sweep-{digest}"
+    assert request_name("ur-of-mine") == ""
+
+
+def test_what_waits_for_one_right_is_one_trouble() -> None:
+    found = overview(
+        [forbidden("a", 30), forbidden("b", 12), forbidden("c", 99), forbidden("d", 60)],
+        policies=[("p", "")],
+    )
+    (trouble,) = found.troubles
+    assert (trouble.count, trouble.next_attempt) == (4, NOW + timedelta(seconds=12))
+    lines = list(lines_of(found, now=NOW))
+    assert lines[1].split() == ["p", "4", "0", "0", "0", "2m"]
+    assert "  4 of p / r, Forbidden: no right" in lines
+    assert "    next attempt: in 12s" in lines
+    (cure,) = [line for line in lines if "to do:" in line]
+    assert "patch secrets in namespace shop" in cure
+    assert "    requests: a (ConfigMap shop/of-a), b (ConfigMap shop/of-b), " in "\n".join(lines)
+
+
+def test_failed_work_that_is_done_again_is_no_trouble() -> None:
+    failed = {"state": State.FAILED, "reason": "TargetNotFound"}
+    found = overview([request("a", **failed), request("b", retried="c", **failed)], policies=[])
+    assert [item.count for item in found.troubles] == [1]
+    assert found.policies[0].states[State.FAILED] == 1
+    assert "kubectl retrofit retry p --failed" in "\n".join(lines_of(found, now=NOW))
+
+
+def test_a_sweep_shows_how_far_it_is() -> None:
+    progress = SweepProgress(done=120, total=500, failed=2, eta="8s")
+    swept = replace(request("s", sweep=True), status=RequestStatus(sweep=progress))
+    found = overview([swept], policies=[], namespace="elsewhere")
+    assert found.troubles == []
+    (line,) = [line for line in lines_of(found, now=NOW) if "120/500" in line]
+    assert line.split() == ["p", "/", "r", "Pending", "120/500", "2", "8s", "s"]
+    (data,) = data_of(found)["sweeps"]
+    assert (data["done"], data["total"], data["timeLeft"]) == (120, 500, "8s")
+
+
+def test_only_triggers_of_a_namespace_count() -> None:
+    found = overview([forbidden("a", 1)], policies=[("p", "")], namespace="elsewhere")
+    assert found.troubles == []
+    assert not found.policies[0].states
+
+
+def test_a_policy_that_is_not_ready_says_why() -> None:
+    found = overview([], policies=[("p", "spec.rules[0]: wrong")])
+    assert "policy p is not ready: spec.rules[0]: wrong" in list(lines_of(found, now=NOW))
+
+
+def test_nothing_is_said_to_be_nothing() -> None:
+    found = overview([], policies=[])
+    assert list(lines_of(found, now=NOW)) == ["no policy and no request is there"]
+    assert json.dumps(data_of(found))
+
+
+@pytest.mark.parametrize("words", [["run", "p"], ["status"], ["retry", "p"]])
+def test_an_unreachable_cluster_is_one_line(words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(NOWHERE)
+    done = CliRunner().invoke(retrofit, [*words, "--kubeconfig", str(path)])
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert "127.0.0.1:1" in done.stderr
+
+
+def test_retry_wants_to_know_what() -> None:
+    done = CliRunner().invoke(retrofit, ["retry"])
+    assert done.exit_code == 2
+    assert "--failed" in done.stderr
