@@ -9,7 +9,8 @@ from reconciler.api.meta import Object
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, Forbidden, InvalidPolicy
-from reconciler.services.lint import Finding, Level, find_errors, find_surprises
+from reconciler.requests.limits import limits_of
+from reconciler.services.lint import Finding, Level, find_errors, find_surprises, limit_findings
 from reconciler.services.validate import Lack, Need, RightsCheck, cluster_role
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
@@ -45,6 +46,20 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return _not_allowed(policy, compiled, lack, means.account)
     told = (item for item in findings if item.level is Level.WARNING)
     return Answer(warnings=warnings([*_texts(told), *_of_triggers(lack)]))
+
+
+def check_limits(policy: Object, old: Object) -> Answer:
+    """Return whether annotations can be stored where nothing but the metadata changes.
+
+    What is stored, because nobody was asked, keeps nobody from changing something else.
+    """
+    if limits_of(policy) == limits_of(old):
+        return Answer()
+    findings = list(limit_findings(policy))
+    if errors := [item for item in findings if item.level is Level.ERROR]:
+        return refuse(policy, _lines(errors))
+    told = (item for item in findings if item.level is Level.WARNING)
+    return Answer(warnings=warnings(_texts(told)))
 
 
 def _lines(findings: Iterable[Finding]) -> list[str]:

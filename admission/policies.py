@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from admission.authoring import check_policy
+from admission.authoring import check_limits, check_policy
 from admission.checks import Check, Means
 from admission.decide import Answer
 from admission.entries import check_entry
@@ -32,11 +32,12 @@ class PolicyWebhook:
 
         One that is being deleted may change as it likes: nobody shall have to repair a rule to
         get rid of it. So may one whose spec stays the same: labels, finalizers and the status of
-        what was stored before are never in the way.
+        what was stored before are never in the way. Annotations that limit the rollout of a
+        policy are looked at when they change.
         """
         obj, old = request.object, request.old_object
         if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
             return Answer()
         if old is not None and old.get("spec") == obj.get("spec"):
-            return Answer()
+            return check_limits(obj, old)
         return await CHECKS[request.kind.name](obj, self.means)

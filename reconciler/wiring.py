@@ -16,6 +16,7 @@ from reconciler.services.collect import Collector
 from reconciler.services.dispatch import Dispatcher, Observer
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.globalcontext import GlobalContext
+from reconciler.services.holding import Holding
 from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
@@ -55,7 +56,6 @@ def controller_services(
     index, chance = PolicyIndex(), random.SystemRandom()
     cluster = KubeCluster.of(client, settings, clock, say)
     kinds, reader, requests = cluster.kinds, cluster.reader, cluster.requests
-    backoff = Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling)
     triggers = TriggerReader(
         kinds=kinds, reader=reader, requests=requests, clock=clock, below=chance.randrange
     )
@@ -74,18 +74,17 @@ def controller_services(
         triggers=triggers,
         lanes=lanes,
         loader=entries,
-        backoff=backoff,
+        backoff=Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling),
         exceptions=exceptions,
+        holding=Holding(index=index, clock=clock),
         left_alone=live.leaves_target,
     )
     sweeper = Sweeper(
         processor=processor,
-        triggers=triggers,
         kinds=kinds,
         reader=reader,
         requests=requests,
         clock=clock,
-        backoff=backoff,
         each=each,
         page=settings.list_page,
         parallel=settings.lanes,

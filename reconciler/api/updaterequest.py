@@ -151,6 +151,8 @@ class SweepProgress:
         failed: Triggers that went to a child request.
         eta: Time that the rest will take, as ``1m20s``; empty where unknown.
         generation: Of the policy as it was worked with; 0 before.
+        phase: ``all``; with canaries ``canary``, ``promotion``, ``rest``; empty before.
+        canary: Labels of the triggers that come first, as the policy said at the start.
     """
 
     cursor: str = ""
@@ -160,6 +162,8 @@ class SweepProgress:
     failed: int = 0
     eta: str = ""
     generation: int = 0
+    phase: str = ""
+    canary: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +382,8 @@ def _parse_sweep(raw: Mapping[str, Any]) -> SweepProgress:
         failed=int(raw.get("failed", 0)),
         eta=raw.get("eta", ""),
         generation=int(raw.get("generation", 0)),
+        phase=raw.get("phase", ""),
+        canary=raw.get("canary", ""),
     )
 
 
@@ -437,6 +443,8 @@ def render_status(status: RequestStatus) -> Object:
             "failed": sweep.failed,
             "eta": sweep.eta,
             "generation": sweep.generation,
+            "phase": sweep.phase or None,
+            "canary": sweep.canary or None,
         },
         "removeAfter": status.remove_after or None,
     }

@@ -42,7 +42,7 @@ def build_registry(
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])
         key = policy_key(policy)
-        known = services.index.get(key)
+        known = services.index.version(key)
         if event["type"] == "DELETED":
             services.index.remove(key)
             services.rollout.forget(key)
@@ -52,7 +52,7 @@ def build_registry(
             services.rollout.notice(policy)
             accounts.notice(policy)
         # A status that we wrote ourselves is nothing that a request waits for.
-        if services.index.get(key) is not known:
+        if services.index.version(key) != known:
             services.dispatcher.wake(key)
 
     kopf.on.event(GROUP, "v2", "updaterequests", registry=registry)(on_request)

@@ -65,7 +65,16 @@ class Fail:
     message: str
 
 
-Disposition = Done | Skip | Retry | Fail
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """It may not be worked on now: that is no attempt. ``until`` is None where nobody knows."""
+
+    reason: str
+    message: str
+    until: datetime | None = None
+
+
+Disposition = Done | Skip | Retry | Fail | Hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +176,7 @@ def advance(
         return status
     base = replace(
         status,
-        attempts=status.attempts + 1,
+        attempts=status.attempts + (not isinstance(disposition, Hold)),
         next_attempt=None,
         missing_permission="",
         sweep=sweep,
@@ -185,6 +194,8 @@ def advance(
                 next_attempt=now + timedelta(seconds=disposition.after),
                 missing_permission=disposition.missing_permission,
             )
+        case Hold(reason=reason, message=message, until=until):
+            return replace(base, reason=reason, message=message[:MAX_MESSAGE], next_attempt=until)
         case Done(message=message):
             return _end(base, State.COMPLETED, "Applied", message, now=now, keep=retention)
         case Skip(reason=reason, message=message):

@@ -15,7 +15,15 @@ from typing import TypeVar
 from reconciler.api.updaterequest import RequestStatus, Source, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, Gone
-from reconciler.requests.lifecycle import FINAL, Disposition, Retention, Retry, Skip, advance
+from reconciler.requests.lifecycle import (
+    FINAL,
+    Disposition,
+    Hold,
+    Retention,
+    Retry,
+    Skip,
+    advance,
+)
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.ports import Requests
 from reconciler.services.process import Attempt, Processor, Unconfirmed, trigger_gone
@@ -24,6 +32,10 @@ _LOOKS = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 1.0)
 """Pauses between looks at a trigger that is not stored yet, before anybody is told."""
 _SLOW_LOOK = 2.0
 _AFTER_FAULT = 30.0
+_HELD = 60.0
+"""Seconds until a request is looked at that waits for nothing that has a time; no call is made."""
+_BRIEF = 1.0
+"""Seconds that a request waits for its turn without a word in its status."""
 _REMEMBERED = 10_000
 
 Observer = Callable[[UpdateRequest, RequestStatus, Attempt], None]
@@ -112,7 +124,8 @@ class Dispatcher:
     def wake(self, policy: str) -> None:
         """Look again at the parked requests of a policy: something they wait for changed."""
         for request in self._known.values():
-            if request.spec.policy == policy and request.status.next_attempt is not None:
+            parked = request.status.next_attempt is not None or request.status.reason
+            if request.spec.policy == policy and parked:
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
@@ -291,8 +304,10 @@ class Dispatcher:
             retention=self.retention,
             targets=attempt.targets or None,
             counts=attempt.counts,
-            sweep=attempt.sweep,
+            sweep=attempt.sweep or request.status.sweep,
         )
+        if isinstance(attempt.disposition, Hold) and self._untold(request, status):
+            return
         try:
             stored = await self.requests.write_status(request, status)
         except Gone:
@@ -306,8 +321,23 @@ class Dispatcher:
             self._drop(request.name)
         else:
             self._known[request.name] = replace(stored, status=status)
-            self.queue.push(request.name, self._due(self._known[request.name]))
+            if isinstance(attempt.disposition, Hold) and status.next_attempt is None:
+                self.queue.push(request.name, self.clock.monotonic() + _HELD)
+            else:
+                self.queue.push(request.name, self._due(self._known[request.name]))
         self.observe(request, status, attempt)
+
+    def _untold(self, request: UpdateRequest, status: RequestStatus) -> bool:
+        """Plan a request that is held back, and tell whether its status need not be written.
+
+        It need not be where it says so already, or where the hold ends within a moment.
+        """
+        until = status.next_attempt
+        wait = _HELD if until is None else (until - self.clock.now()).total_seconds()
+        if status != request.status and wait > _BRIEF:
+            return False
+        self.queue.push(request.name, self.clock.monotonic() + max(0.0, wait))
+        return True
 
     async def _reread(self, name: str) -> None:
         try:

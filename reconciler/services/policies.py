@@ -10,6 +10,7 @@ from reconciler.dialects import compile_policy
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy
+from reconciler.requests.limits import NO_LIMITS, Limits, parse_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,13 @@ class PolicyIndex:
     _by_kind: dict[str, tuple[_Indexed, ...]] = field(default_factory=dict)
     _anywhere: tuple[_Indexed, ...] = ()
     _digest: str = ""
+    _limits: dict[str, Limits | InvalidPolicy] = field(default_factory=dict)
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
         """Take in a policy as stored; one that is known in this generation or a newer is kept."""
         key = policy_key(policy)
         meta = policy.get("metadata") or {}
+        self._limits[key] = _limits(policy)
         known = self._policies.get(key)
         uid, generation = meta.get("uid", ""), meta.get("generation", 0)
         if known is not None and known.uid == uid and generation <= known.generation:
@@ -84,6 +87,7 @@ class PolicyIndex:
 
     def remove(self, key: str) -> None:
         """Forget a policy."""
+        self._limits.pop(key, None)
         self._invalid.pop(key, None)
         if self._policies.pop(key, None) is not None:
             self._rebuild()
@@ -96,6 +100,15 @@ class PolicyIndex:
     def get(self, key: str) -> CompiledPolicy | None:
         """Return a policy that can act, None where it is unknown or invalid."""
         return self._policies.get(key)
+
+    def limits(self, key: str) -> Limits | InvalidPolicy:
+        """Return how the work of a policy is rolled out, or why nobody can say."""
+        return self._limits.get(key, NO_LIMITS)
+
+    def version(self, key: str) -> tuple[CompiledPolicy | None, Limits | str]:
+        """Return what is known of a policy, equal as long as nothing that counts has changed."""
+        limits = self.limits(key)
+        return self.get(key), str(limits) if isinstance(limits, InvalidPolicy) else limits
 
     def policies(self) -> tuple[CompiledPolicy, ...]:
         """Return all policies that can act, by key."""
@@ -136,6 +149,13 @@ class PolicyIndex:
         self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
         self._anywhere = tuple(anywhere)
         self._digest = digest_of(self.policies())
+
+
+def _limits(policy: Object) -> Limits | InvalidPolicy:
+    try:
+        return parse_limits(policy)
+    except InvalidPolicy as error:
+        return error
 
 
 def _may_match(selector: KindSelector, kind: str, subresource: str) -> bool:

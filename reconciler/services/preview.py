@@ -28,6 +28,7 @@ from reconciler.requests.schedule import Backoff
 from reconciler.services.dryrun import DryRun, Identity, Write
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.existing import Existing, Place, listable, position, within
+from reconciler.services.holding import Holding
 from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import (
@@ -250,6 +251,7 @@ def preview_over(
         loader=ports.loader,
         backoff=Backoff(),
         exceptions=ports.exceptions,
+        holding=Holding(index=PolicyIndex(), clock=clock),
     )
     return Preview(
         cluster=cluster,

@@ -28,6 +28,7 @@ from reconciler.requests.lifecycle import (
     Disposition,
     Done,
     Fail,
+    Hold,
     Retry,
     Skip,
     identity,
@@ -36,6 +37,7 @@ from reconciler.requests.lifecycle import (
 from reconciler.requests.schedule import Backoff
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.gates import Gates
+from reconciler.services.holding import Holding
 from reconciler.services.lanes import Job, Lanes, TargetKey, TargetResult, failure
 from reconciler.services.loading import Loads
 from reconciler.services.policies import PolicyIndex
@@ -78,6 +80,7 @@ class Processor:
     """Processes requests; holds no state of its own.
 
     Attributes:
+        holding: Holds requests back as their policies say.
         left_alone: Tells of a target that the settings exclude.
     """
 
@@ -88,6 +91,7 @@ class Processor:
     lanes: Lanes
     loader: Loader
     backoff: Backoff
+    holding: Holding
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     left_alone: Callable[[TargetKey], bool] = lambda _key: False
 
@@ -106,6 +110,8 @@ class Processor:
             program = await self.program(request.spec)
             if isinstance(program, Skip | Fail):
                 return Attempt(disposition=program)
+            if (held := self.holding.closed(request.spec.policy)) is not None:
+                return Attempt(disposition=held, program=program)
             trigger = await self.triggers.read(request.spec, program)
         except Gone as error:
             message = f"what was recorded of the trigger was removed: {error}"
@@ -116,8 +122,9 @@ class Processor:
             return Unconfirmed()
         if trigger.presence is Presence.GONE:
             return Attempt(disposition=trigger_gone(request.spec.resource), program=program)
-        if (owner := claim()) not in ("", request.name):
-            return Attempt(disposition=Skip(reason="SameAsOther", message=f"same as {owner}"))
+        left = self._left(request, claim())
+        if left is not None:
+            return Attempt(disposition=left, program=program)
         return await self.apply(request, program, trigger, chance)
 
     async def apply(
@@ -180,6 +187,12 @@ class Processor:
         outcomes = (*results, *selection.failures)
         disposition = self._conclude(request, targets, outcomes, selection, chance)
         return Attempt(disposition=disposition, targets=targets, program=program)
+
+    def _left(self, request: UpdateRequest, owner: str) -> Skip | Hold | None:
+        """Return why a request whose trigger is stored is left, None where it is worked on."""
+        if owner not in ("", request.name):
+            return Skip(reason="SameAsOther", message=f"same as {owner}")
+        return self.holding.turn(request.spec.policy, request.name)
 
     async def program(self, spec: RequestSpec) -> Program | Skip | Fail:
         """Return the rule that a request names, in the newest generation of its policy."""

@@ -14,7 +14,8 @@ from reconciler.api.meta import ANNOTATION_RUN, Object, resource_version
 from reconciler.api.policystatus import blank_progress, observed_generation
 from reconciler.api.updaterequest import Source, render_time
 from reconciler.engine.program import CompiledPolicy, Program
-from reconciler.errors import ClusterError, Conflict, Gone
+from reconciler.errors import ClusterError, Conflict, Gone, InvalidPolicy
+from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.requests.orders import sweep_order
 from reconciler.services.manual import why_not
@@ -172,12 +173,21 @@ class Rollout:
             for program in _on_policy_change(compiled):
                 name = sweep_name(compiled.uid, compiled.generation, program.rule)
                 await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
+        wanted["mutateExisting"]["heldBack"] = self._held_back(key)
         mark = _run_mark(policy)
         if mark and mark != _acted_on(policy):
             wanted["mutateExisting"]["manualRun"] = await self._run_now(
                 compiled, mark, just_swept=changed
             )
         await self._write(key, wanted)
+
+    def _held_back(self, key: str) -> str | None:
+        """Return why nothing of a policy is worked on now, None where it is."""
+        limits = self.index.limits(key)
+        if isinstance(limits, InvalidPolicy):
+            return str(limits)
+        held = limits.hold(self.registrar.clock.now())
+        return None if held is None else held.message
 
     async def _run_now(
         self, compiled: CompiledPolicy, mark: str, *, just_swept: bool
@@ -222,7 +232,7 @@ def _followed(policy: Object) -> tuple[Any, ...]:
     """Return what of a stored policy concerns the rollout."""
     meta, status = policy.get("metadata") or {}, policy.get("status") or {}
     known = (meta.get("uid"), meta.get("generation"), observed_generation(policy))
-    marks = (_run_mark(policy), _acted_on(policy))
+    marks = (_run_mark(policy), _acted_on(policy), tuple(sorted(limits_of(policy).items())))
     return (*known, *marks, status.get("conditions"), status.get("ready"))
 
 

@@ -23,19 +23,22 @@ from reconciler.config import render_duration
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, NotReady
-from reconciler.requests.lifecycle import Disposition, Done, Fail, Retry, Skip, count
+from reconciler.requests.lifecycle import Disposition, Done, Fail, Hold, Retry, Skip, count
+from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, labels
-from reconciler.requests.schedule import Backoff
 from reconciler.services.existing import Existing, Place, position
+from reconciler.services.holding import Holding
 from reconciler.services.lanes import ENTRY_NOT_READY, failure
 from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
-from reconciler.services.trigger import TriggerReader
 
 Each = Callable[[RequestSpec, Attempt], None]
 
 _REPORT_EVERY = 0.5
 """Seconds between two writes of the progress."""
+_SHORT = 0.5
+"""Seconds that a sweep waits for its turn without a word in its status."""
+_ALL, _CANARY, _PROMOTION, _REST = "all", "canary", "promotion", "rest"
 
 
 @dataclass(slots=True)
@@ -48,6 +51,11 @@ class _Tally:
     begun: float
     begun_at: int
     reported: float
+
+    @property
+    def policy(self) -> str:
+        """Return the key of the policy."""
+        return self.request.spec.policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +70,19 @@ class Sweeper:
     """
 
     processor: Processor
-    triggers: TriggerReader
     kinds: Kinds
     reader: Reader
     requests: Requests
     clock: Clock
-    backoff: Backoff
     each: Each
     page: int = 500
     parallel: int = 64
     left_alone: Callable[[Subject], bool] = lambda _subject: False
+
+    @property
+    def holding(self) -> Holding:
+        """Return what holds work back."""
+        return self.processor.holding
 
     async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
         """Go on with a sweep to its end; return it as stored last, and how it ended."""
@@ -92,7 +103,7 @@ class Sweeper:
             ended = Retry(
                 reason=result.reason or result.outcome.value,
                 message=str(error),
-                after=max(self.backoff.delay(request.status.attempts + 1), result.after),
+                after=max(self.processor.backoff.delay(request.status.attempts + 1), result.after),
                 missing_permission=result.permission,
             )
         attempt = Attempt(
@@ -103,10 +114,12 @@ class Sweeper:
         )
         return tally.request, attempt
 
-    async def _walk(self, tally: _Tally) -> Done | Skip | Fail:
+    async def _walk(self, tally: _Tally) -> Disposition:
         program = await self._current(tally.request.spec)
         if isinstance(program, Skip | Fail):
             return program
+        if (held := self.holding.closed(tally.policy)) is not None:
+            return held
         generation = program.origin.generation
         if tally.progress.generation not in (0, generation):
             # What a person asked for is the rule as it is now, for all triggers.
@@ -116,21 +129,73 @@ class Sweeper:
         places = await self._existing.places(program.matcher.listings())
         if tally.progress.total < 0:
             tally.progress = replace(tally.progress, total=await self._count(places))
+        if not tally.progress.phase:
+            canary = self.holding.limits(tally.policy).canary
+            phase = _CANARY if canary else _ALL
+            tally.progress = replace(tally.progress, phase=phase, canary=canary)
+        return await self._phases(tally, program, places)
+
+    async def _phases(self, tally: _Tally, program: Program, places: list[Place]) -> Disposition:
+        if tally.progress.phase == _CANARY:
+            if (ended := await self._pass(tally, program, places)) is not None:
+                return ended
+            tally.progress = replace(tally.progress, phase=_PROMOTION, cursor="")
+        if tally.progress.phase == _PROMOTION:
+            if (held := self._unpromoted(tally)) is not None:
+                return held
+            tally.progress = replace(tally.progress, phase=_REST)
+        if (ended := await self._pass(tally, program, places)) is not None:
+            return ended
+        tally.progress = replace(tally.progress, total=tally.progress.done)
+        return _summary(tally.progress)
+
+    async def _pass(
+        self, tally: _Tally, program: Program, places: list[Place]
+    ) -> Disposition | None:
+        """Work through the lists once; return what is in the way, None at their end."""
         for place, after in _left(places, tally.progress.cursor):
-            async for page in self._chunks(place, after):
+            async for page in self._chunks(tally, place, after):
+                if (held := await self._gate(tally, len(page))) is not None:
+                    return held
                 await self._work(tally, program, page)
-                last = page[-1] if page else None
-                if last is not None:
-                    cursor = f"{place.label}:{position(last)}"
-                    tally.progress = replace(tally.progress, cursor=cursor)
+                cursor = f"{place.label}:{position(page[-1])}"
+                tally.progress = replace(tally.progress, cursor=cursor)
                 await self._report(tally)
                 current = await self._current(tally.request.spec)
                 if isinstance(current, Skip | Fail):
                     return current
-                if current.origin.generation != generation:
+                if current.origin.generation != program.origin.generation:
                     return await self._walk(tally)
-        tally.progress = replace(tally.progress, total=tally.progress.done)
-        return _summary(tally.progress)
+        return None
+
+    async def _gate(self, tally: _Tally, triggers: int) -> Hold | None:
+        """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
+        policy, name = tally.policy, tally.request.name
+        held = self.holding.closed(policy)
+        held = held or self.holding.stopped(policy, tally.progress.failed)
+        held = held or self.holding.turn(policy, name, triggers)
+        if held is None or held.until is None:
+            return held
+        wait = (held.until - self.clock.now()).total_seconds()
+        if wait > _SHORT:
+            return held
+        await asyncio.sleep(wait)
+        self.holding.forget(policy, name)
+        return None
+
+    def _unpromoted(self, tally: _Tally) -> Hold | None:
+        """Return why the sweep stops after its canaries, None where it goes on."""
+        limits, progress = self.holding.limits(tally.policy), tally.progress
+        if (held := self.holding.closed(tally.policy)) is not None:
+            return held
+        good = limits.promote == AUTO and not progress.failed
+        if not limits.canary or good or limits.promote == str(progress.generation):
+            return None
+        message = (
+            f"the canaries are done ({progress.done}, {progress.failed} of them failed); to go on,"
+            f" annotate the policy {PROMOTE}={progress.generation}"
+        )
+        return Hold(reason="Canary", message=message)
 
     async def _current(self, spec: RequestSpec) -> Program | Skip | Fail:
         program = await self.processor.program(spec)
@@ -160,11 +225,17 @@ class Sweeper:
             total += len(page.items) + page.remaining
         return total
 
-    async def _chunks(self, place: Place, after: str) -> AsyncIterator[list[Object]]:
+    async def _chunks(
+        self, tally: _Tally, place: Place, after: str
+    ) -> AsyncIterator[list[Object]]:
+        chosen = _chosen(tally.progress)
         async for page in self._existing.pages(place):
-            items = [item for item in page.items if position(item) > after]
-            for start in range(0, len(items), self.parallel):
-                yield items[start : start + self.parallel]
+            items = [item for item in page.items if position(item) > after and chosen(item)]
+            while items:
+                failed = tally.progress.failed
+                size = self.holding.chunk(tally.policy, self.parallel, failed)
+                yield items[:size]
+                items = items[size:]
 
     async def _work(self, tally: _Tally, program: Program, objects: list[Object]) -> None:
         attempts = await asyncio.gather(
@@ -191,7 +262,7 @@ class Sweeper:
         )
 
     async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
-        trigger = await self.triggers.of_object(obj, program)
+        trigger = await self.processor.triggers.of_object(obj, program)
         if trigger.subject is None or self.left_alone(trigger.subject):
             return None
         if program.matcher.evaluate(trigger.subject).decision is not Decision.MATCH:
@@ -224,7 +295,16 @@ class Sweeper:
         left = max(0, tally.progress.total - tally.progress.done)
         eta = render_duration(max(1, round(left / rate))) if rate > 0 and left else ""
         tally.progress = replace(tally.progress, eta=eta)
-        status = replace(tally.request.status, counts=tally.counts, sweep=tally.progress)
+        status = replace(
+            tally.request.status,
+            # What was in the way when it stopped last is so no more.
+            reason="",
+            message="",
+            next_attempt=None,
+            missing_permission="",
+            counts=tally.counts,
+            sweep=tally.progress,
+        )
         tally.request = await self.requests.write_status(tally.request, status)
 
 
@@ -237,6 +317,14 @@ def _left(places: list[Place], cursor: str) -> list[tuple[Place, str]]:
     labels = [place.label for place in places]
     begin = labels.index(label) if label in labels else 0
     return [(place, position if place.label == label else "") for place in places[begin:]]
+
+
+def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
+    """Return which objects a phase is for; the canaries are those of the begin of the sweep."""
+    if progress.phase not in (_CANARY, _REST):
+        return lambda _: True
+    canaries, wanted = compile_labels(progress.canary), progress.phase == _CANARY
+    return lambda obj: canaries.accepts(obj["metadata"].get("labels") or {}) is wanted
 
 
 def _check_entries(attempts: Iterable[Attempt | None]) -> None:

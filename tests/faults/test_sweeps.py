@@ -1,6 +1,7 @@
 """A sweep over many triggers survives the end of its controller."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,43 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = pytest.mark.cluster
 
 TRIGGERS = 300
+
+
+async def test_a_sweep_with_limits_survives_its_controller(rig: Rig) -> None:
+    place = rig.namespace
+    names = [f"trigger-{n:02}" for n in range(30)]
+    await rig.create_all(config_map(place, name) for name in names)
+    itself = target(place, "{{ request.object.metadata.name }}")
+    each = rule(place, [itself], {"data": {"got": "x"}})
+    await rig.apply(each)
+
+    async def limit(**values: str | None) -> None:
+        marks = {f"kube-retrofit.dev/{name}": value for name, value in values.items()}
+        change = {"metadata": {"annotations": marks}}
+        await rig.merge("ClusterPolicy", place, change, namespace="")
+
+    async def changed() -> list[str]:
+        items = await rig.items("ConfigMap")
+        return [item["metadata"]["name"] for item in items if "got" in (item.get("data") or {})]
+
+    async def begun() -> Any:
+        found = await changed()
+        return "" if len(found) >= 3 else f"only {found} yet"
+
+    await limit(rate="120/m")
+    await rig.apply(each, mutateExistingOnPolicyUpdate=True)
+    await rig.settle(begun, within=20)
+    await rig.kill(CONTROLLER)
+    before = await changed()
+    assert len(before) < len(names), "it was over before it could be stopped"
+    await limit(paused="true")
+    await rig.restart(CONTROLLER)
+    request = await rig.parked("Paused")
+    assert request.status.sweep is not None
+    assert request.status.sweep.done >= len(before) - 2
+    assert await changed() == before
+    await limit(paused=None, rate=None)
+    await rig.applied({name: {"got": "x"} for name in names}, within=20)
 
 
 async def test_a_killed_sweep_goes_on(rig: Rig) -> None:

@@ -11,6 +11,7 @@ from reconciler.services.lint.exceptions import lint_exception
 from reconciler.services.lint.fields import rule_findings, spec_findings
 from reconciler.services.lint.finding import Finding, Level, Scope
 from reconciler.services.lint.firing import firing_findings, unused_entries
+from reconciler.services.lint.limits import limit_findings
 from reconciler.services.lint.patches import patch_findings
 from reconciler.services.lint.refusals import match_refusals, policy_refusals, rule_refusals
 from reconciler.services.lint.targets import target_findings
@@ -21,6 +22,7 @@ __all__ = [
     "Scope",
     "find_errors",
     "find_surprises",
+    "limit_findings",
     "lint_entry",
     "lint_exception",
     "lint_policy",
@@ -86,7 +88,8 @@ def find_surprises(
     spec = policy["spec"]
     programs = {program.origin.location: program for program in compiled.programs}
     background = spec.get("background") is not False
-    found = [*policy_refusals(policy), *spec_findings(spec), *_not_acted_on(compiled.warnings)]
+    found = [*policy_refusals(policy), *limit_findings(policy), *spec_findings(spec)]
+    found += _not_acted_on(compiled.warnings)
     for index, rule in enumerate(spec["rules"]):
         location = f"spec.rules[{index}]"
         found += rule_refusals(rule, location, background=background and not programs)

@@ -220,3 +220,22 @@ async def test_a_check_that_takes_too_long_is_given_up(make, review):
     found = await review(make.policy(), kinds=Silent(), budget=0.01)
     assert (found.allowed, found.code) == (False, 503)
     assert "no answer within 0.01 s; try again" in found.message
+
+
+async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(make, review):
+    policy = make.policy()
+
+    def annotated(name, value):
+        marks = {f"kube-retrofit.dev/{name}": value}
+        return {**policy, "metadata": {**policy["metadata"], "annotations": marks}}
+
+    assert (await review(annotated("rate", "10/s"), policy)).allowed
+    for old in (policy, None):
+        found = await review(annotated("rate", "fast"), old)
+        assert (found.allowed, found.code) == (False, 422)
+        place = "metadata.annotations[kube-retrofit.dev/rate]"
+        assert f"{place}: 'fast' is no rate" in found.message
+    # What is stored, because nobody was asked, keeps nobody from changing something else.
+    assert (await review(annotated("rate", "fast"), annotated("rate", "fast"))).allowed
+    (warning,) = (await review(annotated("pause", "true"), policy)).warnings
+    assert "nothing reads this annotation" in warning

@@ -27,6 +27,7 @@ from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import labels
 from reconciler.requests.schedule import Backoff
 from reconciler.services.dispatch import Dispatcher
+from reconciler.services.holding import Holding
 from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Page
@@ -124,6 +125,7 @@ class World:
             clock=clock,
             below=lambda limit: limit - 1,
         )
+        self.holding = Holding(index=self.index, clock=clock)
         self.loader = MemoryLoader(cluster)
         self.lanes = Lanes(reader=wire, writer=wire, keys=cluster, missing_pauses=(0.0, 0.0))
         self.processor = Processor(
@@ -134,15 +136,14 @@ class World:
             lanes=self.lanes,
             loader=self.loader,
             backoff=backoff,
+            holding=self.holding,
         )
         self.sweeper = Sweeper(
             processor=self.processor,
-            triggers=self.triggers,
             kinds=cluster,
             reader=wire,
             requests=self.requests,
             clock=clock,
-            backoff=backoff,
             each=lambda *facts: self.swept.append(facts),
         )
         self.dispatcher = Dispatcher(

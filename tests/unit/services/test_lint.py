@@ -475,3 +475,16 @@ def test_values_that_only_a_condition_reads_need_no_quotes() -> None:
 def test_a_policy_that_is_none_at_all() -> None:
     (finding,) = found({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {}})
     assert (finding.code, finding.location) == ("invalid", "spec.rules")
+
+
+def test_limits_are_looked_at() -> None:
+    marks = {"kube-retrofit.dev/pause": "true", "kube-retrofit.dev/promote": "auto"}
+    obj = policy()
+    obj["metadata"]["annotations"] = marks
+    assert [item.code for item in lint_policy(obj, scope=scope)] == [
+        "unknown-annotation",
+        "promote-without-canary",
+    ]
+    obj["metadata"]["annotations"] = {"kube-retrofit.dev/rate": "fast"}
+    (finding,) = lint_policy(obj, scope=scope)
+    assert (finding.level, finding.code) == (Level.ERROR, "invalid")

@@ -1,0 +1,109 @@
+"""Limits of a rollout on a cluster with both programs at work."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.api.updaterequest import State
+from reconciler.errors import ClusterError
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+PREFIX = "kube-retrofit.dev/"
+GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
+
+
+async def limit(rig: Rig, **values: str | None) -> None:
+    """Annotate the test's policy; None removes an annotation."""
+    marks = {PREFIX + name.replace("_", "-"): value for name, value in values.items()}
+    change = {"metadata": {"annotations": marks}}
+    await rig.merge("ClusterPolicy", rig.namespace, change, namespace="")
+
+
+async def held_back(rig: Rig, part: str) -> None:
+    """Wait until the policy's status says why nothing is worked on; empty: nothing holds it."""
+
+    async def missing() -> Any:
+        policy = await rig.get("ClusterPolicy", rig.namespace, "")
+        said = policy["status"]["mutateExisting"].get("heldBack") or ""
+        return "" if (part in said if part else not said) else said or "not held back"
+
+    await rig.settle(missing, within=15.0)
+
+
+async def sweep_says(rig: Rig, reason: str, done: int) -> None:
+    """Wait until the one sweep waits for a reason, with so many ConfigMaps of the test changed."""
+
+    async def missing() -> Any:
+        found = [item for item in await rig.requests() if item.spec.sweep]
+        said = [(item.status.reason, item.status.message) for item in found]
+        changed = [item for item in await rig.items("ConfigMap") if "got" in item.get("data", {})]
+        good = [item[0] for item in said] == [reason] and len(changed) == done
+        return "" if good else (said, len(changed))
+
+    await rig.settle(missing, within=20.0)
+
+
+def each(rig: Rig) -> Any:
+    """Return a rule that gives each trigger its own target."""
+    to = "{{ request.object.data.to }}"
+    return rule(rig.namespace, [target(rig.namespace, to)], GOT)
+
+
+async def pairs(rig: Rig, count: int, **labels: str) -> dict[str, dict[str, str]]:
+    """Create triggers with labels, and their targets; return what the targets are to hold."""
+    place, kind = rig.namespace, labels.get("env", "none")
+    numbers = range(count)
+    triggers = [config_map(place, f"trigger-{kind}-{n}", to=f"to-{kind}-{n}") for n in numbers]
+    for trigger in triggers:
+        trigger["metadata"]["labels"] = labels
+    await rig.create_all(config_map(place, f"to-{kind}-{n}") for n in numbers)
+    await rig.create_all(triggers)
+    return {f"to-{kind}-{n}": {"got": f"trigger-{kind}-{n}"} for n in numbers}
+
+
+async def test_a_paused_policy_does_nothing_until_it_is_resumed(rig: Rig) -> None:
+    await rig.apply(each(rig))
+    await limit(rig, paused="true")
+    await held_back(rig, "paused")
+    wanted = await pairs(rig, 3)
+
+    async def waiting() -> Any:
+        found = await rig.requests(state=State.PENDING)
+        reasons = [item.status.reason for item in found]
+        return "" if reasons == ["Paused"] * 3 else reasons
+
+    await rig.settle(waiting, within=15.0)
+    assert len(await rig.lacking(wanted)) == 3
+    await limit(rig, paused=None)
+    await rig.applied(wanted, within=15.0)
+    await held_back(rig, "")
+    await rig.finish(3)
+
+
+async def test_canaries_come_first_then_the_rest_at_a_rate(rig: Rig) -> None:
+    wanted = await pairs(rig, 3, env="prod")
+    early = await pairs(rig, 2, env="test")
+    await rig.apply(each(rig))  # does nothing yet: it has no field for a policy change
+    await limit(rig, canary="env=test", rate="120/m", batch_size="1")
+    await rig.apply(each(rig), mutateExistingOnPolicyUpdate=True)
+    await sweep_says(rig, "Canary", 2)
+    assert await rig.lacking(early) == {}
+    assert len(await rig.lacking(wanted)) == 3
+    policy = await rig.get("ClusterPolicy", rig.namespace, "")
+    await limit(rig, promote=str(policy["metadata"]["generation"]))
+    await rig.applied(wanted, within=30.0)
+
+
+async def test_what_cannot_be_understood_is_refused_with_its_place(rig: Rig) -> None:
+    await rig.apply(each(rig))
+    for name, value, cure in (
+        ("rate", "fast", "10/s"),
+        ("window", "at night", "Mon-Fri 09:00-17:00 Europe/Berlin"),
+        ("canary", "a=b=c", "env=test"),
+    ):
+        with pytest.raises(ClusterError) as refused:
+            await limit(rig, **{name: value})
+        assert f"metadata.annotations[{PREFIX}{name}]" in str(refused.value)
+        assert cure in str(refused.value)
