@@ -443,8 +443,8 @@ def render_status(status: RequestStatus) -> Object:
             "failed": sweep.failed,
             "eta": sweep.eta,
             "generation": sweep.generation,
-            "phase": sweep.phase or None,
-            "canary": sweep.canary or None,
+            "phase": sweep.phase,
+            "canary": sweep.canary,
         },
         "removeAfter": status.remove_after or None,
     }
