@@ -62,6 +62,12 @@ def policy(rig: Rig, *rules: Object, **spec: Any) -> Object:
     }
 
 
+async def change(rig: Rig, *rules: Object) -> None:
+    """Give the test's policy other rules."""
+    patch = {"spec": {"rules": list(rules)}}
+    await rig.merge("ClusterPolicy", rig.namespace, patch, namespace="")
+
+
 def about(rig: Rig, kind: str) -> Object:
     """Return a rule about a kind that no other test uses."""
     return rule(rig.namespace, [target(rig.namespace, "target")], GOT, kinds=[kind])
@@ -71,8 +77,7 @@ async def test_it_follows_the_policies_within_a_second(rig: Rig) -> None:
     limits, quotas = ("", "limitranges"), ("", "resourcequotas")
     await rig.create(policy(rig, about(rig, "LimitRange")))
     await settled(rig, limits, there=True, within=2.0)
-    stored = await rig.get("ClusterPolicy", rig.namespace, "")
-    await rig.replace({**stored, "spec": policy(rig, about(rig, "ResourceQuota"))["spec"]})
+    await change(rig, about(rig, "ResourceQuota"))
     await settled(rig, quotas, there=True, within=2.0)
     assert limits not in await asked(rig)
     await rig.delete("ClusterPolicy", rig.namespace, "")
@@ -191,10 +196,9 @@ async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> 
     await rig.settle(untold, within=10.0)
     status = (await rig.get("ClusterPolicy", rig.namespace, ""))["status"]
     assert "matchConditions[1].expression" in status["conditions"][0]["message"]
-    stored = await rig.get("ClusterPolicy", rig.namespace, "")
     conditions[0]["expression"] = "request.userInfo.username != 'nobody'"
     fields = {"webhookConfiguration": {"matchConditions": conditions}}
-    await rig.replace({**stored, "spec": {**stored["spec"], **fields}})
+    await rig.merge("ClusterPolicy", rig.namespace, {"spec": fields}, namespace="")
     await rig.ready()
     assert ("", "secrets") in await asked(rig)
 
@@ -204,8 +208,7 @@ async def test_a_controller_that_starts_again_changes_nothing_meanwhile(rig: Rig
     before = (await rig.get(KIND, RESOURCE, ""))["metadata"]["generation"]
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     await rig.restart(CONTROLLER)
-    stored = await rig.get("ClusterPolicy", rig.namespace, "")
-    await rig.replace({**stored, "spec": policy(rig, about(rig, "LimitRange"))["spec"]})
+    await change(rig, about(rig, "LimitRange"))
     await settled(rig, ("", "limitranges"), there=True, within=20.0)
     assert (await rig.get(KIND, RESOURCE, ""))["metadata"]["generation"] == before + 1
 
@@ -216,7 +219,7 @@ def removable(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Program
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with ControlPlane.start(Options(binaries=binaries)) as plane:
-        settings = install(plane, "default")
+        settings = install(plane, "demo")
         with start_programs(plane, settings=settings) as programs:
             conditions = policy_for_everything()
             plane.kubectl("apply", "-f", "-", stdin=json.dumps(conditions))
@@ -247,7 +250,7 @@ def configurations(plane: ControlPlane) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        ("delete", "--wait=false", "--ignore-not-found", "-k", "manifests/overlays/default"),
+        ("delete", "--wait=false", "--ignore-not-found", "-k", "manifests/overlays/demo"),
         ("delete", "namespace", "kyverno", "--wait=false"),
     ],
     ids=["manifests", "namespace"],
