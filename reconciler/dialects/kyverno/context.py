@@ -102,7 +102,7 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
     fields = reading.mapping(raw, place, allowed=_CALL_FIELDS)
     service = fields.get("service")
     if service is not None:
-        reading.mapping(service, f"{place}.service", allowed=_SERVICE_FIELDS)
+        _check_service(service, f"{place}.service")
         if fields.get("urlPath"):
             raise InvalidPolicy(place, "a URLPath cannot be used for service API calls")
     elif not fields.get("urlPath"):
@@ -118,6 +118,13 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
         default=fields.get("default"),
         bound=origin.namespace,
     )
+
+
+def _check_service(raw: Any, place: str) -> None:
+    fields = reading.mapping(raw, place, allowed=_SERVICE_FIELDS)
+    for index, item in enumerate(reading.sequence(fields.get("headers"), f"{place}.headers")):
+        # A value out of a Secret (valueFrom) is not read here, and must not be left out.
+        reading.mapping(item, f"{place}.headers[{index}]", allowed=("key", "value"))
 
 
 def _global(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> GlobalEntry:

@@ -227,3 +227,13 @@ class TestGlobalReference:
         policy["kind"] = "Policy"
         with pytest.raises(InvalidPolicy, match="may not read a GlobalContextEntry"):
             compile_policy(policy)
+
+
+def test_a_header_that_is_not_read_is_not_left_out(rule):
+    headers = [{"key": "Token", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    service = {"url": "http://prices.shop.svc/now", "headers": headers}
+    entry = {"name": "prices", "apiCall": {"service": service}}
+    with pytest.raises(InvalidPolicy, match="unknown field 'valueFrom'") as refused:
+        compile_policy(rule((("context",), [entry])))
+    place = "spec.rules[0].context[0].apiCall.service.headers[0].valueFrom"
+    assert refused.value.location == place
