@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from admission.filters import default_filters
 from rich.table import Table
 
 from admission.decide import Limits, decide
 from admission.review import parse_review
 from reconciler.services.policies import PolicyIndex
+from reconciler.services.settings.filters import default_filters
 from tests.bench.figures import Spread
 
 _ROUNDS = 2_000
