@@ -18,7 +18,7 @@ from reconciler.cli.dev.cluster import Cluster, ControlPlane
 from reconciler.cli.dev.install import NAMESPACE, ProgramSettings
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.clock import SystemClock
-from reconciler.errors import ClusterError, Gone
+from reconciler.errors import ClusterError, Conflict, Gone
 from reconciler.kube.access import AccessReviews
 from reconciler.kube.client import MERGE_PATCH, Client, connect, encode
 from reconciler.kube.discovery import KubeKinds
@@ -242,9 +242,20 @@ class Rig:
             body = {"apiVersion": "kyverno.io/v1", "kind": kind, "metadata": meta, "spec": wanted}
             await self.create(body)
         else:
-            await self.replace({**old, "spec": wanted})
+            await self._put_spec(old, wanted)
         await self.ready(kind)
         return f"{namespace}/{self.namespace}" if namespace else self.namespace
+
+    async def _put_spec(self, policy: Object, spec: Object) -> None:
+        """Replace the spec of a policy, whose status is written every second."""
+        while True:
+            try:
+                await self.replace({**policy, "spec": spec})
+            except Conflict:
+                meta = policy["metadata"]
+                policy = await self.get(policy["kind"], meta["name"], meta.get("namespace", ""))
+            else:
+                return
 
     async def ready(self, kind: str = "ClusterPolicy") -> None:
         """Wait until the test's policy is in force in its newest generation."""
