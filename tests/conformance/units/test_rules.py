@@ -11,6 +11,7 @@ from reconciler.api.updaterequest import RequestSpec
 from reconciler.clock import SystemClock
 from reconciler.dialects import compile_policy
 from reconciler.engine.context import Context, request_context
+from reconciler.engine.edits import ForeachEdit, bound_elements
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import change, own_change, queries
 from reconciler.engine.evaluate import decide as decide_trigger
@@ -321,3 +322,32 @@ def test_foreach_rule(case: dict[str, Any]) -> None:
     except EvaluationError:
         status = RuleStatus.ERROR
     assert status.value == case["expected"]["status"]
+
+
+@pytest.mark.parametrize("case", load("match.json", {"foreach-list"}))
+def test_elements_of_a_foreach(case: dict[str, Any]) -> None:
+    block = {
+        "list": case["input"]["list"],
+        # The case is about the list; a strategic merge begins with its last element.
+        "order": "Ascending",
+        "patchStrategicMerge": {"metadata": {"labels": {"a": "{{ element }}"}}},
+    }
+    data = case["input"]["context"].items()
+    rule = {
+        "name": "each",
+        "context": [{"name": name, "variable": {"value": value}} for name, value in data],
+        "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+        "mutate": {"foreach": [block]},
+    }
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"rules": [rule]},
+    }
+    (program,) = compile_policy(policy, own=True).programs
+    (edit,) = program.edits
+    assert isinstance(edit, ForeachEdit)
+    context = with_entries(Context(data={}), program.entries)
+    found = [bound.data["element"] for _, bound in bound_elements(edit, context)]
+    assert found == case["expected"]["elements"]
