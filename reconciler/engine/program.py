@@ -61,7 +61,7 @@ class Projection:
     """What a rule reads of the trigger; the empty path stands for the whole object.
 
     Attributes:
-        request: Fields of ``request`` beside the objects; None where it may be any.
+        request: Fields of ``request``, and what is told from its user; None where it may be any.
     """
 
     object: Paths = frozenset()
@@ -89,7 +89,6 @@ class Program:
         skip_background: Requests of the controller itself do not trigger the rule.
         before: Rules that come first where a policy applies only one: this rule acts where none
             of them fires, or, of those that change their trigger, where none changed it.
-        user_roots: What the rule reads of ``request`` beside the objects, for recording.
     """
 
     origin: Origin

@@ -12,6 +12,7 @@ from reconciler.engine.targets import Target
 from reconciler.engine.variables import Template
 
 _Reader = Template | Expression
+_USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})
 
 
 def find_projection(
@@ -49,4 +50,5 @@ def _fields(readers: Iterable[_Reader]) -> frozenset[str] | None:
         if reader.dynamic or not reader.reads.isdisjoint({(), ("request",)}):
             return None
         found |= {path[1] for path in reader.reads if path[0] == "request"}
+        found |= reader.roots & _USER_ROOTS
     return frozenset(found)

@@ -194,6 +194,11 @@ class Matcher:
         return any(item.operations for item in self._match.filters)
 
     @property
+    def uses_operations(self) -> bool:
+        """Whether match or exclude asks what was done to the object."""
+        return any(item.operations for item in self._all_filters)
+
+    @property
     def uses_user_info(self) -> bool:
         """Whether match or exclude asks who sent the request."""
         return any(item.user_checks for item in self._all_filters)

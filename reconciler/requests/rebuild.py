@@ -1,0 +1,36 @@
+"""Whether the live object is all that a rule needs: then its work can be found and done later."""
+
+from collections.abc import Iterator
+
+from reconciler.engine.program import Program
+from reconciler.requests.draft import READ_LATER
+
+# What a live object gives as the admission request did; of the objects only the new one.
+_LIVE = frozenset({"object", "name", "namespace", "kind"})
+
+
+def obstacle(program: Program) -> str:
+    """Return why the work of a rule cannot be rebuilt from the existing objects, else empty.
+
+    Where it can, one request may stand for many triggers, and a trigger that nobody recorded is
+    found by looking at the objects. That some object was deleted is never found, so a rule that
+    wants to know lists the operation, and no such rule can be rebuilt.
+    """
+    return next((text for item in (*program.before, program) for text in _obstacles(item)), "")
+
+
+def _obstacles(program: Program) -> Iterator[str]:
+    matcher, reads = program.matcher, program.projection
+    if not program.converges:
+        yield "its result depends on how often it runs"
+    if matcher.uses_operations:
+        yield "its match asks for the operation"
+    if matcher.uses_user_info:
+        yield "its match asks who sent the request"
+    payloads = {item.selector.subresource for item in matcher.kinds()} - READ_LATER
+    if payloads:
+        yield f"it matches the subresource {min(payloads)}"
+    if reads.request is None:
+        yield "it may read anything of the request"
+    elif fields := sorted(reads.request - _LIVE):
+        yield f"it reads {fields[0]} of the request"

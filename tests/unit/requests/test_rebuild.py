@@ -1,0 +1,61 @@
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.requests.rebuild import obstacle
+
+
+def program(*, match=None, exclude=None, value="x", apply_rules="All", patch=None, context=None):
+    rule = {
+        "name": "r",
+        "match": {"any": [{"resources": match or {"kinds": ["ConfigMap"]}}]},
+        "context": context or [],
+        "mutate": {
+            "targets": [{"apiVersion": "v1", "kind": "Secret", "name": "s", "namespace": "n"}],
+            **(patch or {"patchStrategicMerge": {"metadata": {"labels": {"a": value}}}}),
+        },
+    }
+    if exclude:
+        rule["exclude"] = {"any": [exclude]}
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {
+            "background": False,
+            "applyRules": apply_rules,
+            "rules": [rule, {**rule, "name": "second"}],
+        },
+    }
+    return compile_policy(policy).programs[1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"),
+    [
+        ({}, ""),
+        ({"value": "{{ request.object.data.v }}{{ request.namespace }}"}, ""),
+        ({"match": {"kinds": ["Pod/status"]}}, ""),
+        ({"exclude": {"resources": {"namespaces": ["b"]}}}, ""),
+        ({"value": "{{ target.metadata.name }}"}, "how often"),
+        ({"patch": {"patchesJson6902": "- {op: add, path: /l/-, value: 1}"}}, "how often"),
+        ({"match": {"kinds": ["Pod"], "operations": ["CREATE"]}}, "operation"),
+        ({"exclude": {"resources": {"operations": ["UPDATE"]}}}, "operation"),
+        ({"exclude": {"clusterRoles": ["admin"]}}, "who sent"),
+        ({"match": {"kinds": ["Pod/binding"]}}, "subresource binding"),
+        ({"match": {"kinds": ["Pod/*"]}}, "subresource *"),
+        ({"value": "{{ request.oldObject.data.v }}"}, "oldObject"),
+        ({"value": "{{ request.operation }}"}, "reads operation"),
+        ({"value": "{{ serviceAccountName }}"}, "serviceAccountName"),
+        ({"value": "{{ to_string(request) }}"}, "anything of the request"),
+    ],
+)
+def test_what_cannot_be_rebuilt_from_the_live_object_is_said(rule, word):
+    text = obstacle(program(**rule))
+    assert (word in text) if word else not text
+
+
+def test_a_rule_is_as_hard_to_rebuild_as_those_that_it_waits_for():
+    assert not obstacle(program(apply_rules="One"))
+    assert "operation" in obstacle(
+        program(apply_rules="One", match={"kinds": ["Pod"], "operations": ["CREATE"]})
+    )
