@@ -5,9 +5,8 @@ programs, and whether a live Kyverno is there. Only a leader acts on what is fou
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
@@ -19,7 +18,7 @@ from reconciler.kube.webhooks import WEBHOOKS
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.neighbour import Neighbour
-from reconciler.services.ports import Change, Events
+from reconciler.services.ports import Change, Event, Events
 from reconciler.services.registration import MANAGED_BY
 from reconciler.services.settings import SettingsHolder
 from reconciler.wiring import Services
@@ -45,28 +44,10 @@ class LeaderEvents:
     events: Events
     leading: Callable[[], bool]
 
-    def emit(
-        self,
-        *,
-        regarding: Mapping[str, Any],
-        related: Mapping[str, Any] | None = None,
-        severity: Literal["Normal", "Warning"],
-        reason: str,
-        action: str,
-        note: str,
-        group: str = "",
-    ) -> None:
+    def emit(self, event: Event) -> None:
         """Queue one event where this process leads."""
         if self.leading():
-            self.events.emit(
-                regarding=regarding,
-                related=related,
-                severity=severity,
-                reason=reason,
-                action=action,
-                note=note,
-                group=group,
-            )
+            self.events.emit(event)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,27 +151,35 @@ class Surroundings:
         if not self.neighbour.found:
             return
         self.events.emit(
-            regarding={
-                "apiVersion": LEASES.api_version,
-                "kind": LEASES.kind,
-                "namespace": self.holder.namespace,
-                "name": self.neighbour.found,
-            },
-            severity="Warning",
-            reason="KyvernoIsLive",
-            action="None" if self.neighbour.take_over else "StandBy",
-            note=self.neighbour.description,
+            Event(
+                regarding={
+                    "apiVersion": LEASES.api_version,
+                    "kind": LEASES.kind,
+                    "namespace": self.holder.namespace,
+                    "name": self.neighbour.found,
+                },
+                severity="Warning",
+                reason="KyvernoIsLive",
+                action="None" if self.neighbour.take_over else "StandBy",
+                note=self.neighbour.description,
+            )
         )
 
     def _tell_restored(self, name: str, text: str) -> None:
         self.metrics.webhooks_restored.labels(configuration=name).inc()
         self.say(f"{WEBHOOKS.kind} {name} is restored: {text}")
         self.events.emit(
-            regarding={"apiVersion": WEBHOOKS.api_version, "kind": WEBHOOKS.kind, "name": name},
-            severity="Warning",
-            reason="WebhookRestored",
-            action="Restore",
-            note=text,
+            Event(
+                regarding={
+                    "apiVersion": WEBHOOKS.api_version,
+                    "kind": WEBHOOKS.kind,
+                    "name": name,
+                },
+                severity="Warning",
+                reason="WebhookRestored",
+                action="Restore",
+                note=text,
+            )
         )
 
     async def _tell(self, name: str, watch: Watch) -> None:

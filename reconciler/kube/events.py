@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object
 from reconciler.api.updaterequest import render_time
@@ -18,6 +18,7 @@ from reconciler.clock import Clock
 from reconciler.errors import ClusterError
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import collection_path, object_path
+from reconciler.services.ports import Event
 
 _LOG = logging.getLogger(__name__)
 _EVENTS = Kind(group="events.k8s.io", version="v1", kind="Event", plural="events", namespaced=True)
@@ -66,25 +67,11 @@ class KubeEvents:
         self._filled = clock.monotonic()
         self._serial = 0
 
-    def emit(
-        self,
-        *,
-        regarding: Mapping[str, Any],
-        related: Mapping[str, Any] | None = None,
-        severity: Literal["Normal", "Warning"],
-        reason: str,
-        action: str,
-        note: str,
-        group: str = "",
-    ) -> None:
-        """Queue one event; objects are given as references (apiVersion, kind, namespace, name).
-
-        Events of one object and reason with the same ``group``, or where it is empty the same
-        note, are one event for some minutes, which counts and keeps the first note.
-        """
+    def emit(self, event: Event) -> None:
+        """Queue one event."""
         now = self._clock.now()
-        subject = _reference(regarding)
-        key = (*sorted(subject.items()), reason, group or note)
+        subject = _reference(event.regarding)
+        key = (*sorted(subject.items()), event.reason, event.group or event.note)
         known = self._recent.get(key)
         if known is not None:
             known.count += 1
@@ -100,23 +87,23 @@ class KubeEvents:
             "eventTime": render_time(now),
             "reportingController": FIELD_MANAGER,
             "reportingInstance": self._instance[:128],
-            "type": severity,
-            "reason": reason[:128],
-            "action": action[:128],
-            "note": _short(note),
+            "type": event.severity,
+            "reason": event.reason[:128],
+            "action": event.action[:128],
+            "note": _short(event.note),
             "regarding": subject,
         }
-        if related is not None:
-            body["related"] = _reference(related)
-        event = _Sent(
+        if event.related is not None:
+            body["related"] = _reference(event.related)
+        sent = _Sent(
             namespace=namespace, name=name, first=self._clock.monotonic(), last=now, body=body
         )
         try:
-            self._queue.put_nowait(event)
+            self._queue.put_nowait(sent)
         except asyncio.QueueFull:
             self.dropped += 1
             return
-        self._recent[key] = event
+        self._recent[key] = sent
 
     async def run(self) -> None:
         """Send for ever; cancel it to end."""

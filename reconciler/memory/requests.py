@@ -3,7 +3,7 @@
 import base64
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from reconciler.api.meta import Kind, Object
 from reconciler.api.updaterequest import (
@@ -21,6 +21,7 @@ from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import CLUSTER_POLICIES, POLICIES, REQUESTS, SECRETS
+from reconciler.services.ports import Event
 
 _STATUS = replace(REQUESTS, subresource="status")
 _FINAL = (State.COMPLETED, State.FAILED, State.SKIP)
@@ -144,26 +145,8 @@ class MemoryEvents:
     """
 
     def __init__(self) -> None:
-        self.emitted: list[Object] = []
+        self.emitted: list[Event] = []
 
-    def emit(
-        self,
-        *,
-        regarding: Mapping[str, Any],
-        related: Mapping[str, Any] | None = None,
-        severity: Literal["Normal", "Warning"],
-        reason: str,
-        action: str,
-        note: str,
-        group: str = "",
-    ) -> None:
+    def emit(self, event: Event) -> None:
         """Keep one event."""
-        event = {
-            "regarding": dict(regarding),
-            "type": severity,
-            "reason": reason,
-            "action": action,
-            "note": note,
-            "group": group,
-        }
-        self.emitted.append(event | ({"related": dict(related)} if related else {}))
+        self.emitted.append(event)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from reconciler.observe.logs import Logger
 from reconciler.observe.metrics import Metrics
-from reconciler.services.ports import Events
+from reconciler.services.ports import Event, Events
 from reconciler.services.settings import Fault, SettingsHolder
 from reconciler.services.settings.reading import SETTINGS_NAME, WITHOUT_EFFECT
 
@@ -51,16 +51,18 @@ class SettingsReport:
         if self.events is None:
             return
         self.events.emit(
-            regarding={
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "namespace": namespace,
-                "name": SETTINGS_NAME,
-            },
-            severity="Warning",
-            reason="SettingRefused",
-            action="None",
-            note=_text(fault),
+            Event(
+                regarding={
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "namespace": namespace,
+                    "name": SETTINGS_NAME,
+                },
+                severity="Warning",
+                reason="SettingRefused",
+                action="None",
+                note=_text(fault),
+            )
         )
 
 

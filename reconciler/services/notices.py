@@ -21,7 +21,7 @@ from reconciler.api.updaterequest import (
 from reconciler.clock import Clock
 from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.services.lanes import ENTRY_NOT_READY
-from reconciler.services.ports import Events
+from reconciler.services.ports import Event, Events
 from reconciler.services.process import Attempt
 
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
@@ -87,13 +87,15 @@ class Notices:
             return
         kind: tuple[Literal["Normal"], str, str] = ("Normal", APPLIED, "Resource Mutated")
         self.events.emit(
-            regarding=_policy(spec),
-            related=_reference(patched[0]),
-            severity="Normal",
-            reason=APPLIED,
-            action="Resource Mutated",
-            note=f"rule {spec.rule}: {patched[0]} mutated",
-            group=spec.rule,
+            Event(
+                regarding=_policy(spec),
+                related=_reference(patched[0]),
+                severity="Normal",
+                reason=APPLIED,
+                action="Resource Mutated",
+                note=f"rule {spec.rule}: {patched[0]} mutated",
+                group=spec.rule,
+            )
         )
         for ref in patched[:_TARGETS]:
             note = f"mutated by policy {spec.policy}, rule {spec.rule}"
@@ -110,13 +112,15 @@ class Notices:
         first = failed[0].ref if failed else spec.resource
         kind: tuple[Literal["Warning"], str, str] = ("Warning", ERROR, "None")
         self.events.emit(
-            regarding=_policy(spec),
-            related=_reference(first),
-            severity="Warning",
-            reason=ERROR,
-            action="None",
-            note=f"rule {spec.rule}: {status.message}",
-            group=f"{spec.rule} {status.reason}",
+            Event(
+                regarding=_policy(spec),
+                related=_reference(first),
+                severity="Warning",
+                reason=ERROR,
+                action="None",
+                note=f"rule {spec.rule}: {status.message}",
+                group=f"{spec.rule} {status.reason}",
+            )
         )
         if spec.sweep:
             return
@@ -143,12 +147,14 @@ class Notices:
             return
         severity, reason, action = kind
         self.events.emit(
-            regarding=_reference(ref),
-            related=None if related is None or _same(related, ref) else _reference(related),
-            severity=severity,
-            reason=reason,
-            action=action,
-            note=note,
+            Event(
+                regarding=_reference(ref),
+                related=None if related is None or _same(related, ref) else _reference(related),
+                severity=severity,
+                reason=reason,
+                action=action,
+                note=note,
+            )
         )
 
     def _allowed(self, policy: str) -> bool:

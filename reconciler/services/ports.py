@@ -320,23 +320,27 @@ class Registry(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something to tell about objects, given as references: apiVersion, kind, namespace, name.
+
+    Attributes:
+        group: Events of one object and reason with the same group, or where it is empty the same
+            note, are one event for some minutes, which counts and keeps the first note.
+    """
+
+    regarding: Mapping[str, Any]
+    related: Mapping[str, Any] | None = None
+    severity: Literal["Normal", "Warning"]
+    reason: str
+    action: str
+    note: str
+    group: str = ""
+
+
 class Events(Protocol):
     """Kubernetes events; they never fail a caller and are rate-limited."""
 
-    def emit(
-        self,
-        *,
-        regarding: Mapping[str, Any],
-        related: Mapping[str, Any] | None = None,
-        severity: Literal["Normal", "Warning"],
-        reason: str,
-        action: str,
-        note: str,
-        group: str = "",
-    ) -> None:
-        """Queue one event; objects are given as references (apiVersion, kind, namespace, name).
-
-        Events of one object and reason with the same ``group``, or where it is empty the same
-        note, are one event for some minutes, which counts and keeps the first note.
-        """
+    def emit(self, event: Event) -> None:
+        """Queue one event."""
         ...

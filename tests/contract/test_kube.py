@@ -24,6 +24,7 @@ from reconciler.kube.secrets import NamedSecrets, StoredSecret
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WebhookConfigurations
 from reconciler.kube.writer import KubeWriter
+from reconciler.services.ports import Event
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
@@ -163,7 +164,9 @@ async def test_events_are_stored_with_their_series(client, place):
     }
     for _ in range(3):
         events.emit(
-            regarding=regarding, severity="Warning", reason="Denied", action="Patch", note="no"
+            Event(
+                regarding=regarding, severity="Warning", reason="Denied", action="Patch", note="no"
+            )
         )
     await events.flush()
     page = await KubeReader(client).list_page(EVENTS, namespace=place)

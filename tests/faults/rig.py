@@ -294,6 +294,28 @@ class Rig:
         """Return how many requests of a policy ended how."""
         return Counter(str(item.status.state) for item in await self.requests(policy))
 
+    async def one_to_one(self, count: int) -> list[Object]:
+        """Apply a rule by which each trigger changes a target of its own; return the triggers."""
+        place = self.namespace
+        await self.apply(
+            rule(
+                place,
+                [target(place, "target-{{ request.object.data.n }}")],
+                {"data": {"got": "{{ request.object.metadata.name }}"}},
+            )
+        )
+        await self.create_all(config_map(place, f"target-{n}") for n in range(count))
+        return [config_map(place, f"trigger-{n}", n=str(n)) for n in range(count)]
+
+    async def completed(self, least: int, within: float) -> None:
+        """Wait until so many requests are completed."""
+
+        async def missing() -> str:
+            done = await self.states()
+            return "" if done[State.COMPLETED] >= least else f"only {done} yet"
+
+        await self.settle(missing, within=within)
+
     async def finish(self, count: int = 1, policy: str = "", within: float = 20.0) -> None:
         """Wait until a policy has so many requests and all of them ended."""
 

@@ -21,22 +21,10 @@ async def test_nothing_stored_is_lost_and_nobody_exits(rig: Rig) -> None:
     place = rig.namespace
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     await rig.controller(*PATIENT, name="patient")
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target-{{ request.object.data.n }}")],
-            {"data": {"got": "{{ request.object.metadata.name }}"}},
-        )
-    )
-    await rig.create_all(config_map(place, f"target-{n}") for n in range(TRIGGERS))
-    triggers = (config_map(place, f"trigger-{n}", n=str(n)) for n in range(TRIGGERS))
+    triggers = await rig.one_to_one(TRIGGERS)
     sending = asyncio.create_task(rig.burst(triggers, per_second=15))
 
-    async def some_applied() -> str:
-        done = await rig.states()
-        return "" if done["Completed"] >= TRIGGERS // 9 else f"only {done} yet"
-
-    await rig.settle(some_applied, within=20)
+    await rig.completed(TRIGGERS // 9, within=20)
     await asyncio.to_thread(rig.cluster.kill_apiserver)
     await asyncio.sleep(3.0)
     await asyncio.to_thread(rig.cluster.start_apiserver)

@@ -14,23 +14,10 @@ TRIGGERS = 200
 
 
 async def test_both_killed_under_load(rig: Rig) -> None:
-    place = rig.namespace
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target-{{ request.object.data.n }}")],
-            {"data": {"got": "{{ request.object.metadata.name }}"}},
-        )
-    )
-    await rig.create_all(config_map(place, f"target-{n}") for n in range(TRIGGERS))
-    triggers = (config_map(place, f"trigger-{n}", n=str(n)) for n in range(TRIGGERS))
+    triggers = await rig.one_to_one(TRIGGERS)
     sending = asyncio.create_task(rig.burst(triggers, per_second=15))
 
-    async def some_applied() -> str:
-        done = await rig.states()
-        return "" if done[State.COMPLETED] >= TRIGGERS // 5 else f"only {done} yet"
-
-    await rig.settle(some_applied, within=20)
+    await rig.completed(TRIGGERS // 5, within=20)
     await rig.kill(ADMISSION, CONTROLLER)
     await asyncio.sleep(1.0)
     await rig.restart(ADMISSION, CONTROLLER)

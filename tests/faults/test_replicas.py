@@ -37,24 +37,12 @@ async def follow(rig: Rig, name: str, within: float) -> None:
 
 async def test_one_leads_and_another_takes_over(rig: Rig) -> None:
     place = rig.namespace
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target-{{ request.object.data.n }}")],
-            {"data": {"got": "{{ request.object.metadata.name }}"}},
-        )
-    )
-    await rig.create_all(config_map(place, f"target-{n}") for n in range(TRIGGERS))
+    triggers = await rig.one_to_one(TRIGGERS)
     await follow(rig, CONTROLLER, within=10)
     await rig.controller(*SHORT_LEASE, name="second")
-    triggers = (config_map(place, f"trigger-{n}", n=str(n)) for n in range(TRIGGERS))
     sending = asyncio.create_task(rig.burst(triggers, per_second=20))
 
-    async def some_applied() -> str:
-        done = await rig.states()
-        return "" if done["Completed"] >= TRIGGERS // 4 else f"only {done} yet"
-
-    await rig.settle(some_applied, within=20)
+    await rig.completed(TRIGGERS // 4, within=20)
     assert await leader(rig) == CONTROLLER
     await rig.kill(CONTROLLER)
     burst = await sending

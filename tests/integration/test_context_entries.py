@@ -31,6 +31,12 @@ def for_each(made: Object, *blocks: Object) -> Object:
     return {**made, "mutate": {"targets": made["mutate"]["targets"], "foreach": list(blocks)}}
 
 
+def says_word(place: str, *entries: Object) -> Object:
+    """Return a rule that writes the entry ``word`` into the target."""
+    data = {"data": {"got": "{{ word }}"}}
+    return rule(place, [target(place, "target")], data, context=list(entries))
+
+
 async def only(rig: Rig) -> Any:
     """Return the status of the one request of the test's policy."""
     await rig.finish()
@@ -125,17 +131,8 @@ async def test_a_config_map_that_is_missing_ends_the_request_with_its_name(rig: 
 async def test_a_variable_with_a_default_rescues_what_is_missing(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target")],
-            {"data": {"got": "{{ word }}"}},
-            context=[
-                from_map("settings", place, "settings"),
-                variable("word", jmesPath="settings.data.word", default="usual"),
-            ],
-        )
-    )
+    word = variable("word", jmesPath="settings.data.word", default="usual")
+    await rig.apply(says_word(place, from_map("settings", place, "settings"), word))
     await rig.create(config_map(place, "trigger-1"))
     await rig.applied({"target": {"got": "usual"}}, within=15)
 
@@ -145,14 +142,7 @@ async def test_an_answer_that_is_missing_is_the_default_of_the_call(rig: Rig) ->
     await rig.create(config_map(place, "target"))
     path = f"/api/v1/namespaces/{place}/configmaps/none"
     call = {"urlPath": path, "jmesPath": "data.word", "default": "usual"}
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target")],
-            {"data": {"got": "{{ word }}"}},
-            context=[{"name": "word", "apiCall": call}],
-        )
-    )
+    await rig.apply(says_word(place, {"name": "word", "apiCall": call}))
     await rig.create(config_map(place, "trigger-1"))
     await rig.applied({"target": {"got": "usual"}}, within=15)
 
@@ -161,14 +151,7 @@ async def test_a_right_that_an_entry_needs_is_named_and_waited_for(rig: Rig) -> 
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     call = {"urlPath": f"/api/v1/namespaces/{place}/secrets/s", "default": "not while it may pass"}
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target")],
-            {"data": {"got": "{{ word }}"}},
-            context=[{"name": "word", "apiCall": call}],
-        )
-    )
+    await rig.apply(says_word(place, {"name": "word", "apiCall": call}))
     await rig.create(config_map(place, "trigger-1"))
     request = await rig.parked("Forbidden")
     assert request.status.missing_permission == f"get secrets in namespace {place}"
@@ -179,14 +162,7 @@ async def test_a_service_that_is_not_allowed_is_not_asked(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     call = {"service": {"url": "http://127.0.0.1:9/?token=hidden"}}
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target")],
-            {"data": {"got": "{{ word }}"}},
-            context=[{"name": "word", "apiCall": call}],
-        )
-    )
+    await rig.apply(says_word(place, {"name": "word", "apiCall": call}))
     await rig.create(config_map(place, "trigger-1"))
     status = await only(rig)
     assert status.state is State.FAILED

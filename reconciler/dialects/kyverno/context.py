@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.dialects.kyverno import calls
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine.entries import (
     RESERVED,
@@ -19,8 +20,7 @@ from reconciler.engine.variables import Template
 from reconciler.errors import InvalidPolicy
 
 _SOURCES = ("variable", "configMap", "apiCall", "imageRegistry", "globalReference")
-_CALL_FIELDS = ("urlPath", "service", "method", "data", "jmesPath", "default")
-_SERVICE_FIELDS = ("url", "headers", "caBundle")
+_CALL_FIELDS = (*calls.FIELDS, "jmesPath", "default")
 
 
 def compile_entries(
@@ -107,10 +107,8 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
             raise InvalidPolicy(place, "a URLPath cannot be used for service API calls")
     elif not fields.get("urlPath"):
         raise InvalidPolicy(place, "a urlPath or a service is needed")
-    method = fields.get("method") or "GET"
-    if method not in ("GET", "POST"):
-        raise InvalidPolicy(f"{place}.method", "the method is GET or POST")
-    call = {key: fields[key] for key in ("urlPath", "service", "method", "data") if key in fields}
+    calls.method(fields, place)
+    call = {key: fields[key] for key in calls.FIELDS if key in fields}
     return ApiCallEntry(
         name=name,
         call=checked_template(call, place, scope),
@@ -121,10 +119,8 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
 
 
 def _check_service(raw: Any, place: str) -> None:
-    fields = reading.mapping(raw, place, allowed=_SERVICE_FIELDS)
-    for index, item in enumerate(reading.sequence(fields.get("headers"), f"{place}.headers")):
-        # A value out of a Secret (valueFrom) is not read here, and must not be left out.
-        reading.mapping(item, f"{place}.headers[{index}]", allowed=("key", "value"))
+    fields = calls.service(raw, place)
+    calls.pairs(fields.get("headers"), f"{place}.headers")
 
 
 def _global(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> GlobalEntry:

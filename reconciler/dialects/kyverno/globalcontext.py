@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.api.globalcontext import KIND
 from reconciler.api.meta import GROUP, Object
+from reconciler.dialects.kyverno import calls
 from reconciler.engine import scalars
 from reconciler.engine.entries import ApiLoad, ServiceLoad, call_load
 from reconciler.engine.jmes import Expression, compile_expression
@@ -15,9 +16,7 @@ from reconciler.errors import EvaluationError, InvalidPolicy
 
 _SPEC_FIELDS = ("kubernetesResource", "apiCall", "projections")
 _RESOURCE_FIELDS = ("group", "version", "resource", "namespace")
-_CALL_FIELDS = ("urlPath", "service", "method", "data", "refreshInterval", "retryLimit")
-_SERVICE_FIELDS = ("url", "headers", "caBundle")
-_PAIR_FIELDS = ("key", "value")
+_CALL_FIELDS = (*calls.FIELDS, "refreshInterval", "retryLimit")
 _INTERVAL = "10m"
 _TRIES = 3
 
@@ -117,13 +116,11 @@ def _call(raw: Any, place: str) -> CallSource:
         raise InvalidPolicy(f"{place}.urlPath", "it begins with /")
     if service is not None:
         _check_service(service, f"{place}.service")
-    method = fields.get("method") or "GET"
-    if method not in ("GET", "POST"):
-        raise InvalidPolicy(f"{place}.method", "the method is GET or POST")
+    method = calls.method(fields, place)
     _check_pairs(fields.get("data"), f"{place}.data")
     if fields.get("data") is not None and method != "POST":
         raise InvalidPolicy(f"{place}.method", "data is sent only with the method POST")
-    call = {key: fields.get(key) for key in ("urlPath", "service", "method", "data")}
+    call = {key: fields.get(key) for key in calls.FIELDS}
     try:
         load = call_load(call, place)
     except EvaluationError as error:
@@ -136,7 +133,7 @@ def _call(raw: Any, place: str) -> CallSource:
 
 
 def _check_service(raw: Any, place: str) -> None:
-    fields = reading.mapping(raw, place, allowed=_SERVICE_FIELDS)
+    fields = calls.service(raw, place)
     if not _text(fields.get("url"), f"{place}.url"):
         raise InvalidPolicy(f"{place}.url", "a url is needed")
     _text(fields.get("caBundle"), f"{place}.caBundle")
@@ -144,9 +141,7 @@ def _check_service(raw: Any, place: str) -> None:
 
 
 def _check_pairs(raw: Any, place: str) -> None:
-    for index, item in enumerate(reading.sequence(raw, place)):
-        where = f"{place}[{index}]"
-        fields = reading.mapping(item, where, allowed=_PAIR_FIELDS)
+    for where, fields in calls.pairs(raw, place):
         if not _text(fields.get("key"), f"{where}.key"):
             raise InvalidPolicy(f"{where}.key", "a key is needed")
 

@@ -43,14 +43,10 @@ class KindScope:
 
     Attributes:
         operations: Of the filter that names the kind; empty for all.
-        by_namespace: The filter also asks for namespaces.
-        by_labels: The filter also asks for labels of the object.
     """
 
     selector: KindSelector
     operations: tuple[str, ...]
-    by_namespace: bool
-    by_labels: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,14 +149,7 @@ class Matcher:
     def kinds(self) -> tuple[KindScope, ...]:
         """Return the kinds that match names, each with the operations it stands with."""
         return tuple(
-            KindScope(
-                selector=kind,
-                operations=item.operations,
-                by_namespace=bool(self.namespace)
-                or item.namespaces_given
-                or item.uses_namespace_selector,
-                by_labels=item.selector is not None,
-            )
+            KindScope(selector=kind, operations=item.operations)
             for item in self._match.filters
             for kind in item.kinds
         )

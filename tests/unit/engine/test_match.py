@@ -283,13 +283,10 @@ def test_tells_what_the_webhook_needs() -> None:
             "resources": {"namespaceSelector": {"matchLabels": {"a": "b"}}},
         },
     )
-    assert [
-        (scope.selector.kind, scope.operations, scope.by_namespace, scope.by_labels)
-        for scope in matcher.kinds()
-    ] == [
-        ("Pod", ("CREATE",), True, False),
-        ("Deployment", ("CREATE",), True, False),
-        ("Secret", (), False, True),
+    assert [(scope.selector.kind, scope.operations) for scope in matcher.kinds()] == [
+        ("Pod", ("CREATE",)),
+        ("Deployment", ("CREATE",)),
+        ("Secret", ()),
     ]
     assert matcher.operations_listed
     assert matcher.uses_roles

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from reconciler.kube.events import KubeEvents
+from reconciler.services.ports import Event
 
 POLICY = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "p", "labels": {}}
 ROUTE = "POST /apis/events.k8s.io/v1/namespaces/default/events"
@@ -24,13 +25,15 @@ async def events(api, client, clock):
 
 def emit(events, note="done", regarding=POLICY, related=None, group=""):
     events.emit(
-        regarding=regarding,
-        related=related,
-        severity="Normal",
-        reason="Patched",
-        action="Patch",
-        note=note,
-        group=group,
+        Event(
+            regarding=regarding,
+            related=related,
+            severity="Normal",
+            reason="Patched",
+            action="Patch",
+            note=note,
+            group=group,
+        )
     )
 
 

@@ -7,6 +7,7 @@ from reconciler.errors import AlreadyExists, Expired, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.requests import MemoryEvents
 from reconciler.memory.selectors import compile_fields, compile_labels
+from reconciler.services.ports import Event
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 
@@ -120,5 +121,7 @@ def test_values_of_fields_may_be_escaped():
 
 def test_events_are_kept():
     events = MemoryEvents()
-    events.emit(regarding={"kind": "Secret"}, severity="Normal", reason="R", action="A", note="n")
-    assert events.emitted[0]["reason"] == "R"
+    events.emit(
+        Event(regarding={"kind": "Secret"}, severity="Normal", reason="R", action="A", note="n")
+    )
+    assert events.emitted[0].reason == "R"

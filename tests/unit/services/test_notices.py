@@ -36,9 +36,9 @@ def work(world, make, notices):
 
 def told(events, kind=None):
     return [
-        (item["regarding"]["kind"], item["reason"], item["note"])
+        (item.regarding["kind"], item.reason, item.note)
         for item in events.emitted
-        if kind in {None, item["regarding"]["kind"]}
+        if kind in {None, item.regarding["kind"]}
     ]
 
 
@@ -53,7 +53,7 @@ async def test_success_is_told_only_when_asked_for(world, make, events, notices,
         ("ConfigMap", "PolicyApplied", "policy q, rule r: 1 target mutated"),
         ("Secret", "PolicyApplied", "mutated by policy q, rule r"),
     ]
-    assert {item["type"] for item in events.emitted} == {"Normal"}
+    assert {item.severity for item in events.emitted} == {"Normal"}
 
 
 async def test_what_changed_nothing_is_no_event(world, make, events, notices, work):
@@ -71,15 +71,15 @@ async def test_a_failure_is_told_on_policy_trigger_and_target(world, make, event
 
     world.wire.before_change = refuse
     await work("one")
-    by_kind = {item["regarding"]["kind"]: item for item in events.emitted}
+    by_kind = {item.regarding["kind"]: item for item in events.emitted}
     assert set(by_kind) == {"ClusterPolicy", "ConfigMap", "Secret"}
-    assert {item["type"] for item in events.emitted} == {"Warning"}
-    assert all("field is immutable" in item["note"] for item in events.emitted)
+    assert {item.severity for item in events.emitted} == {"Warning"}
+    assert all("field is immutable" in item.note for item in events.emitted)
     # What kubectl describe looks for.
-    assert by_kind["Secret"]["regarding"]["uid"] == secret["metadata"]["uid"]
-    assert by_kind["ConfigMap"]["regarding"]["uid"]
-    assert by_kind["ClusterPolicy"]["related"]["name"] == "s"
-    assert by_kind["Secret"]["related"]["kind"] == "ConfigMap"
+    assert by_kind["Secret"].regarding["uid"] == secret["metadata"]["uid"]
+    assert by_kind["ConfigMap"].regarding["uid"]
+    assert by_kind["ClusterPolicy"].related["name"] == "s"
+    assert by_kind["Secret"].related["kind"] == "ConfigMap"
 
 
 async def test_a_target_that_does_not_exist_is_told_to_the_trigger(events, work):
@@ -119,7 +119,7 @@ async def test_what_passes_by_itself_is_no_event(world, make, events, work):
 
 async def test_many_failures_of_one_sort_are_one_event_of_the_policy(events, work):
     await work("one", "two", "three")
-    groups = {item["group"] for item in events.emitted if item["regarding"]["name"] == "p"}
+    groups = {item.group for item in events.emitted if item.regarding["name"] == "p"}
     assert groups == {"r TargetNotFound"}
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.engine.match import Subject
 from reconciler.errors import InvalidSetting
+from reconciler.memory.requests import MemoryEvents
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import create_metrics
 from reconciler.observe.settings import SettingsReport
@@ -156,16 +157,8 @@ def test_nesting_without_end_is_a_fault_and_no_crash():
         parse_texts("[" * 200_000)
 
 
-class Events:
-    def __init__(self):
-        self.notes = []
-
-    def emit(self, **event):
-        self.notes.append((event["regarding"]["name"], event["reason"], event["note"]))
-
-
 def test_people_are_told_once_and_the_metric_follows(holder):
-    metrics, events = create_metrics(), Events()
+    metrics, events = create_metrics(), MemoryEvents()
     report = SettingsReport(log=logger("test"), metrics=metrics, events=events)
     holder.listeners.append(report)
 
@@ -175,12 +168,12 @@ def test_people_are_told_once_and_the_metric_follows(holder):
     holder.take({"generateSuccessEvents": "yes"})
     holder.take({"generateSuccessEvents": "yes", "excludeGroups": ""})
     assert refused("generateSuccessEvents") == 1
-    ((name, reason, note),) = events.notes
-    assert (name, reason) == ("kyverno", "SettingRefused")
-    assert note.startswith("data.generateSuccessEvents: 'yes' is neither true nor false")
+    (event,) = events.emitted
+    assert (event.regarding["name"], event.reason) == ("kyverno", "SettingRefused")
+    assert event.note.startswith("data.generateSuccessEvents: 'yes' is neither true nor false")
     holder.refuse_webhooks(WebhookSettings(), Fault(key="matchConditions", message="no"))
     assert refused("matchConditions") == 1
     report.again(holder)
-    assert len(events.notes) == 4
+    assert len(events.emitted) == 4
     holder.take({})
     assert (refused("generateSuccessEvents"), refused("matchConditions")) == (0, 0)

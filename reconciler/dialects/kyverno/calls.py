@@ -1,0 +1,32 @@
+"""The parts of an API call that a context entry and a GlobalContextEntry write in the same way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.engine.match import reading
+from reconciler.errors import InvalidPolicy
+
+FIELDS = ("urlPath", "service", "method", "data")
+_SERVICE_FIELDS = ("url", "headers", "caBundle")
+
+
+def method(fields: Mapping[str, Any], place: str) -> str:
+    """Return the method of a call; GET where none is given."""
+    found = fields.get("method") or "GET"
+    if found not in ("GET", "POST"):
+        raise InvalidPolicy(f"{place}.method", "the method is GET or POST")
+    return str(found)
+
+
+def service(raw: Any, place: str) -> Mapping[str, Any]:
+    """Return the fields of a service."""
+    return reading.mapping(raw, place, allowed=_SERVICE_FIELDS)
+
+
+def pairs(raw: Any, place: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return headers or data, each with its place; one that has more fields is refused.
+
+    A value out of a Secret (valueFrom) is not read here, and must not be left out.
+    """
+    named = [(f"{place}[{n}]", item) for n, item in enumerate(reading.sequence(raw, place))]
+    return [(at, reading.mapping(item, at, allowed=("key", "value"))) for at, item in named]
