@@ -261,8 +261,10 @@ def test_many_variables_take_no_more_than_their_share_of_time() -> None:
         assert len(braces.find(text, passes=64)) == count
         return time.process_time() - started
 
-    # Each one searched the whole text once: that were a hundred times as long.
-    assert seconds(20_000) < 40 * seconds(2_000)
+    # Each one searched the whole text once: that were a hundred times as long. The best of a few
+    # runs is taken, for other work on the machine lengthens a single one.
+    long, short = (min(seconds(count) for _ in range(3)) for count in (20_000, 2_000))
+    assert long < 40 * short
 
 
 def test_a_long_expression_takes_no_more_than_its_share_of_memory() -> None:
