@@ -125,7 +125,9 @@ class Dispatcher:
         """Look again at the parked requests of a policy: something they wait for changed."""
         for request in self._known.values():
             parked = request.status.next_attempt is not None or request.status.reason
-            if request.spec.policy == policy and parked:
+            # What is in work may be about to be parked for what holds no more.
+            working = request.name in self.queue.working
+            if request.spec.policy == policy and (parked or working):
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 

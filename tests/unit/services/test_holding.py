@@ -84,6 +84,23 @@ class TestRequests:
         await world.settle()
         assert (await world.status()).state is State.COMPLETED
 
+    async def test_it_goes_on_although_the_pause_ends_while_its_status_is_written(
+        self, world, policy, limit, triggers
+    ):
+        (trigger,) = triggers("a")
+        await limit(paused="true")
+        write = world.requests.write_status
+
+        async def resume(request, status):
+            world.requests.write_status = write
+            await limit(paused=None)
+            return await write(request, status)
+
+        world.requests.write_status = resume
+        world.dispatcher.notice(await world.ask(policy, trigger))
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+
     async def test_a_restart_forgets_no_pause(self, world, policy, limit, triggers):
         (trigger,) = triggers("a")
         await limit(paused="true")
