@@ -93,6 +93,8 @@ class RequestSpec:
         sweep: A request for all triggers of the rule.
         unless: Rules that come first in a policy of which only one is applied; where one of
             them fires for the trigger, this one does not.
+        sequence: Of an order that stands for the triggers of a rule which are not recorded one
+            by one: each of them raises it. 0 in every other request.
     """
 
     policy: str
@@ -109,6 +111,7 @@ class RequestSpec:
     recorded_secret: str = ""
     sweep: bool = False
     unless: tuple[str, ...] = ()
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,8 @@ class SweepProgress:
         generation: Of the policy as it was worked with; 0 before.
         phase: ``all``; with canaries ``canary``, ``promotion``, ``rest``; empty before.
         canary: Labels of the triggers that come first, as the policy said at the start.
+        sequence: Of an order with a sequence, the one that this round through the triggers sees
+            to; 0 between rounds.
     """
 
     cursor: str = ""
@@ -164,6 +169,7 @@ class SweepProgress:
     generation: int = 0
     phase: str = ""
     canary: str = ""
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +301,7 @@ def parse_spec(raw: Mapping[str, Any]) -> RequestSpec:
         recorded_secret=raw.get("recordedSecret", ""),
         sweep="sweep" in raw,
         unless=tuple(raw.get("unless") or ()),
+        sequence=int(raw.get("sequence", 0)),
     )
 
 
@@ -319,6 +326,7 @@ def render_spec(spec: RequestSpec) -> Object:
         "policyGeneration": spec.policy_generation,
         "recordedSecret": spec.recorded_secret,
         "unless": list(spec.unless),
+        "sequence": spec.sequence,
     }
     rendered: Object = {
         "requestType": "mutate",
@@ -384,6 +392,7 @@ def _parse_sweep(raw: Mapping[str, Any]) -> SweepProgress:
         generation=int(raw.get("generation", 0)),
         phase=raw.get("phase", ""),
         canary=raw.get("canary", ""),
+        sequence=int(raw.get("sequence", 0)),
     )
 
 
@@ -445,6 +454,7 @@ def render_status(status: RequestStatus) -> Object:
             "generation": sweep.generation,
             "phase": sweep.phase,
             "canary": sweep.canary,
+            "sequence": sweep.sequence,
         },
         "removeAfter": status.remove_after or None,
     }

@@ -4,7 +4,17 @@ import base64
 from collections.abc import AsyncIterator, Mapping
 from typing import Self
 
-from reconciler.api.meta import FIELD_MANAGER, GROUP, PREFIX, REQUEST_VERSION, Kind, Object
+import orjson
+
+from reconciler.api.meta import (
+    FIELD_MANAGER,
+    GROUP,
+    PREFIX,
+    REQUEST_VERSION,
+    Kind,
+    Object,
+    resource_version,
+)
 from reconciler.api.updaterequest import (
     API_VERSION,
     KIND,
@@ -56,15 +66,30 @@ class KubeRequests:
         page, adopt = settings.list_page, settings.take_over
         return cls(client, settings.namespace, page=page, adopt=adopt)
 
-    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> None:
-        """Store a request. A stored request of that name is success: our own CREATE came twice."""
+    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
+        """Store a request; return its resourceVersion, empty where one of that name is stored."""
         body = {
             "apiVersion": API_VERSION,
             "kind": KIND,
             "metadata": self._meta(name, labels),
             "spec": render_spec(spec),
         }
-        await self._create(REQUESTS, body)
+        answer = await self._create(REQUESTS, body)
+        return resource_version(orjson.loads(answer)) if answer else ""
+
+    async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
+        """Raise ``spec.sequence`` of this very version of a request by one."""
+        patch = guarded(
+            {"spec": {"sequence": request.spec.sequence + 1}}, request.resource_version
+        )
+        answer = await self._client.json(
+            "PATCH",
+            object_path(REQUESTS, request.namespace or self._namespace, request.name),
+            query=_QUERY,
+            body=encode(patch),
+            content_type=MERGE_PATCH,
+        )
+        return _parse(answer)
 
     async def get(self, name: str) -> UpdateRequest:
         """Return a request as it is stored now."""
@@ -149,12 +174,12 @@ class KubeRequests:
     def _meta(self, name: str, labels: Mapping[str, str]) -> Object:
         return {"name": name, "namespace": self._namespace, "labels": dict(labels)}
 
-    async def _create(self, kind: Kind, body: Object) -> None:
+    async def _create(self, kind: Kind, body: Object) -> bytes:
         path = collection_path(kind, self._namespace)
         try:
-            await self._client.request("POST", path, query=_QUERY, body=encode(body))
+            return await self._client.request("POST", path, query=_QUERY, body=encode(body))
         except AlreadyExists:
-            return
+            return b""
 
     async def _all(self, fields: str) -> AsyncIterator[UpdateRequest]:
         token = ""

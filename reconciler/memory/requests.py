@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Kind, Object, resource_version
 from reconciler.api.updaterequest import (
     API_VERSION,
     KIND,
@@ -18,7 +18,7 @@ from reconciler.api.updaterequest import (
     render_status,
 )
 from reconciler.engine.patch.merge7386 import apply_merge_patch
-from reconciler.errors import AlreadyExists, Gone, Invalid
+from reconciler.errors import AlreadyExists, Conflict, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import CLUSTER_POLICIES, POLICIES, REQUESTS, SECRETS
 from reconciler.services.ports import Event
@@ -36,10 +36,18 @@ class MemoryRequests:
         self._namespace = namespace
         self._page = page
 
-    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> None:
-        """Store a request. A stored request of that name is success."""
+    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
+        """Store a request; return its resourceVersion, empty where one of that name is stored."""
         body = {"apiVersion": API_VERSION, "kind": KIND, "spec": render_spec(spec)}
-        self._create(REQUESTS, name, labels, body)
+        return self._create(REQUESTS, name, labels, body)
+
+    async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
+        """Raise ``spec.sequence`` of this very version of a request by one."""
+        stored = await self._cluster.get(REQUESTS, self._namespace, request.name)
+        if resource_version(stored) != request.resource_version:
+            raise Conflict(f"{request.name} changed since it was read", status=409)
+        after = apply_merge_patch(stored, {"spec": {"sequence": request.spec.sequence + 1}})
+        return parse_request(await self._cluster.change(REQUESTS, stored, after))
 
     async def get(self, name: str) -> UpdateRequest:
         """Return a request as it is stored now."""
@@ -89,12 +97,12 @@ class MemoryRequests:
         except Gone:
             return
 
-    def _create(self, kind: Kind, name: str, labels: Mapping[str, str], body: Object) -> None:
+    def _create(self, kind: Kind, name: str, labels: Mapping[str, str], body: Object) -> str:
         meta = {"name": name, "namespace": self._namespace, "labels": dict(labels)}
         try:
-            self._cluster.create(kind, {**body, "metadata": meta})
+            return resource_version(self._cluster.create(kind, {**body, "metadata": meta}))
         except AlreadyExists:
-            return
+            return ""
 
     async def _all(self, fields: str) -> AsyncIterator[UpdateRequest]:
         token = ""

@@ -35,6 +35,16 @@ def run_name(policy_uid: str, value: str, rule: str) -> str:
     return f"sweep-{_hash(policy_uid, 'run', value, rule)}"
 
 
+def order_name(policy_uid: str, rule: str) -> str:
+    """Return the name of the order for the triggers of a rule that are not recorded one by one."""
+    return f"sweep-{_hash(policy_uid, 'overload', rule)}"
+
+
+def next_order_name(ended_uid: str) -> str:
+    """Return the name of the order that comes after one that has ended and is still there."""
+    return f"sweep-{_hash(ended_uid, 'overload')}"
+
+
 def retry_name(request_uid: str, *, sweep: bool) -> str:
     """Return the name of the one request that does again what a failed one did not do."""
     return f"{'sweep' if sweep else 'ur'}-{_hash(request_uid, 'retry')}"

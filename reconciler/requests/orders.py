@@ -38,8 +38,14 @@ def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> Ord
     return Order(labels=marks, spec=spec)
 
 
+def diverted_order(policy: CompiledPolicy, program: Program) -> Order:
+    """Return the order that a trigger makes which is the first one not recorded by itself."""
+    order = sweep_order(policy, program, Source.CATCH_UP)
+    return replace(order, spec=replace(order.spec, sequence=1))
+
+
 def retry_order(failed: UpdateRequest) -> Order:
     """Return the order to do the work of a failed request again; that one stays as it is."""
-    spec = replace(failed.spec, source=Source.MANUAL)
+    spec = replace(failed.spec, source=Source.MANUAL, sequence=0)
     marks = labels(policy=spec.policy, source=spec.source, trigger_uid=spec.resource.uid)
     return Order(labels=marks, spec=spec)

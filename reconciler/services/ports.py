@@ -15,6 +15,7 @@ from reconciler.api.rights import Right
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.engine.entries import Load
 from reconciler.engine.patch import KeyTable
+from reconciler.requests.overload import Backlog
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -123,8 +124,20 @@ class Writer(Protocol):
 class Requests(Protocol):
     """The durable requests."""
 
-    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> None:
-        """Store a request. A stored request of that name is success: our own CREATE came twice."""
+    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
+        """Store a request; return its resourceVersion, empty where one of that name is stored.
+
+        That is success too: our own CREATE came twice.
+        """
+        ...
+
+    async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
+        """Raise ``spec.sequence`` of this very version of a request by one.
+
+        Raises:
+            Conflict: The request changed since.
+            Gone: It was deleted.
+        """
         ...
 
     async def get(self, name: str) -> UpdateRequest:
@@ -245,6 +258,18 @@ class Webhooks(Protocol):
 
     async def owner(self) -> Mapping[str, Any] | None:
         """Return the owner reference for configurations, None where there is no such object."""
+        ...
+
+
+class Board(Protocol):
+    """Where the leader tells the replicas that record how many requests wait."""
+
+    async def read(self) -> Backlog:
+        """Return what was told last; before anything was, nothing waits."""
+        ...
+
+    async def write(self, backlog: Backlog) -> None:
+        """Tell it; only a leader does."""
         ...
 
 

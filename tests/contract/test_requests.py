@@ -1,5 +1,7 @@
 """What every adapter does with the durable requests and with policies."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.api.meta import Kind, ObjectRef
@@ -58,6 +60,39 @@ async def test_creating_twice_is_success_and_changes_nothing(world):
     first = await world.requests.get("ur-a")
     await world.requests.create("ur-a", {}, order())
     assert await world.requests.get("ur-a") == first
+
+
+async def test_creating_tells_whether_it_was_new(world):
+    version = await world.requests.create("ur-a", {}, order())
+    assert version == (await world.requests.get("ur-a")).resource_version
+    assert await world.requests.create("ur-a", {}, order()) == ""
+
+
+async def test_a_sequence_is_raised_once_per_version(world):
+    await world.requests.create("sweep-a", {}, replace(order(), sweep=True, sequence=1))
+    first = await world.requests.get("sweep-a")
+    second = await world.requests.raise_sequence(first)
+    assert second.spec == replace(first.spec, sequence=2)
+    assert second.resource_version != first.resource_version
+    with pytest.raises(Conflict):
+        await world.requests.raise_sequence(first)
+    assert await world.requests.get("sweep-a") == second
+
+
+async def test_a_raised_sequence_is_not_ended_by_who_has_not_seen_it(world):
+    await world.requests.create("sweep-a", {}, replace(order(), sweep=True, sequence=1))
+    seen = await world.requests.get("sweep-a")
+    await world.requests.raise_sequence(seen)
+    with pytest.raises(Conflict):
+        await world.requests.write_status(seen, RequestStatus(state=State.COMPLETED))
+
+
+async def test_the_sequence_of_a_deleted_request_is_gone(world):
+    await world.requests.create("sweep-a", {}, replace(order(), sweep=True, sequence=1))
+    request = await world.requests.get("sweep-a")
+    await world.delete(REQUESTS, "sweep-a")
+    with pytest.raises(Gone):
+        await world.requests.raise_sequence(request)
 
 
 async def test_an_absent_request_is_gone(world):

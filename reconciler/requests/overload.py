@@ -1,0 +1,116 @@
+"""When recording turns from one request per trigger to one order per rule, and when it is done.
+
+Rule 1: above the waiting limit it turns, below the low mark it turns back; between them nothing
+changes, so that it does not flutter.
+Rule 2: a replica counts what the leader told of last, and what it stored itself and the leader
+had not seen by then. So an old figure never lets through more than the limit.
+Rule 3: an order has seen to a trigger when a list began at least one request timeout of the API
+server after the trigger raised its sequence: by then it is stored, or never will be.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+_STEP = 10
+"""Parts of the limit by which a figure may differ before it is worth telling."""
+_GRAIN = 1.0
+"""Seconds within which the sequences of an order are not told apart."""
+_ORDERS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """Numbers of waiting requests.
+
+    Attributes:
+        limit: From here on rules that can be rebuilt are diverted; 0: they never are.
+        hard: From here on other rules are not recorded any more.
+    """
+
+    limit: int
+    hard: int
+
+    @property
+    def low(self) -> int:
+        """Return the number below which recording turns back."""
+        return self.limit - self.limit // 5
+
+    def diverts(self, waiting: int, *, before: bool) -> bool:
+        """Return whether rules are diverted now, given whether they were."""
+        if not self.limit:
+            return False
+        return waiting >= (self.low if before else self.limit)
+
+    def full(self, waiting: int) -> bool:
+        """Return whether nothing more is recorded one by one."""
+        return waiting >= max(self.hard, self.limit)
+
+    def side(self, waiting: int) -> tuple[bool, ...]:
+        """Return which of the marks a number has reached."""
+        return waiting >= self.low, waiting >= self.limit, self.full(waiting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the leader tells the replicas that record.
+
+    Attributes:
+        waiting: Requests that are not final.
+        seen: The highest resourceVersion of a request that it knew of.
+    """
+
+    waiting: int = 0
+    seen: int = 0
+
+    def outdates(self, told: "Backlog", noticed: int, marks: Marks) -> bool:
+        """Return whether it is worth telling, after another and so many new requests.
+
+        New requests count although they are done: until they are told of, a replica takes those
+        that it stored for waiting ones.
+        """
+        step = max(1, (marks.limit or marks.hard) // _STEP)
+        if abs(self.waiting - told.waiting) >= step or noticed >= step:
+            return True
+        return marks.side(self.waiting) != marks.side(told.waiting)
+
+
+@dataclass(slots=True)
+class Settling:
+    """The sequences of orders, and since when each is known, by one clock of the caller's."""
+
+    _known: dict[str, deque[tuple[int, float, float]]] = field(default_factory=dict)
+
+    def note(self, order: str, sequence: int, now: float) -> None:
+        """Take in the sequence of an order as it is stored now."""
+        known = self._known.setdefault(order, deque())
+        begun = now
+        if known:
+            last, since, _ = known[-1]
+            if sequence <= last:
+                return
+            if now - since < _GRAIN:
+                # Told together with the one before, whose time then is the later one.
+                begun = since
+                known.pop()
+        known.append((sequence, begun, now))
+        if len(self._known) > _ORDERS:
+            # An order that is worked on still waits for its sequence once more.
+            self._known.pop(next(iter(self._known)))
+
+    def settled(self, order: str, since: float) -> int:
+        """Return the highest sequence that is known since then, 0 where none is."""
+        old = [item[0] for item in self._known.get(order, ()) if item[2] <= since]
+        return max(old, default=0)
+
+    def first(self, order: str) -> float:
+        """Return since when the first sequence is known that is not dropped."""
+        known = self._known.get(order)
+        return known[0][2] if known else 0.0
+
+    def drop(self, order: str, upto: int) -> None:
+        """Forget the sequences that are seen to."""
+        known = self._known.get(order, deque())
+        while known and known[0][0] <= upto:
+            known.popleft()
+        if not known:
+            self._known.pop(order, None)

@@ -1,0 +1,126 @@
+import pytest
+
+from reconciler.requests.naming import next_order_name, order_name
+from reconciler.requests.overload import Backlog, Marks, Settling
+
+MARKS = Marks(limit=100, hard=1000)
+
+
+class TestMarks:
+    @pytest.mark.parametrize(
+        ("waiting", "before", "diverts"),
+        [
+            (99, False, False),
+            (100, False, True),
+            (99, True, True),
+            (80, True, True),
+            (79, True, False),
+        ],
+    )
+    def test_it_turns_at_the_limit_and_turns_back_below_the_low_mark(
+        self, waiting, before, diverts
+    ):
+        assert MARKS.diverts(waiting, before=before) is diverts
+
+    def test_a_limit_of_zero_never_diverts(self):
+        assert not Marks(limit=0, hard=10).diverts(10**9, before=True)
+
+    def test_the_hard_limit_is_never_below_the_limit(self):
+        marks = Marks(limit=100, hard=10)
+        assert not marks.full(99)
+        assert marks.full(100)
+
+    def test_a_limit_of_one_comes_back_when_nothing_waits(self):
+        marks = Marks(limit=1, hard=10)
+        assert marks.diverts(1, before=True)
+        assert not marks.diverts(0, before=True)
+
+
+class TestBacklog:
+    @pytest.mark.parametrize(
+        ("told", "now", "noticed", "worth"),
+        [
+            (0, 0, 0, False),
+            (0, 9, 9, False),
+            (0, 10, 10, True),
+            (30, 21, 0, False),
+            (30, 20, 0, True),
+            # Done already, but replicas count them until they are told.
+            (0, 0, 10, True),
+            # A step is too coarse where a mark lies between.
+            (82, 79, 0, True),
+            (98, 101, 3, True),
+            (998, 1001, 3, True),
+        ],
+    )
+    def test_it_is_told_when_it_changed_by_a_step_or_passed_a_mark(
+        self, told, now, noticed, worth
+    ):
+        assert Backlog(waiting=now).outdates(Backlog(waiting=told), noticed, MARKS) is worth
+
+    def test_without_a_limit_the_hard_one_gives_the_step(self):
+        marks = Marks(limit=0, hard=1000)
+        assert not Backlog(waiting=99).outdates(Backlog(), 0, marks)
+        assert Backlog(waiting=100).outdates(Backlog(), 0, marks)
+
+
+class TestSettling:
+    def test_a_sequence_is_settled_when_it_is_known_for_long_enough(self):
+        settling = Settling()
+        settling.note("order", 3, 100.0)
+        assert settling.first("order") == 100.0
+        assert settling.settled("order", 99.0) == 0
+        assert settling.settled("order", 100.0) == 3
+
+    def test_one_that_is_known_already_does_not_become_younger(self):
+        settling = Settling()
+        settling.note("order", 3, 100.0)
+        settling.note("order", 3, 150.0)
+        assert settling.settled("order", 100.0) == 3
+
+    def test_later_ones_do_not_keep_earlier_ones_from_settling(self):
+        settling = Settling()
+        for second in range(100):
+            settling.note("order", second + 1, 2.0 * second)
+        assert settling.settled("order", 100.0) == 51
+
+    def test_those_of_one_moment_are_one_and_settle_with_the_last(self):
+        settling = Settling()
+        for number in range(5):
+            settling.note("order", number + 1, 10.0 + number / 5)
+        assert settling.settled("order", 10.7) == 0
+        assert settling.settled("order", 10.8) == 5
+
+    def test_moments_do_not_run_together_for_ever(self):
+        settling = Settling()
+        for number in range(50):
+            settling.note("order", number + 1, number / 2)
+        assert settling.settled("order", 5.0) > 0
+
+    def test_what_is_seen_to_is_dropped(self):
+        settling = Settling()
+        settling.note("order", 1, 1.0)
+        settling.note("order", 2, 5.0)
+        settling.drop("order", 1)
+        assert settling.first("order") == 5.0
+        settling.drop("order", 2)
+        settling.drop("other", 2)
+        assert settling.settled("order", 99.0) == 0
+
+    def test_orders_are_kept_apart(self):
+        settling = Settling()
+        settling.note("one", 1, 1.0)
+        settling.note("other", 7, 1.0)
+        assert (settling.settled("one", 1.0), settling.settled("other", 1.0)) == (1, 7)
+
+
+def test_an_order_has_one_name_until_it_has_ended():
+    assert order_name("uid", "rule") == order_name("uid", "rule")
+    names = {
+        order_name("uid", "rule"),
+        order_name("uid", "other"),
+        order_name("uid-2", "rule"),
+        next_order_name("uid-of-order"),
+        next_order_name("uid-of-next"),
+    }
+    assert len(names) == 5
