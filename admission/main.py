@@ -34,6 +34,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.kube.access import AccessReviews
+from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
@@ -52,13 +53,18 @@ from reconciler.observe.listening import bind
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
+from reconciler.services.backlog import Estimate, marks_of
+from reconciler.services.diversion import Diversion
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.neighbour import Neighbour
 from reconciler.services.policies import PolicyIndex
+from reconciler.services.record import Recorder
 from reconciler.services.settings import SettingsHolder
 
 _log = logs.logger("admission.main")
 
+_PATIENCE = 5.0
+"""Seconds at the start for what helps and is not needed."""
 _NEEDED = (CLUSTER_POLICIES, POLICIES, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
@@ -151,6 +157,11 @@ class Admission:
         followers = (*deciding, self._settings_follower(holder))
         for item in followers:
             self.readiness.add(item.name, item.unready)
+        estimate = self._estimate(holder)
+        told = backlog_watch(self.client, self.clock, own)
+        backlog = Follower(
+            name="backlog", watch=told, take=backlog_taker(estimate.take), clock=self.clock
+        )
         neighbour = self._neighbour()
         self.readiness.note("kyverno", lambda: neighbour.description)
         self.readiness.add("certificate", lambda: self.certificates.problem or None)
@@ -170,17 +181,21 @@ class Admission:
                 feed=policies,
                 exceptions=exceptions,
                 kinds=kinds,
+                estimate=estimate,
             ),
             PolicyWebhook(self._means(kinds)).review,
             ExceptionWebhook(heeding).review,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
-                for item in followers:
+                # Without the backlog it counts what it stores itself: no reason to be unready.
+                for item in (*followers, backlog):
                     tasks.create_task(item.run(), name=item.name)
                     tasks.create_task(item.tell(), name=f"{item.name} told")
                 for item in followers:
                     await item.watch.synced.wait()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(told.synced.wait(), _PATIENCE)
                 tasks.create_task(self.certificates.run(), name="certificate")
                 tasks.create_task(neighbour.run(), name="neighbour")
                 await server.start(self.listener, self.certificates.context)
@@ -233,6 +248,22 @@ class Admission:
         take = settings_taker(holder)
         return Follower(name="settings", watch=watch, take=take, clock=self.clock)
 
+    def _estimate(self, holder: SettingsHolder) -> Estimate:
+        marks, metrics = marks_of(self.settings, holder), self.metrics
+        estimate = Estimate(marks=marks)
+
+        def told(known: Estimate) -> None:
+            metrics.diverting.set(1 if known.diverting else 0)
+            say = _log.warning if known.diverting else _log.info
+            what = "triggers are diverted" if known.diverting else "triggers are recorded again"
+            say(what, waiting=known.waiting, limit=marks().limit, hard=marks().hard)
+
+        estimate.listeners.append(told)
+        metrics.waiting_seen.set_function(lambda: estimate.waiting)
+        metrics.waiting_limit.labels("waiting").set_function(lambda: marks().limit)
+        metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)
+        return estimate
+
     def _means(self, kinds: KubeKinds) -> Means:
         settings = self.settings
         account = settings.background_service_account
@@ -257,9 +288,12 @@ class Admission:
         feed: PolicyFeed,
         exceptions: ExceptionFeed,
         kinds: KubeKinds,
+        estimate: Estimate,
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
+
+        requests = KubeRequests(self.client, settings.namespace)
 
         async def caught_up() -> None:
             for item in deciding:
@@ -273,7 +307,12 @@ class Admission:
             namespaces=namespaces.by_name,
             roles=roles,
             kinds=kinds,
-            requests=KubeRequests(self.client, settings.namespace),
+            recorder=Recorder(
+                index=feed.index,
+                requests=requests,
+                estimate=estimate,
+                diversion=Diversion(requests=requests, clock=self.clock),
+            ),
             limits=Limits(
                 background_user=f"system:serviceaccount:{account}",
                 max_recorded=settings.max_recorded,

@@ -13,8 +13,8 @@ from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.policies import CompiledRule, PolicyIndex
-from reconciler.services.ports import Kinds, Requests
-from reconciler.services.record import Unrecorded, fault, record
+from reconciler.services.ports import Kinds
+from reconciler.services.record import Recorder, Unrecorded, fault
 from reconciler.services.settings import SettingsHolder
 
 _log = logger("admission.resources")
@@ -48,7 +48,7 @@ class ResourceWebhook:
     namespaces: Mapping[str, Mapping[str, str]]
     roles: RoleIndex
     kinds: Kinds
-    requests: Requests
+    recorder: Recorder
     limits: Limits
     settings: SettingsHolder
     budget_seconds: float
@@ -157,17 +157,16 @@ class ResourceWebhook:
         if not drafts:
             return ()
         started = self.clock.monotonic()
-        unrecorded = await record(drafts, self.requests, budget_seconds=self.budget_seconds)
+        recorded = await self.recorder.record(drafts, budget_seconds=self.budget_seconds)
         self.metrics.recording_duration.observe(self.clock.monotonic() - started)
-        failed = {item.draft.name for item in unrecorded}
-        for item in drafts:
-            if item.name not in failed:
-                spec = item.spec
-                policy, rule = self.metrics.labels.rule(spec.policy, spec.rule)
-                self.metrics.requests_recorded.labels(
-                    policy=policy, rule=rule, source=spec.source.value
-                ).inc()
-        for lost in unrecorded:
+        for item in recorded.stored:
+            policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
+            source = item.spec.source.value
+            self.metrics.requests_recorded.labels(policy=policy, rule=rule, source=source).inc()
+        for item in recorded.diverted:
+            policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
+            self.metrics.triggers_diverted.labels(policy=policy, rule=rule).inc()
+        for lost in recorded.failed:
             spec = lost.draft.spec
             _log.error(
                 "request not recorded",
@@ -176,7 +175,7 @@ class ResourceWebhook:
                 rule=spec.rule,
                 reason=lost.message,
             )
-        return unrecorded
+        return recorded.failed
 
     def _count_lost(self, refused: int, unrecorded: tuple[Unrecorded, ...]) -> None:
         if refused:

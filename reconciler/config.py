@@ -89,6 +89,13 @@ class ProcessSettings:
         default=False,
         meaning="Work although a live Kyverno is in the cluster, and process its requests too.",
     )
+    waiting_limit: int = _setting(
+        10_000,
+        "Waiting requests from which on a rule that can be rebuilt has one order; 0: never.",
+    )
+    hard_limit: int = _setting(
+        100_000, "Waiting requests from which on nothing more is recorded one by one."
+    )
     startup_timeout: float = _setting(
         0.0,
         "Give up when the API server does not answer for so long at the start; 0: wait for ever.",
@@ -158,6 +165,9 @@ class ControllerSettings(ProcessSettings):
     confirmation: float = _setting(
         120.0, "Time until a trigger that is not stored counts as refused.", duration=True
     )
+    request_timeout: float = _setting(
+        60.0, "The API server's --request-timeout: a trigger is stored by then.", duration=True
+    )
     resync: float = _setting(30.0, "Pause between full lists of waiting requests.", duration=True)
     ready_margin: float = _setting(
         0.5, "Pause between a stored webhook configuration and Ready.", duration=True
@@ -219,6 +229,10 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
             " PolicyExceptions count, or * for all of them"
         )
         raise InvalidSetting(msg)
+    for name, least in (("waiting_limit", 0), ("hard_limit", 1)):
+        if getattr(built, name) < least:
+            msg = f"--{name.replace('_', '-')} must be at least {least}"
+            raise InvalidSetting(msg)
     timeout = getattr(built, "webhook_timeout", 1.0)
     if not _SHORTEST_TIMEOUT <= timeout <= _LONGEST_TIMEOUT:
         msg = "--webhook-timeout must be from 1s to 30s: the API server waits no longer"

@@ -89,6 +89,7 @@ def controller_services(
         page=settings.list_page,
         parallel=settings.lanes,
         left_alone=live.leaves_trigger,
+        settle=settings.request_timeout,
     )
     dispatcher = Dispatcher(
         requests=requests,

@@ -72,6 +72,7 @@ class Running:
         eta: Time that the longest sweep will take, as ``1m20s``; empty where unknown.
         permissions: What to grant, each once.
         sweeping: A sweep is among them.
+        diverted: One of them stands for triggers that were not recorded one by one.
     """
 
     pending: int = 0
@@ -80,6 +81,7 @@ class Running:
     eta: str = ""
     permissions: tuple[str, ...] = ()
     sweeping: bool = False
+    diverted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

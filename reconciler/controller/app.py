@@ -20,6 +20,7 @@ from reconciler.controller.report import Reporter
 from reconciler.controller.settings import operator_settings
 from reconciler.controller.surroundings import LeaderEvents, Surroundings
 from reconciler.kube.access import OwnAccess
+from reconciler.kube.backlog import KubeBoard
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
@@ -36,6 +37,7 @@ from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
+from reconciler.services.backlog import Telling, marks_of
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.grants import Grants
 from reconciler.services.neighbour import Neighbour
@@ -281,6 +283,12 @@ def _assemble(
         services=services,
         accounts=accounts,
         grants=Grants(waiting=services.dispatcher, access=OwnAccess(client), clock=clock),
+        telling=Telling(
+            board=KubeBoard(client, settings.namespace, clock),
+            dispatcher=services.dispatcher,
+            marks=marks_of(settings, holder),
+            say=log.warning,
+        ),
         resync=settings.resync,
         say=log.warning,
         on_failed=on_failed,

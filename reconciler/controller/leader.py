@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from reconciler.controller.accounts import Accounts
 from reconciler.errors import ClusterError
+from reconciler.services.backlog import Telling
 from reconciler.services.grants import Grants
 from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.wiring import Services
@@ -26,6 +27,7 @@ class Leadership:
     services: Services
     accounts: Accounts
     grants: Grants
+    telling: Telling
     resync: float
     say: Callable[[str], None]
     on_failed: Callable[[BaseException], None]
@@ -62,6 +64,7 @@ class Leadership:
             group.create_task(self.services.collector.run())
             group.create_task(self.services.rollout.run())
             group.create_task(self.grants.run())
+            group.create_task(self.telling.run())
             group.create_task(self.accounts.progress.run())
             group.create_task(self.accounts.reports.run())
 

@@ -22,6 +22,10 @@ class Metrics:
     registry: CollectorRegistry
     labels: BoundedLabels = field(default_factory=BoundedLabels)
     requests_recorded: Counter
+    triggers_diverted: Counter
+    diverting: Gauge
+    waiting_seen: Gauge
+    waiting_limit: Gauge
     requests_lost: Counter
     requests_coalesced: Counter
     requests_ended: Counter
@@ -67,6 +71,17 @@ def create_metrics() -> Metrics:
         registry=registry,
         requests_recorded=counter(
             "requests_recorded_total", "UpdateRequests stored.", "policy", "rule", "source"
+        ),
+        triggers_diverted=counter(
+            "triggers_diverted_total",
+            "Triggers that raised an order instead of being recorded by themselves.",
+            "policy",
+            "rule",
+        ),
+        diverting=gauge("diverting", "1 while rules that can be rebuilt are diverted."),
+        waiting_seen=gauge("waiting_seen", "Requests that wait, as a replica knows it."),
+        waiting_limit=gauge(
+            "waiting_limit", "Waiting requests from which on recording changes.", "limit"
         ),
         requests_lost=counter(
             "requests_lost_total", "Triggers admitted without a stored request.", "reason"

@@ -55,6 +55,9 @@ class Dispatcher:
         observe: Told about every attempt that ended, when its status is stored.
         parallel: Requests in work at the same time.
         held: Begin nothing; what waits goes on waiting.
+        seen: The highest resourceVersion of a request that it was told of.
+        noticed: Requests that it was told of for the first time, since the process began.
+        listed: All that wait were listed once.
     """
 
     requests: Requests
@@ -67,6 +70,9 @@ class Dispatcher:
     confirmation: float = 120.0
     parallel: int = 256
     held: bool = False
+    seen: int = 0
+    noticed: int = 0
+    listed: bool = False
     queue: RequestQueue = field(default_factory=RequestQueue)
     _known: dict[str, UpdateRequest] = field(default_factory=dict)
     _looks: dict[str, int] = field(default_factory=dict)
@@ -74,11 +80,12 @@ class Dispatcher:
     _finished: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _listed: bool = False
     _closed: bool = False
 
     def notice(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; one that comes late changes nothing."""
+        if request.resource_version.isdecimal():
+            self.seen = max(self.seen, int(request.resource_version))
         if request.status.state in FINAL:
             _remember(self._finished, request.uid, None)
             self._drop(request.name)
@@ -86,6 +93,7 @@ class Dispatcher:
         known = self._known.get(request.name)
         if request.uid in self._finished or (known is not None and not _newer(request, known)):
             return
+        self.noticed += known is None
         self._known[request.name] = request
         if request.name not in self.queue.working:
             # What is in work plans itself when it ends; this may be its own progress.
@@ -104,7 +112,7 @@ class Dispatcher:
 
     def unfinished(self, name: str) -> bool:
         """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
-        return not self._listed or name.partition("/")[0] in self._known
+        return not self.listed or name.partition("/")[0] in self._known
 
     def unended(self) -> tuple[UpdateRequest, ...]:
         """Return the requests that are not final, as they were stored last."""
@@ -163,7 +171,7 @@ class Dispatcher:
         for name in before - seen:
             if name not in self.queue.working:
                 self.forget(name)
-        self._listed = True
+        self.listed = True
 
     async def run(self) -> None:
         """Work until cancelled; what is in work then is cancelled too."""

@@ -20,10 +20,12 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.requests.figures import FIRED_NOTHING
+from reconciler.requests.lifecycle import FINAL
 from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.services.ports import Event, Events
 from reconciler.services.process import Attempt
 
+DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
 PARKED = frozenset({"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY})
 """Reasons of waiting that somebody has to do something about; the others pass by themselves."""
@@ -60,6 +62,8 @@ class Notices:
         new = [item for item in attempt.targets if item not in request.status.targets]
         if self.success:
             self._applied(spec, new)
+        if spec.sequence:
+            self._diverted(request, status)
         match status.state:
             case State.FAILED:
                 self._failed(spec, status, new)
@@ -104,6 +108,29 @@ class Notices:
             count = "1 target" if len(patched) == 1 else f"{len(patched)} targets"
             note = f"policy {spec.policy}, rule {spec.rule}: {count} mutated"
             self._on_object(spec, spec.resource, kind, note, related=patched[0])
+
+    def _diverted(self, request: UpdateRequest, status: RequestStatus) -> None:
+        """Tell that triggers of a rule are not recorded one by one, and that this is over."""
+        spec = request.spec
+        begun, ended = request.status.sweep is None, status.state in FINAL
+        if not begun and not ended:
+            return
+        told = (
+            f"rule {spec.rule}: too many requests wait, so {request.name} stands for all triggers"
+        )
+        if ended:
+            told = f"rule {spec.rule}: {request.name} stands for its triggers no more"
+            told += f": {status.message}" if status.message else ", they are done"
+        self.events.emit(
+            Event(
+                regarding=_policy(spec),
+                severity="Normal" if ended else "Warning",
+                reason=RESUMED if ended else DIVERTED,
+                action="None",
+                note=told,
+                group=spec.rule,
+            )
+        )
 
     def _failed(
         self, spec: RequestSpec, status: RequestStatus, targets: Iterable[TargetStatus]

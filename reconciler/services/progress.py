@@ -280,6 +280,7 @@ def _with(running: Running, spec: RequestSpec, status: RequestStatus) -> Running
         figures=figures,
         permissions=permissions,
         sweeping=True,
+        diverted=running.diverted or spec.sequence > 0,
         total=-1 if uncounted else running.total + total,
         eta=max(running.eta, "" if status.sweep is None else status.sweep.eta, key=_seconds),
     )

@@ -1,13 +1,22 @@
-"""Recording: every draft stands in the cluster before the admission request is answered."""
+"""Recording: every trigger stands in the cluster before the admission request is answered.
+
+Each by a request of its own, until so many wait that rules which can be rebuilt are diverted.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 
+from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import AlreadyExists, ClusterError
 from reconciler.requests.draft import Draft
+from reconciler.services.backlog import Estimate
+from reconciler.services.diversion import Diversion, undivertible
+from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Requests
+
+OVERLOAD = "overload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +24,9 @@ class Unrecorded:
     """A draft that is not known to be stored.
 
     Attributes:
-        reason: One word for metrics: ``timeout``, or the fault's name in lower case.
-        message: What the API server said.
+        reason: One word for metrics: ``timeout``, ``overload``, or the fault's name in lower
+            case.
+        message: What the API server said, or why it was not asked.
     """
 
     draft: Draft
@@ -24,36 +34,101 @@ class Unrecorded:
     message: str
 
 
-async def record(
-    drafts: Sequence[Draft], requests: Requests, *, budget_seconds: float
-) -> tuple[Unrecorded, ...]:
-    """Store drafts side by side and wait for all of them; return those that failed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What became of the drafts of one admission request."""
 
-    A draft that is stored already is a success, and so a retry of the API server is. What is
-    not stored when the budget ends counts as failed; it may still have arrived, which does no
-    harm: processing asks whether the triggering request was stored.
-    """
-    if not drafts:
-        return ()
-    results = await asyncio.gather(*(_store(item, requests, budget_seconds) for item in drafts))
-    return tuple(item for item in results if item is not None)
+    stored: tuple[Draft, ...] = ()
+    diverted: tuple[Draft, ...] = ()
+    failed: tuple[Unrecorded, ...] = ()
 
 
-async def _store(draft: Draft, requests: Requests, budget_seconds: float) -> Unrecorded | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder:
+    """Records for one replica."""
+
+    index: PolicyIndex
+    requests: Requests
+    estimate: Estimate
+    diversion: Diversion
+
+    async def record(self, drafts: Sequence[Draft], *, budget_seconds: float) -> Recorded:
+        """Record drafts side by side and wait for all of them.
+
+        A draft that is stored already is a success, and so a retry of the API server is. What is
+        not stored when the budget ends counts as failed; it may still have arrived, which does no
+        harm: processing asks whether the triggering request was stored.
+        """
+        work: list[Awaitable[Unrecorded | None]] = []
+        diverted, refused = list[Draft](), list[Unrecorded]()
+        versions: dict[str, str] = {}
+        for draft in drafts:
+            rule = self._divertible(draft) if self.estimate.turn() else None
+            if rule is not None:
+                diverted.append(draft)
+                work.append(_within(budget_seconds, draft, self.diversion.divert(*rule)))
+            elif self.estimate.full:
+                refused.append(self._refused(draft))
+            else:
+                # Counted before anything is waited for: others decide meanwhile.
+                self.estimate.begin()
+                versions[draft.name] = ""
+                work.append(_within(budget_seconds, draft, self._store(draft, versions)))
+        try:
+            results = await asyncio.gather(*work)
+        finally:
+            for version in versions.values():
+                self.estimate.end(version)
+        failed = (*refused, *(item for item in results if item is not None))
+        missing = {item.draft.name for item in failed}
+        return Recorded(
+            stored=_but(missing | {item.name for item in diverted}, drafts),
+            diverted=_but(missing, diverted),
+            failed=failed,
+        )
+
+    def _divertible(self, draft: Draft) -> tuple[CompiledPolicy, Program] | None:
+        policy = self.index.get(draft.spec.policy)
+        program = None if policy is None else policy.program(draft.spec.rule)
+        if policy is None or program is None or undivertible(program):
+            return None
+        if policy.match_conditions:
+            # Only the API server can evaluate them, and only on a request.
+            return None
+        return policy, program
+
+    def _refused(self, draft: Draft) -> Unrecorded:
+        marks = self.estimate.marks()
+        message = (
+            f"{self.estimate.waiting} requests wait, and --hard-limit allows"
+            f" {max(marks.hard, marks.limit)}: see what keeps them waiting with kubectl retrofit"
+            " status and whether retrofit-controller runs, or raise the limit"
+        )
+        return Unrecorded(draft=draft, reason=OVERLOAD, message=message)
+
+    async def _store(self, draft: Draft, versions: dict[str, str]) -> None:
+        # First the Secret: a request must never point to one that does not exist.
+        if draft.secret is not None:
+            name = draft.spec.recorded_secret
+            with contextlib.suppress(AlreadyExists):
+                await self.requests.create_recorded(name, draft.labels, draft.secret)
+        versions[draft.name] = await self.requests.create(draft.name, draft.labels, draft.spec)
+
+
+async def _within(budget_seconds: float, draft: Draft, work: Awaitable[None]) -> Unrecorded | None:
     try:
         async with asyncio.timeout(budget_seconds):
-            # First the Secret: a request must never point to one that does not exist.
-            if draft.secret is not None:
-                name = draft.spec.recorded_secret
-                with contextlib.suppress(AlreadyExists):
-                    await requests.create_recorded(name, draft.labels, draft.secret)
-            await requests.create(draft.name, draft.labels, draft.spec)
+            await work
     except TimeoutError:
         message = f"the API server did not store it within {budget_seconds:g} s"
         return Unrecorded(draft=draft, reason="timeout", message=message)
     except ClusterError as error:
         return Unrecorded(draft=draft, reason=fault(error), message=str(error))
     return None
+
+
+def _but(names: set[str], drafts: Iterable[Draft]) -> tuple[Draft, ...]:
+    return tuple(item for item in drafts if item.name not in names)
 
 
 def fault(error: ClusterError) -> str:

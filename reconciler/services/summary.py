@@ -78,7 +78,10 @@ def _sweeping(progress: PolicyProgress) -> str:
     running = progress.running
     total = "?" if running.total < 0 else str(running.total)
     left = f", {running.eta} left" if running.eta else ""
-    return f"{running.figures.existing} of {total} existing objects looked at{left}"
+    looked = f"{running.figures.existing} of {total} existing objects looked at{left}"
+    if running.diverted:
+        return f"too many requests wait, so one stands for all triggers of a rule; {looked}"
+    return looked
 
 
 def _requests(pending: int) -> str:

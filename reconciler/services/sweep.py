@@ -6,8 +6,11 @@ before the cursor moves; ten thousand triggers are one object and not ten thousa
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
 
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
@@ -22,10 +25,12 @@ from reconciler.clock import Clock
 from reconciler.config import render_duration
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, NotReady
-from reconciler.requests.lifecycle import Disposition, Done, Fail, Hold, Retry, Skip, count
+from reconciler.errors import ClusterError, Conflict, Gone, NotReady
+from reconciler.requests.lifecycle import FINAL, Disposition, Done, Fail, Hold, Retry, Skip, count
 from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, labels
+from reconciler.requests.overload import Settling
+from reconciler.services.diversion import undivertible
 from reconciler.services.existing import Existing, Place, position
 from reconciler.services.holding import Holding
 from reconciler.services.lanes import ENTRY_NOT_READY, failure
@@ -38,6 +43,10 @@ _REPORT_EVERY = 0.5
 """Seconds between two writes of the progress."""
 _SHORT = 0.5
 """Seconds that a sweep waits for its turn without a word in its status."""
+_CHILDREN = 1000
+"""Requests that an order may leave for what failed; then it waits instead."""
+_AGAIN: Final = Hold(reason="Settling", message="")
+"""No end: the walk begins anew, for a newer generation or for triggers that came meanwhile."""
 _ALL, _CANARY, _PROMOTION, _REST = "all", "canary", "promotion", "rest"
 
 
@@ -57,6 +66,11 @@ class _Tally:
         """Return the key of the policy."""
         return self.request.spec.policy
 
+    @property
+    def diverted(self) -> bool:
+        """Return whether it stands for triggers that were not recorded one by one."""
+        return self.request.spec.sequence > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
@@ -67,6 +81,8 @@ class Sweeper:
             alone; what failed goes on as a request of its own.
         parallel: Triggers worked on at the same time.
         left_alone: Tells of an object that the settings exclude from being a trigger.
+        settle: Seconds until a trigger that was admitted is stored, or never will be.
+        settling: Knows since when the sequences of orders are what they are.
     """
 
     processor: Processor
@@ -78,6 +94,8 @@ class Sweeper:
     page: int = 500
     parallel: int = 64
     left_alone: Callable[[Subject], bool] = lambda _subject: False
+    settle: float = 60.0
+    settling: Settling = field(default_factory=Settling)
 
     @property
     def holding(self) -> Holding:
@@ -95,9 +113,10 @@ class Sweeper:
             begun_at=progress.done,
             reported=0.0,
         )
-        ended: Disposition
+        ended: Disposition = _AGAIN
         try:
-            ended = await self._walk(tally)
+            while ended is _AGAIN:
+                ended = await self._walk(tally)
         except ClusterError as error:
             result = failure(error)
             ended = Retry(
@@ -126,11 +145,14 @@ class Sweeper:
             tally.progress, tally.counts = SweepProgress(), Counts()
             tally.begun, tally.begun_at = self.clock.monotonic(), 0
         tally.progress = replace(tally.progress, generation=generation)
+        if tally.diverted and (held := self._begin_round(tally)) is not None:
+            return held
         places = await self._existing.places(program.matcher.listings())
         if tally.progress.total < 0:
             tally.progress = replace(tally.progress, total=await self._count(places))
         if not tally.progress.phase:
-            canary = self.holding.limits(tally.policy).canary
+            # Canaries are for what exists; these triggers were sent by somebody.
+            canary = "" if tally.diverted else self.holding.limits(tally.policy).canary
             phase = _CANARY if canary else _ALL
             tally.progress = replace(tally.progress, phase=phase, canary=canary)
         return await self._phases(tally, program, places)
@@ -147,7 +169,41 @@ class Sweeper:
         if (ended := await self._pass(tally, program, places)) is not None:
             return ended
         tally.progress = replace(tally.progress, total=tally.progress.done)
+        if tally.diverted and not await self._is_last_round(tally):
+            return _AGAIN
         return _summary(tally.progress)
+
+    def _begin_round(self, tally: _Tally) -> Hold | None:
+        """Begin a round for the triggers that are settled; return why there is none yet."""
+        name, now = tally.request.name, self.clock.monotonic()
+        self.settling.note(name, tally.request.spec.sequence, now)
+        if tally.progress.sequence:
+            return None  # One that was interrupted goes on.
+        sequence = self.settling.settled(name, now - self.settle)
+        if not sequence:
+            wait = max(0.0, self.settling.first(name) + self.settle - now)
+            message = (
+                "too many requests wait, so this one stands for all triggers of the rule: it works"
+                " through them once those that were admitted last are stored"
+            )
+            until = self.clock.now() + timedelta(seconds=wait)
+            return Hold(reason="Settling", message=message, until=until)
+        tally.progress = replace(
+            tally.progress, sequence=sequence, cursor="", done=0, total=-1, phase=_ALL
+        )
+        tally.begun, tally.begun_at = self.clock.monotonic(), 0
+        return None
+
+    async def _is_last_round(self, tally: _Tally) -> bool:
+        """Return whether no trigger came that the round may have missed."""
+        tally.request = await self.requests.get(tally.request.name)
+        name, sequence = tally.request.name, tally.request.spec.sequence
+        self.settling.note(name, sequence, self.clock.monotonic())
+        if sequence == tally.progress.sequence:
+            return True
+        self.settling.drop(name, tally.progress.sequence)
+        tally.progress = replace(tally.progress, sequence=0)
+        return False
 
     async def _pass(
         self, tally: _Tally, program: Program, places: list[Place]
@@ -157,7 +213,8 @@ class Sweeper:
             async for page in self._chunks(tally, place, after):
                 if (held := await self._gate(tally, len(page))) is not None:
                     return held
-                await self._work(tally, program, page)
+                if (stuck := await self._work(tally, program, page)) is not None:
+                    return stuck
                 cursor = f"{place.label}:{position(page[-1])}"
                 tally.progress = replace(tally.progress, cursor=cursor)
                 await self._report(tally)
@@ -165,14 +222,15 @@ class Sweeper:
                 if isinstance(current, Skip | Fail):
                     return current
                 if current.origin.generation != program.origin.generation:
-                    return await self._walk(tally)
+                    return _AGAIN
         return None
 
     async def _gate(self, tally: _Tally, triggers: int) -> Hold | None:
         """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
         policy, name = tally.policy, tally.request.name
         held = self.holding.closed(policy)
-        held = held or self.holding.stopped(policy, tally.progress.failed)
+        if not tally.diverted:
+            held = held or self.holding.stopped(policy, tally.progress.failed)
         held = held or self.holding.turn(policy, name, triggers)
         if held is None or held.until is None:
             return held
@@ -201,6 +259,8 @@ class Sweeper:
         program = await self.processor.program(spec)
         if spec.source is Source.MANUAL:
             return program
+        if spec.sequence:
+            return _still_divertible(program)
         if isinstance(program, Program) and program.origin.generation > spec.policy_generation:
             message = f"generation {program.origin.generation} of the policy replaces it"
             return Skip(reason="Superseded", message=message)
@@ -237,21 +297,24 @@ class Sweeper:
                 yield items[:size]
                 items = items[size:]
 
-    async def _work(self, tally: _Tally, program: Program, objects: list[Object]) -> None:
+    async def _work(self, tally: _Tally, program: Program, objects: list[Object]) -> Retry | None:
+        """Work on a chunk; return why an order has to wait with it, None where it is done."""
         attempts = await asyncio.gather(
             *(self._one(tally.request, program, obj) for obj in objects)
         )
         _check_entries(attempts)
-        failed: list[Object] = []
+        if tally.diverted and (stuck := _too_many(tally.progress, attempts)) is not None:
+            return stuck
+        failed: list[tuple[Object, Attempt]] = []
         fired = 0
         for obj, attempt in zip(objects, attempts, strict=True):
             if attempt is None:
                 continue
             fired += not isinstance(attempt.disposition, Skip)
             if not isinstance(attempt.disposition, Done | Skip):
-                failed.append(obj)
+                failed.append((obj, attempt))
             tally.counts = _add(tally.counts, attempt)
-        await asyncio.gather(*(self._child(tally.request.spec, obj, tally) for obj in failed))
+        await asyncio.gather(*(self._child(tally, *item) for item in failed))
         done, total = tally.progress.done + len(objects), tally.progress.total
         tally.progress = replace(
             tally.progress,
@@ -260,6 +323,7 @@ class Sweeper:
             matched=tally.progress.matched + fired,
             failed=tally.progress.failed + len(failed),
         )
+        return None
 
     async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
         trigger = await self.processor.triggers.of_object(obj, program)
@@ -272,19 +336,31 @@ class Sweeper:
         ref = ref_of(obj)
         blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
         attempt = await self.processor.apply(blank, program, trigger, 0.0)
-        self.each(replace(request.spec, resource=ref, sweep=False), attempt)
+        self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
         return attempt
 
-    async def _child(self, spec: RequestSpec, obj: Object, tally: _Tally) -> None:
-        ref = ref_of(obj)
-        child = replace(spec, resource=ref, sweep=False)
+    async def _child(self, tally: _Tally, obj: Object, attempt: Attempt) -> None:
+        spec, ref = tally.request.spec, ref_of(obj)
+        child = replace(spec, resource=ref, sweep=False, sequence=0)
         parent = tally.request.name
         if spec.source is Source.MANUAL:
             child = replace(child, policy_generation=tally.progress.generation)
             parent = f"{parent}/{tally.progress.generation}"
         name = child_name(parent, ref.uid)
         marks = labels(policy=spec.policy, source=spec.source, trigger_uid=ref.uid)
-        await self.requests.create(name, marks, child)
+        created = await self.requests.create(name, marks, child)
+        again = isinstance(attempt.disposition, Retry)
+        if not created and tally.diverted and again and await self._ended(name):
+            # That was of an earlier round. One that still waits stands for the trigger as it is
+            # now, and one that failed for good says already what failed again.
+            name = child_name(f"{parent}/{tally.progress.sequence}", ref.uid)
+            await self.requests.create(name, marks, child)
+
+    async def _ended(self, name: str) -> bool:
+        try:
+            return (await self.requests.get(name)).status.state in FINAL
+        except Gone:
+            return True
 
     async def _report(self, tally: _Tally) -> None:
         now = self.clock.monotonic()
@@ -305,7 +381,23 @@ class Sweeper:
             counts=tally.counts,
             sweep=tally.progress,
         )
-        tally.request = await self.requests.write_status(tally.request, status)
+        try:
+            tally.request = await self.requests.write_status(tally.request, status)
+        except Conflict:
+            if not tally.diverted:
+                raise
+            # A trigger raised the sequence meanwhile. What was not written now is written later.
+            tally.request = await self.requests.get(tally.request.name)
+            with contextlib.suppress(Conflict):
+                tally.request = await self.requests.write_status(tally.request, status)
+
+
+def _still_divertible(program: Program | Skip | Fail) -> Program | Skip | Fail:
+    """Return a rule that can be rebuilt; a policy that changed meanwhile may have another."""
+    if isinstance(program, Program) and (reason := undivertible(program)):
+        message = f"the policy changed, and the rule cannot be rebuilt any more: {reason}"
+        return Fail(reason="NotRebuildable", message=message)
+    return program
 
 
 def _left(places: list[Place], cursor: str) -> list[tuple[Place, str]]:
@@ -325,6 +417,15 @@ def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
         return lambda _: True
     canaries, wanted = compile_labels(progress.canary), progress.phase == _CANARY
     return lambda obj: canaries.accepts(obj["metadata"].get("labels") or {}) is wanted
+
+
+def _too_many(progress: SweepProgress, attempts: Iterable[Attempt | None]) -> Retry | None:
+    """Return why an order waits where what failed would become too many requests again."""
+    ends = [attempt.disposition for attempt in attempts if attempt is not None]
+    waiting = [end for end in ends if isinstance(end, Retry)]
+    if not waiting or progress.failed + len(waiting) <= _CHILDREN:
+        return None
+    return waiting[0]
 
 
 def _check_entries(attempts: Iterable[Attempt | None]) -> None:

@@ -1,12 +1,16 @@
 """What every adapter does with the durable requests and with policies."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from reconciler.api.meta import Kind, ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State
+from reconciler.clock import SystemClock
+from reconciler.dialects import compile_policy
 from reconciler.errors import Conflict, Gone, Invalid
+from reconciler.services.diversion import Diversion
 
 CLUSTER_POLICIES = Kind(
     group="kyverno.io",
@@ -77,6 +81,17 @@ async def test_a_sequence_is_raised_once_per_version(world):
     with pytest.raises(Conflict):
         await world.requests.raise_sequence(first)
     assert await world.requests.get("sweep-a") == second
+
+
+async def test_replicas_that_raise_one_order_lose_no_raise(world):
+    meta = {"name": "policy", "uid": "uid", "generation": 1}
+    api = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy"}
+    policy = compile_policy({**api, "metadata": meta, "spec": POLICY_SPEC})
+    replicas = [Diversion(requests=world.requests, clock=SystemClock()) for _ in range(3)]
+    for _ in range(4):
+        await asyncio.gather(*(item.divert(policy, policy.programs[0]) for item in replicas))
+    (order,) = [request async for request in world.requests.waiting()]
+    assert order.spec.sequence == 12
 
 
 async def test_a_raised_sequence_is_not_ended_by_who_has_not_seen_it(world):

@@ -129,6 +129,15 @@ def test_the_times_of_the_lease_grow(values):
         build(ControllerSettings, values)
 
 
+@pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
+def test_limits_of_waiting_requests_are_numbers_from_zero_on(settings):
+    assert build(settings, {"waiting_limit": 0}).waiting_limit == 0
+    with pytest.raises(InvalidSetting, match="--waiting-limit must be at least 0"):
+        build(settings, {"waiting_limit": -1})
+    with pytest.raises(InvalidSetting, match="--hard-limit must be at least 1"):
+        build(settings, {"hard_limit": 0})
+
+
 @pytest.mark.parametrize("field", ["lanes", "list_page", "conflict_retries"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_numbers_without_which_no_work_is_done_are_refused(field, value):

@@ -19,11 +19,17 @@ from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.requests import MemoryRequests
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
+from reconciler.requests.overload import Backlog, Marks
+from reconciler.services.backlog import Estimate
+from reconciler.services.diversion import Diversion
 from reconciler.services.exceptions import Heeding
+from reconciler.services.record import Recorder
 from reconciler.services.settings import ClusterSettings, SettingsHolder, parse_filters
 from tests.unit.admission.conftest import make_means
 
 MAX_BODY = 64 * 1024
+RECORDED = {"policy": "set-team", "rule": "copy", "source": "admission"}
+MARKS = Marks(limit=10_000, hard=100_000)
 JSON = {"Content-Type": "application/json"}
 
 
@@ -37,7 +43,7 @@ class Stuck(MemoryRequests):
     async def create(self, name, labels, spec):
         self.begun.set()
         await self.go_on.wait()
-        await super().create(name, labels, spec)
+        return await super().create(name, labels, spec)
 
 
 class Broken(dict):
@@ -64,6 +70,7 @@ class World:
         requests=MemoryRequests,
         namespaces=None,
         cluster=MemoryCluster,
+        marks=MARKS,
         **callbacks,
     ):
         self.cluster = cluster()
@@ -71,12 +78,18 @@ class World:
         self.metrics = create_metrics()
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = SystemClock()
+        self.estimate = Estimate(marks=lambda: marks)
         resources = ResourceWebhook(
             index=index,
             namespaces={"a": {}} if namespaces is None else namespaces,
             roles=RoleIndex(),
             kinds=self.cluster,
-            requests=self.requests,
+            recorder=Recorder(
+                index=index,
+                requests=self.requests,
+                estimate=self.estimate,
+                diversion=Diversion(requests=self.requests, clock=clock),
+            ),
             limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
             settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
             budget_seconds=0.5,
@@ -304,3 +317,71 @@ async def test_a_request_in_flight_ends_before_the_server_does(make):
         await closing
         with pytest.raises(aiohttp.ClientError):
             await world.post("/validate/fail", make.review(obj=make.thing()))
+
+
+class TestOverload:
+    LIMITS = Marks(limit=2, hard=4)
+    OLD = "{{ request.oldObject.data.a || 'none' }}"
+
+    def rules(self, make, **spec):
+        """One that can be rebuilt, and one that reads what is gone later."""
+        old = {"data": {"old": self.OLD}}
+        return make.index(
+            make.policy(spec=spec), make.policy("old", uid="old-uid", patch=old, spec=spec)
+        )
+
+    async def send(self, world, make, count, path="fail"):
+        answers = []
+        for number in range(count):
+            body = make.review(obj=make.thing(name=f"trigger-{number}"))
+            answers.append((await world.post(f"/validate/{path}", body))[1]["response"])
+        return answers
+
+    async def test_above_the_limit_only_what_must_be_is_recorded_by_itself(self, make):
+        async with World(self.rules(make), marks=self.LIMITS) as world:
+            answers = await self.send(world, make, 3)
+            assert all(item["allowed"] for item in answers)
+            stored = await world.stored()
+            assert sum(item.spec.policy == "old" for item in stored) == 3
+            (order,) = (item for item in stored if item.spec.sequence)
+            assert (order.spec.policy, order.spec.sequence) == ("set-team", 2)
+            assert world.count("triggers_diverted_total", policy="set-team", rule="copy") == 2
+            assert world.count("requests_recorded_total", **RECORDED) == 1
+
+    async def test_at_the_hard_limit_it_is_refused_with_the_cure(self, make):
+        async with World(self.rules(make), marks=self.LIMITS) as world:
+            world.estimate.take(Backlog(waiting=4))
+            (answer,) = await self.send(world, make, 1)
+            assert answer["allowed"] is False
+            assert answer["status"]["code"] == 503
+            for part in ("rule copy of policy old", "4 requests wait", "--hard-limit", "status"):
+                assert part in answer["status"]["message"]
+            # What can be rebuilt is never refused for it.
+            assert [item.spec.policy for item in await world.stored()] == ["set-team"]
+
+    async def test_under_ignore_it_is_admitted_and_counted(self, make):
+        rules = self.rules(make, failurePolicy="Ignore")
+        async with World(rules, marks=self.LIMITS) as world:
+            world.estimate.take(Backlog(waiting=4))
+            (answer,) = await self.send(world, make, 1, path="ignore")
+            assert answer["allowed"] is True
+            (warning,) = answer["warnings"]
+            assert "--hard-limit" in warning
+            assert world.count("requests_lost_total", reason="overload") == 1
+
+    async def test_it_turns_back_when_the_leader_tells_of_less(self, make):
+        async with World(self.rules(make), marks=self.LIMITS) as world:
+            world.estimate.take(Backlog(waiting=3))
+            await self.send(world, make, 1)
+            world.estimate.take(Backlog(waiting=0, seen=10**9))
+            await self.send(world, make, 1)
+            assert world.count("requests_recorded_total", **RECORDED) == 1
+
+    async def test_conditions_that_only_a_request_has_are_not_got_around(self, make):
+        conditions = [{"name": "somebody", "expression": "request.userInfo.username == 'a'"}]
+        policy = make.policy(spec={"webhookConfiguration": {"matchConditions": conditions}})
+        async with World(make.index(policy), marks=self.LIMITS) as world:
+            world.estimate.take(Backlog(waiting=3))
+            (answer,) = await self.send(world, make, 1, path="fail/set-team")
+            assert answer["allowed"]
+            assert [item.spec.sequence for item in await world.stored()] == [0]

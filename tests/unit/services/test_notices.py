@@ -1,9 +1,12 @@
 """Events: which outcome is told to whom, and how often."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.errors import Forbidden, Invalid
 from reconciler.memory.requests import MemoryEvents
+from reconciler.requests.orders import diverted_order
 from reconciler.services.notices import Notices
 
 
@@ -154,3 +157,21 @@ async def test_a_sweep_tells_what_it_changed(world, make, events, notices):
         notices.swept(*facts)
     assert ("Secret", "PolicyApplied", "mutated by policy p, rule r") in told(events)
     assert ("ConfigMap", "PolicyApplied", "policy p, rule r: 1 target mutated") in told(events)
+
+
+async def test_an_order_is_told_when_it_begins_and_when_it_ends(world, make, events, notices):
+    world.sweeper = replace(world.sweeper, settle=60.0)
+    world.dispatcher.sweep = world.sweeper.run
+    policy = world.index.apply(world.install(make.policy()))
+    order = diverted_order(policy, policy.programs[0])
+    await world.requests.create("sweep-1", order.labels, order.spec)
+    world.dispatcher.notice(await world.requests.get("sweep-1"))
+    await world.settle()
+    world.clock.tick(60)
+    await world.settle()
+    begun, ended = told(events)
+    note = "rule r: too many requests wait, so sweep-1 stands for all triggers"
+    assert begun == ("ClusterPolicy", "RecordingDiverted", note)
+    note = "rule r: sweep-1 stands for its triggers no more: no existing object fits"
+    assert ended[:2] == ("ClusterPolicy", "RecordingResumed")
+    assert ended[2].startswith(note)

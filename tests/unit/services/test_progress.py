@@ -270,6 +270,17 @@ async def test_a_sweep_shows_how_far_it_is(world, make, progress, in_force, writ
     assert status.state in FINAL
 
 
+async def test_an_order_says_that_too_many_requests_wait(world, make, progress, in_force):
+    policy = await in_force(progress, make.policy())
+    await work(world, policy, policy, sweep=True, sequence=1)
+    shown = await figures(world, progress, policy)
+    assert shown["pending"] == 1
+    assert shown["message"] == (
+        "too many requests wait, so one stands for all triggers of a rule; 0 of ? existing objects"
+        " looked at"
+    )
+
+
 async def test_a_failed_request_says_what_and_where(world, make, progress, in_force):
     policy = await in_force(progress, make.policy())
     await work(world, policy, *triggers(world, make, "one"))  # there is no Secret

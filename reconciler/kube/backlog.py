@@ -1,0 +1,96 @@
+"""The `Board` port: a Lease whose annotations say how many requests wait.
+
+A Lease, because both programs have rights on Leases already, and because what it says is of a
+moment: ``renewTime`` has it.
+"""
+
+from collections.abc import Callable
+
+from reconciler.api.meta import ANNOTATION_SEEN, ANNOTATION_WAITING, FIELD_MANAGER, Object
+from reconciler.api.updaterequest import render_time
+from reconciler.clock import Clock
+from reconciler.errors import AlreadyExists, Gone
+from reconciler.kube.client import MERGE_PATCH, Client, encode
+from reconciler.kube.leases import LEASES
+from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.watch import Watch
+from reconciler.requests.overload import Backlog
+from reconciler.services.ports import Change
+
+BACKLOG_NAME = "kube-retrofit-backlog"
+_QUERY = {"fieldManager": FIELD_MANAGER}
+
+
+class KubeBoard:
+    """The Lease of one namespace."""
+
+    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+
+    async def read(self) -> Backlog:
+        """Return what was told last; before anything was, nothing waits."""
+        try:
+            lease = await self._client.json("GET", self._path)
+        except Gone:
+            return Backlog()
+        return _parse(lease)
+
+    async def write(self, backlog: Backlog) -> None:
+        """Tell it; only a leader does."""
+        marks = {ANNOTATION_WAITING: str(backlog.waiting), ANNOTATION_SEEN: str(backlog.seen)}
+        body: Object = {
+            "metadata": {"annotations": marks},
+            "spec": {"renewTime": render_time(self._clock.now())},
+        }
+        try:
+            await self._client.request(
+                "PATCH",
+                self._path,
+                query=_QUERY,
+                body=encode(body),
+                content_type=MERGE_PATCH,
+            )
+        except Gone:
+            await self._create(body)
+
+    async def _create(self, body: Object) -> None:
+        body["metadata"] |= {"name": BACKLOG_NAME, "namespace": self._namespace}
+        body |= {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
+        path = collection_path(LEASES, self._namespace)
+        try:
+            await self._client.request("POST", path, query=_QUERY, body=encode(body))
+        except AlreadyExists:
+            return  # The next telling finds it.
+
+    @property
+    def _path(self) -> str:
+        return object_path(LEASES, self._namespace, BACKLOG_NAME)
+
+
+def backlog_watch(client: Client, clock: Clock, namespace: str) -> Watch:
+    """Return a watch on the one Lease."""
+    fields = f"metadata.name={BACKLOG_NAME}"
+    return Watch(client, LEASES, clock, namespace=namespace, fields=fields, metadata_only=True)
+
+
+def backlog_taker(take: Callable[[Backlog], None]) -> Callable[[Change, Object], None]:
+    """Return what hands over the Lease's changes; deleted it has nothing new to say."""
+
+    def change(kind: Change, lease: Object) -> None:
+        if kind != "DELETED":
+            take(_parse(lease))
+
+    return change
+
+
+def _parse(lease: Object) -> Backlog:
+    marks = (lease.get("metadata") or {}).get("annotations") or {}
+    return Backlog(
+        waiting=_number(marks.get(ANNOTATION_WAITING)), seen=_number(marks.get(ANNOTATION_SEEN))
+    )
+
+
+def _number(text: object) -> int:
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0

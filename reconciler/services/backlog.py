@@ -1,0 +1,133 @@
+"""How many requests wait: told by the leader, estimated by every replica that records.
+
+A replica adds what it stored itself and the leader had not seen. Where nobody leads, the last
+figure stays and the replica counts on; a figure that is too old can only make it turn earlier.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from reconciler.config import ProcessSettings
+from reconciler.errors import ClusterError
+from reconciler.requests.overload import Backlog, Marks
+from reconciler.services.dispatch import Dispatcher
+from reconciler.services.ports import Board
+from reconciler.services.settings import SettingsHolder
+
+_PAUSE = 1.0
+"""Seconds between two looks, so that there is no more than one write in each."""
+
+
+def marks_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Marks]:
+    """Return what gives the limits that hold now; the ConfigMap comes before the flag."""
+
+    def marks() -> Marks:
+        limit = live.current.threshold or settings.waiting_limit
+        return Marks(limit=limit, hard=settings.hard_limit)
+
+    return marks
+
+
+@dataclass(slots=True, kw_only=True)
+class Estimate:
+    """The number as one replica knows it.
+
+    Attributes:
+        marks: Gives the limits that hold now.
+        diverting: Whether rules that can be rebuilt are diverted.
+        listeners: Told when that has changed.
+    """
+
+    marks: Callable[[], Marks]
+    diverting: bool = False
+    listeners: list[Callable[["Estimate"], None]] = field(default_factory=list)
+    _told: Backlog = field(default_factory=Backlog)
+    _own: list[int] = field(default_factory=list)
+    _underway: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait as far as is known, rather too many than too few."""
+        return self._told.waiting + len(self._own) + self._underway
+
+    @property
+    def full(self) -> bool:
+        """Return whether nothing more may be recorded one by one."""
+        return self.marks().full(self.waiting)
+
+    def take(self, told: Backlog) -> None:
+        """Take in what the leader tells."""
+        self._told = told
+        self._own = [version for version in self._own if version > told.seen]
+        self.turn()
+
+    def turn(self) -> bool:
+        """Return whether rules are diverted from now on."""
+        diverting = self.marks().diverts(self.waiting, before=self.diverting)
+        if diverting != self.diverting:
+            self.diverting = diverting
+            for listener in self.listeners:
+                listener(self)
+        return diverting
+
+    def begin(self) -> None:
+        """Count a request that is about to be stored."""
+        self._underway += 1
+
+    def end(self, version: str) -> None:
+        """Take in the resourceVersion of a stored request; empty where none was stored."""
+        self._underway -= 1
+        # The leader may have told of it before we heard that it is stored.
+        if version.isdecimal() and int(version) > self._told.seen:
+            self._own.append(int(version))
+
+
+@dataclass(slots=True, kw_only=True)
+class Telling:
+    """Tells the replicas; only a leader runs it.
+
+    Attributes:
+        problem: Why they cannot be told; empty while they can.
+    """
+
+    board: Board
+    dispatcher: Dispatcher
+    marks: Callable[[], Marks]
+    say: Callable[[str], None]
+    problem: str = ""
+    _told: Backlog | None = None
+    _noticed: int = 0
+
+    async def run(self) -> None:
+        """Look once a second until cancelled."""
+        while True:
+            await asyncio.sleep(_PAUSE)
+            await self.look()
+
+    async def look(self) -> None:
+        """Tell the number if it has changed enough."""
+        if not self.dispatcher.listed:
+            return
+        try:
+            if self._told is None:
+                # What an earlier leader saw is seen.
+                self.dispatcher.seen = max(self.dispatcher.seen, (await self.board.read()).seen)
+                await self._tell()
+            elif self._now().outdates(
+                self._told, self.dispatcher.noticed - self._noticed, self.marks()
+            ):
+                await self._tell()
+        except ClusterError as error:
+            problem = f"admission cannot be told how many requests wait: {error}"
+            if problem != self.problem:
+                self.say(problem)
+            self.problem = problem
+
+    def _now(self) -> Backlog:
+        return Backlog(waiting=self.dispatcher.waiting, seen=self.dispatcher.seen)
+
+    async def _tell(self) -> None:
+        now, noticed = self._now(), self.dispatcher.noticed
+        await self.board.write(now)
+        self._told, self._noticed, self.problem = now, noticed, ""

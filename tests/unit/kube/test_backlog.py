@@ -1,0 +1,59 @@
+"""The Lease that tells how many requests wait."""
+
+import pytest
+
+from reconciler.kube.backlog import KubeBoard, backlog_taker
+from reconciler.requests.overload import Backlog
+from tests.unit.kube.conftest import StillClock
+
+COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kyverno/leases"
+LEASE = f"{COLLECTION}/kube-retrofit-backlog"
+
+ABSENT = (404, {"kind": "Status", "reason": "NotFound", "details": {"name": "it"}})
+
+
+def lease(**marks):
+    annotations = {f"kube-retrofit.dev/{name}": value for name, value in marks.items()}
+    return {"metadata": {"name": "kube-retrofit-backlog", "annotations": annotations}}
+
+
+@pytest.fixture
+def board(client):
+    return KubeBoard(client, "kyverno", StillClock())
+
+
+async def test_it_is_told_with_one_patch(api, board):
+    api.answer(f"PATCH {LEASE}", lease())
+    await board.write(Backlog(waiting=12, seen=345))
+    (call,) = api.seen
+    marks = call.body["metadata"]["annotations"]
+    assert marks == {"kube-retrofit.dev/waiting": "12", "kube-retrofit.dev/seen": "345"}
+    assert call.body["spec"]["renewTime"].endswith("Z")
+
+
+async def test_where_it_is_missing_it_is_made(api, board):
+    api.answer(f"PATCH {LEASE}", ABSENT)
+    api.answer(f"POST {COLLECTION}", (201, lease()))
+    await board.write(Backlog(waiting=1))
+    made = api.calls(f"POST {COLLECTION}")[0].body
+    assert made["metadata"]["name"] == "kube-retrofit-backlog"
+    assert made["metadata"]["annotations"]["kube-retrofit.dev/waiting"] == "1"
+
+
+async def test_before_anything_was_told_nothing_waits(api, board):
+    api.answer(f"GET {LEASE}", ABSENT)
+    assert await board.read() == Backlog()
+
+
+async def test_it_is_read_as_it_was_told(api, board):
+    api.answer(f"GET {LEASE}", lease(waiting="12", seen="345"))
+    assert await board.read() == Backlog(waiting=12, seen=345)
+
+
+def test_what_somebody_else_wrote_there_is_no_number():
+    taken = []
+    take = backlog_taker(taken.append)
+    take("MODIFIED", lease(waiting="many", seen="-3"))
+    take("ADDED", {"metadata": {"name": "kube-retrofit-backlog"}})
+    take("DELETED", lease(waiting="5"))
+    assert taken == [Backlog(), Backlog()]

@@ -1,0 +1,468 @@
+"""Estimates of the backlog, orders for diverted triggers, and their rounds."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.updaterequest import RequestStatus, Source, State
+from reconciler.config import ProcessSettings
+from reconciler.errors import Conflict, Forbidden, Unavailable
+from reconciler.memory.kinds import REQUESTS
+from reconciler.memory.requests import MemoryRequests
+from reconciler.requests.lifecycle import Done, Fail, Hold, Retry
+from reconciler.requests.overload import Backlog, Marks
+from reconciler.services.backlog import Estimate, Telling, marks_of
+from reconciler.services.diversion import Diversion, undivertible
+from reconciler.services.settings import SettingsHolder
+
+EACH = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "namespace": "{{ request.object.metadata.namespace }}",
+    "name": "{{ request.object.metadata.name }}",
+}
+
+
+class Watched(MemoryRequests):
+    """Counts raises, and lets a test step in before one."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster, "kyverno")
+        self.raises = 0
+        self.before = None
+
+    async def raise_sequence(self, request):
+        self.raises += 1
+        await asyncio.sleep(0)
+        if self.before is not None:
+            step, self.before = self.before, None
+            await step()
+        return await super().raise_sequence(request)
+
+
+class PassingClock:
+    """A clock by which every pause has passed already."""
+
+    def __init__(self):
+        self.moment = 0.0
+
+    def monotonic(self):
+        self.moment += 1.0
+        return self.moment
+
+
+@pytest.fixture
+def requests(world):
+    return Watched(world.cluster)
+
+
+@pytest.fixture
+def diversion(requests):
+    return Diversion(requests=requests, clock=PassingClock())
+
+
+@pytest.fixture
+def policy(world, make):
+    """A rule whose triggers are their own targets."""
+    return world.install(make.policy(targets=[EACH]))
+
+
+@pytest.fixture
+def rule(world, policy):
+    compiled = world.index.apply(policy)
+    return compiled, compiled.programs[0]
+
+
+@pytest.fixture
+def edit(world, make, policy):
+    """Change the targets of the policy."""
+
+    async def change(**changes):
+        spec = make.policy(**changes)["spec"]
+        world.index.apply(await world.edit(policy, spec=spec))
+
+    return change
+
+
+async def stored(requests):
+    return [item async for item in requests.waiting()]
+
+
+class TestEstimate:
+    def estimate(self, limit=10, hard=20):
+        return Estimate(marks=lambda: Marks(limit=limit, hard=hard))
+
+    def store(self, estimate, *versions):
+        for version in versions:
+            estimate.begin()
+            estimate.end(str(version))
+
+    def test_what_is_on_its_way_counts(self):
+        estimate = self.estimate()
+        for _ in range(10):
+            estimate.begin()
+        assert estimate.waiting == 10
+        assert estimate.turn()
+        estimate.end("")
+        assert estimate.waiting == 9
+
+    def test_what_the_leader_has_seen_is_not_counted_twice(self):
+        estimate = self.estimate()
+        self.store(estimate, 101, 103, 105)
+        estimate.take(Backlog(waiting=7, seen=103))
+        assert estimate.waiting == 8
+
+    def test_what_the_leader_told_of_before_the_answer_came_is_not_counted_twice(self):
+        estimate = self.estimate()
+        estimate.begin()
+        estimate.take(Backlog(waiting=1, seen=101))
+        estimate.end("101")
+        assert estimate.waiting == 1
+
+    def test_without_a_leader_it_counts_on(self):
+        estimate = self.estimate()
+        estimate.take(Backlog(waiting=6, seen=100))
+        self.store(estimate, 101, 102, 103, 104)
+        assert estimate.turn()
+
+    def test_it_tells_when_it_turns_and_turns_back(self):
+        estimate, told = self.estimate(), []
+        estimate.listeners.append(lambda item: told.append((item.diverting, item.waiting)))
+        for waiting in (9, 10, 12, 8, 7, 9):
+            estimate.take(Backlog(waiting=waiting))
+        assert told == [(True, 10), (False, 7)]
+
+    def test_at_the_hard_limit_it_is_full(self):
+        estimate = self.estimate()
+        estimate.take(Backlog(waiting=20))
+        assert estimate.full
+
+
+def test_the_config_map_comes_before_the_flag():
+    live = SettingsHolder.of("kyverno")
+    marks = marks_of(ProcessSettings(waiting_limit=7, hard_limit=9), live)
+    assert marks() == Marks(limit=7, hard=9)
+    live.take({"updateRequestThreshold": "1000"})
+    assert marks() == Marks(limit=1000, hard=9)
+    live.take({})
+    assert marks() == Marks(limit=7, hard=9)
+
+
+class Board:
+    """Keeps what was told; `fault` is raised by writes."""
+
+    def __init__(self, kept=None):
+        self.kept = kept or Backlog()
+        self.writes = 0
+        self.fault = None
+
+    async def read(self):
+        return self.kept
+
+    async def write(self, backlog):
+        self.writes += 1
+        if self.fault is not None:
+            raise self.fault
+        self.kept = backlog
+
+
+class TestTelling:
+    def telling(self, world, board, said):
+        return Telling(
+            board=board,
+            dispatcher=world.dispatcher,
+            marks=lambda: Marks(limit=20, hard=50),
+            say=said.append,
+        )
+
+    async def test_nothing_is_told_before_all_is_listed(self, world):
+        board = Board()
+        telling = self.telling(world, board, [])
+        await telling.look()
+        assert board.writes == 0
+        await world.dispatcher.refill()
+        await telling.look()
+        assert board.writes == 1
+
+    async def test_a_new_leader_has_seen_what_the_earlier_one_saw(self, world):
+        board = Board(Backlog(waiting=5, seen=10**6))
+        await world.dispatcher.refill()
+        await self.telling(world, board, []).look()
+        assert board.kept == Backlog(waiting=0, seen=10**6)
+
+    async def test_it_is_told_again_only_when_it_changed_enough(self, world, make):
+        board = Board()
+        telling = self.telling(world, board, [])
+        await world.dispatcher.refill()
+        await telling.look()
+        policy = world.install(make.policy())
+        trigger = world.cluster.add(make.object(data={"v": "1"}))
+        world.dispatcher.notice(await world.ask(policy, trigger, name="ur-1"))
+        await telling.look()
+        assert board.writes == 1
+        world.dispatcher.notice(await world.ask(policy, trigger, name="ur-2"))
+        await telling.look()
+        assert board.writes == 2
+        assert board.kept.waiting == 2
+        assert board.kept.seen == int((await world.requests.get("ur-2")).resource_version)
+
+    async def test_what_cannot_be_told_is_said_once_and_tried_again(self, world):
+        board, said = Board(), []
+        board.fault = Forbidden("patch leases", permission="patch leases")
+        telling = self.telling(world, board, said)
+        await world.dispatcher.refill()
+        await telling.look()
+        await telling.look()
+        assert said == ["admission cannot be told how many requests wait: patch leases"]
+        board.fault = None
+        await telling.look()
+        assert telling.problem == ""
+
+
+class TestDiversion:
+    async def test_the_first_trigger_makes_the_order(self, requests, diversion, rule):
+        await diversion.divert(*rule)
+        (order,) = await stored(requests)
+        assert (order.spec.source, order.spec.sweep) == (Source.CATCH_UP, True)
+        assert order.spec.sequence == 1
+        assert requests.raises == 0
+
+    async def test_triggers_of_one_moment_are_one_write(self, requests, diversion, rule):
+        await diversion.divert(*rule)
+        await asyncio.gather(*(diversion.divert(*rule) for _ in range(100)))
+        (order,) = await stored(requests)
+        assert order.spec.sequence == 2
+        assert requests.raises == 1
+
+    async def test_who_comes_while_a_write_is_on_its_way_needs_another(
+        self, requests, diversion, rule
+    ):
+        await diversion.divert(*rule)
+        late = []
+
+        async def another():
+            late.append(asyncio.create_task(diversion.divert(*rule)))
+            await asyncio.sleep(0)
+
+        requests.before = another
+        await diversion.divert(*rule)
+        await late[0]
+        (order,) = await stored(requests)
+        assert order.spec.sequence == 3
+
+    async def test_replicas_raise_one_order(self, world, requests, rule):
+        replicas = [Diversion(requests=requests, clock=PassingClock()) for _ in range(3)]
+        for _ in range(2):
+            await asyncio.gather(*(item.divert(*rule) for item in replicas))
+        (order,) = await stored(requests)
+        assert order.spec.sequence == 6
+
+    async def test_an_order_that_ends_at_that_moment_is_followed_by_another(
+        self, requests, diversion, rule
+    ):
+        await diversion.divert(*rule)
+        (first,) = await stored(requests)
+
+        async def end():
+            await requests.write_status(first, RequestStatus(state=State.COMPLETED))
+
+        requests.before = end
+        await diversion.divert(*rule)
+        (second,) = await stored(requests)
+        assert second.name != first.name
+        assert second.spec.sequence == 1
+        await diversion.divert(*rule)
+        assert [item.spec.sequence for item in await stored(requests)] == [2]
+
+    async def test_a_replica_that_knows_nothing_finds_the_order_that_counts(
+        self, requests, diversion, rule
+    ):
+        for _ in range(2):
+            await diversion.divert(*rule)
+            (order,) = await stored(requests)
+            await requests.write_status(order, RequestStatus(state=State.COMPLETED))
+        await diversion.divert(*rule)
+        await Diversion(requests=requests, clock=PassingClock()).divert(*rule)
+        assert [item.spec.sequence for item in await stored(requests)] == [2]
+
+    async def test_an_order_that_somebody_deleted_is_made_again(
+        self, world, requests, diversion, rule
+    ):
+        await diversion.divert(*rule)
+        (order,) = await stored(requests)
+        world.cluster.delete(REQUESTS, "kyverno", order.name)
+        await diversion.divert(*rule)
+        assert [item.spec.sequence for item in await stored(requests)] == [1]
+
+    async def test_a_write_that_fails_is_told_to_all_who_wait_and_not_remembered(
+        self, world, requests, diversion, rule
+    ):
+        async def broken():
+            raise Unavailable("no answer")
+
+        await diversion.divert(*rule)
+        requests.before = broken
+        ends = await asyncio.gather(
+            *(diversion.divert(*rule) for _ in range(3)), return_exceptions=True
+        )
+        assert [str(item) for item in ends] == ["no answer"] * 3
+        await diversion.divert(*rule)
+        assert [item.spec.sequence for item in await stored(requests)] == [2]
+
+
+class TestWhichRules:
+    def test_one_that_reads_the_object_can_be_diverted(self, rule):
+        assert undivertible(rule[1]) == ""
+
+    def test_every_kind_cannot_be_listed(self, make, world):
+        policy = make.policy(targets=[EACH])
+        policy["spec"]["rules"][0]["match"] = {"any": [{"resources": {"kinds": ["*"]}}]}
+        program = world.index.apply(policy).programs[0]
+        assert "cannot be listed" in undivertible(program)
+
+    def test_one_that_reads_the_old_object_cannot(self, make, world):
+        policy = make.policy(targets=[{**EACH, "name": "{{ request.oldObject.data.a }}"}])
+        assert undivertible(world.index.apply(policy).programs[0])
+
+
+class TestRounds:
+    @pytest.fixture
+    def sweeper(self, world):
+        return replace(world.sweeper, settle=60.0, page=2, parallel=2)
+
+    @pytest.fixture
+    async def order(self, world, requests, diversion, rule, make):
+        """An order, and three triggers."""
+        for name in ("1", "2", "3"):
+            world.cluster.add(make.object("ConfigMap", name, "a"))
+        await diversion.divert(*rule)
+        (order,) = await stored(requests)
+        return order
+
+    async def done(self, world):
+        kind = world.cluster.exact("v1", "ConfigMap")
+        page = await world.cluster.list_page(kind, labels="done=yes")
+        return {obj["metadata"]["name"] for obj in page.items}
+
+    async def test_nothing_is_listed_before_the_last_trigger_is_stored(
+        self, world, sweeper, order
+    ):
+        _, ended = await sweeper.run(order)
+        assert isinstance(ended.disposition, Hold)
+        assert ended.disposition.reason == "Settling"
+        assert (ended.disposition.until - world.clock.now()).total_seconds() == 60
+        assert await self.done(world) == set()
+        world.clock.tick(59)
+        assert isinstance((await sweeper.run(order))[1].disposition, Hold)
+        world.clock.tick(1)
+        _, ended = await sweeper.run(order)
+        assert ended.disposition == Done()
+        assert await self.done(world) == {"1", "2", "3"}
+        assert ended.sweep.sequence == 1
+
+    async def test_a_trigger_that_comes_during_a_round_makes_another(
+        self, world, sweeper, order, diversion, rule, make
+    ):
+        await sweeper.run(order)
+        world.clock.tick(60)
+        late = []
+
+        async def arrive(verb, _kind):
+            if verb == "list" and not late:
+                late.append("4")
+                await diversion.divert(*rule)
+
+        world.wire.before_read = arrive
+        request, ended = await sweeper.run(order)
+        assert isinstance(ended.disposition, Hold)
+        assert ended.sweep.sequence == 0
+        world.cluster.add(make.object("ConfigMap", "4", "a"))
+        world.clock.tick(60)
+        request = replace(request, status=replace(request.status, sweep=ended.sweep))
+        _, ended = await sweeper.run(request)
+        assert ended.disposition == Done()
+        assert await self.done(world) == {"1", "2", "3", "4"}
+
+    async def test_the_end_is_not_stored_over_a_trigger_that_came_last(
+        self, world, sweeper, order, diversion, rule
+    ):
+        await sweeper.run(order)
+        world.clock.tick(60)
+        request, ended = await sweeper.run(order)
+        assert ended.disposition == Done()
+        await diversion.divert(*rule)
+        with pytest.raises(Conflict):
+            await world.requests.write_status(request, RequestStatus(state=State.COMPLETED))
+
+    async def test_after_a_restart_a_round_goes_on_and_sees_to_no_more(
+        self, world, sweeper, order, diversion, rule
+    ):
+        await sweeper.run(order)
+        world.clock.tick(60)
+        _, ended = await sweeper.run(order)
+        begun = replace(ended.sweep, cursor="", done=0)
+        request = replace(order, status=RequestStatus(sweep=begun))
+        await diversion.divert(*rule)
+        fresh = replace(world.sweeper, settle=60.0, page=2, parallel=2)
+        _, ended = await fresh.run(request)
+        assert isinstance(ended.disposition, Hold)
+
+    async def test_progress_is_written_although_triggers_raise_the_order(
+        self, world, sweeper, order, diversion, rule
+    ):
+        await sweeper.run(order)
+        world.clock.tick(60)
+        raised = []
+
+        async def arrive(_before, _after):
+            world.clock.tick(1)
+            if len(raised) < 3:
+                raised.append(1)
+                await diversion.divert(*rule)
+
+        world.wire.before_change = arrive
+        request, _ = await sweeper.run(order)
+        assert request.status.sweep is not None
+        assert request.status.sweep.done > 0
+
+    async def test_a_newer_generation_of_the_policy_goes_on(self, world, sweeper, order, edit):
+        await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "yes", "new": "yes"}}})
+        await sweeper.run(order)
+        world.clock.tick(60)
+        _, ended = await sweeper.run(order)
+        assert ended.disposition == Done()
+        assert await self.done(world) == {"1", "2", "3"}
+        assert ended.sweep.generation == order.spec.policy_generation + 1
+
+    async def test_a_rule_that_cannot_be_rebuilt_any_more_says_so(self, sweeper, order, edit):
+        await edit(targets=[{**EACH, "name": "{{ request.oldObject.data.a }}"}])
+        _, ended = await sweeper.run(order)
+        assert isinstance(ended.disposition, Fail)
+        assert ended.disposition.reason == "NotRebuildable"
+
+    async def test_what_fails_goes_on_as_one_request_through_all_rounds(
+        self, world, sweeper, order, requests, diversion, rule
+    ):
+        world.cluster.forbid("patch", "configmaps")
+        world.cluster.forbid("update", "configmaps")
+        await sweeper.run(order)
+        for _ in range(2):
+            world.clock.tick(60)
+            await sweeper.run(order)
+        children = [item for item in await stored(requests) if not item.spec.sweep]
+        assert len(children) == 3
+        assert {item.spec.sequence for item in children} == {0}
+
+    async def test_an_order_waits_itself_where_too_many_would_fail(
+        self, world, sweeper, order, requests, monkeypatch
+    ):
+        monkeypatch.setattr("reconciler.services.sweep._CHILDREN", 1)
+        world.cluster.forbid("patch", "configmaps")
+        world.cluster.forbid("update", "configmaps")
+        await sweeper.run(order)
+        world.clock.tick(60)
+        _, ended = await sweeper.run(order)
+        assert isinstance(ended.disposition, Retry)
+        assert ended.disposition.missing_permission
+        assert not [item for item in await stored(requests) if not item.spec.sweep]
