@@ -40,7 +40,7 @@ class PolicyException:
     projection: Projection
     background: bool = True
     triggers: bool = True
-    targets: bool = False
+    targets: bool = True
     warnings: tuple[str, ...] = ()
 
     @property
@@ -104,6 +104,7 @@ def excepting_target(
         context: Of the trigger, with the rule's entries; the target is bound here.
     """
     meta = obj.get("metadata") or {}
+    sent = bool((context.data.get("request") or {}).get("operation"))
     subject = Subject(
         group=kind.group,
         version=kind.version,
@@ -119,6 +120,7 @@ def excepting_target(
         item.key
         for item in exceptions
         if item.targets
+        and (item.background or sent)
         and item.matcher.evaluate(subject).decision is Decision.MATCH
         and item.passes(bound)
     )

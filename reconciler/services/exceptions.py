@@ -1,6 +1,6 @@
 """The PolicyExceptions in memory, of both servers: those that are heeded, by policy."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import Object
@@ -72,6 +72,13 @@ class ExceptionIndex:
     caught_up: Callable[[], Awaitable[None]] = _at_once
     _known: dict[str, PolicyException] = field(default_factory=dict)
     _by_policy: dict[str, tuple[PolicyException, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def holding(cls, exceptions: Iterable[PolicyException]) -> "ExceptionIndex":
+        """Return an index of exceptions that are heeded and do not change."""
+        index = cls(_known={item.key: item for item in exceptions})
+        index._rebuild()
+        return index
 
     def take(self, change: Change, obj: Object) -> Taken:
         """Take in one change of an exception; what is not heeded holds for nothing."""

@@ -67,6 +67,12 @@ def exception(
     }
 
 
+def of_members(rig: Rig) -> Object:
+    """Return what matches the targets of a test and none of its triggers."""
+    resources = {"kinds": ["ConfigMap"], "names": ["member-*"], "namespaces": [rig.namespace]}
+    return {"any": [{"resources": resources}]}
+
+
 async def logged(rig: Rig, program: str, *words: str) -> None:
     """Wait until a program has said something."""
 
@@ -137,7 +143,7 @@ async def test_a_target_that_is_excepted_is_left_alone(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, f"member-{n}") for n in range(2)])
     await rig.apply(rule(place, [target(place, "member-*")], GOT))
-    await rig.create(exception(rig, "member-0", annotation="targets"))
+    await rig.create(exception(rig, "member-0"))
     await in_force(rig)
     await rig.create(config_map(place, "trigger-1"))
     await rig.finish()
@@ -150,6 +156,16 @@ async def test_a_target_that_is_excepted_is_left_alone(rig: Rig) -> None:
         "member-1": (Outcome.PATCHED, ""),
     }
     assert await rig.data("member-0") == {}
+
+
+async def test_a_target_is_changed_where_only_triggers_are_excepted(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "member-0"))
+    await rig.apply(rule(place, [target(place, "member-*")], GOT))
+    await rig.create(exception(rig, "*", annotation="triggers", match=of_members(rig)))
+    await in_force(rig)
+    await rig.create(config_map(place, "trigger-1"))
+    await rig.applied({"member-0": {"got": "trigger-1"}}, within=15)
 
 
 async def test_a_changed_policy_leaves_triggers_alone_that_are_excepted(rig: Rig) -> None:

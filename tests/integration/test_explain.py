@@ -159,6 +159,34 @@ def test_a_policy_in_a_file_on_a_trigger_in_a_file(
     assert f"Secret {namespace}/one is selected" in text
 
 
+def test_a_policy_is_named_as_for_a_preview(explain: Explain, namespace: str) -> None:
+    assert lines(explain(f"policy/{namespace}/reload", "--cluster")) == lines(
+        explain(f"{namespace}/reload", "--cluster")
+    )
+
+
+def test_stored_exceptions_count(
+    explain: Explain, installed_cluster: Cluster, namespace: str
+) -> None:
+    exception = {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "PolicyException",
+        "metadata": {"name": "one", "namespace": namespace},
+        "spec": {
+            "match": {"any": [{"resources": {"kinds": ["Secret"], "names": ["one"]}}]},
+            "exceptions": [{"policyName": f"{namespace}/reload", "ruleNames": ["*"]}],
+        },
+    }
+    installed_cluster.kubectl("apply", "-f", "-", stdin=json.dumps(exception))
+    words = [f"{namespace}/reload", "--cluster", "--trigger", f"cm/{namespace}/settings"]
+    done = explain(*words)
+    assert lines(done).count("no    an exception is made for this target") == 1
+    assert f"PolicyException {namespace}/one" in done.stderr
+    elsewhere = explain(*words, "--exception-namespace", "other-*")
+    assert "an exception is made" not in elsewhere.stdout
+    assert elsewhere.stderr == ""
+
+
 def test_without_a_trigger_the_rules_of_the_cluster_are_outlined(
     explain: Explain, namespace: str
 ) -> None:

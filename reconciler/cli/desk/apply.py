@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +17,7 @@ from reconciler.cli.desk.output import FORMATS, STREAMED, Writer, writer_of
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.session import Session
 from reconciler.cli.desk.stock import Source
+from reconciler.cli.desk.stored import exception_namespace, heeded_exceptions
 from reconciler.cli.desk.summary import Summary
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -33,6 +35,15 @@ Examples:
   retrofit apply policy.yaml --cluster -n shop
   retrofit apply policy.yaml --cluster -r new-trigger.yaml
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Where:
+    """What is looked at in a cluster; see the flags of the same names."""
+
+    address: Address
+    namespace: str
+    exception_namespace: str
 
 
 def _files(*names: str, text: str) -> Callable[[T], T]:
@@ -56,6 +67,7 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     text="Objects and data that context entries read.",
 )
 @_files("--exception", "exceptions", text="PolicyExceptions to heed.")
+@exception_namespace
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
 @click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
 @click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
@@ -94,13 +106,18 @@ def apply(
     _check_flags(paths, address, namespace, cluster=cluster)
     # What is piped into kubectl must not end in the middle when a later file is unreadable.
     streamed = output in STREAMED and not cluster
+    where = _Where(
+        address=address,
+        namespace=namespace,
+        exception_namespace=paths.pop("exception_namespace"),
+    )
     inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths), streamed=streamed)
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
         click.echo(text, err=True)
     summary = Summary()
     writer = writer_of(output, sys.stdout, verbose=verbose, unplaced=inputs.unplaced)
     if cluster:
-        unread = asyncio.run(_work_live(inputs, writer, summary, address, namespace))
+        unread = asyncio.run(_work_live(inputs, writer, summary, where))
     else:
         unread = asyncio.run(_work(inputs, writer, summary))
     writer.close()
@@ -142,11 +159,14 @@ async def _work(inputs: Inputs, writer: Writer, summary: Summary) -> list[str]:
     return []
 
 
-async def _work_live(
-    inputs: Inputs, writer: Writer, summary: Summary, address: Address, namespace: str
-) -> list[str]:
+async def _work_live(inputs: Inputs, writer: Writer, summary: Summary, where: _Where) -> list[str]:
     """Evaluate on a cluster; return what cannot be read there."""
-    async with live_cluster(address) as live:
+    async with live_cluster(where.address) as live:
+        policies = {policy.key for policy in inputs.policies.compiled}
+        exceptions = await heeded_exceptions(
+            live, where.exception_namespace, policies, inputs.exceptions
+        )
+        inputs = replace(inputs, exceptions=exceptions)
         session = _session(inputs, LiveStock(live))
         if inputs.triggers:
             for trigger in inputs.triggers:
@@ -156,7 +176,7 @@ async def _work_live(
             return []
         walk = Walk(live, [it for policy in inputs.policies.compiled for it in policy.programs])
         with Bar(hidden=sys.stdout.isatty()) as bar:
-            async for triggers, left in walk.pages(namespace):
+            async for triggers, left in walk.pages(where.namespace):
                 for trigger in triggers:
                     run = await session.run(trigger)
                     summary.add(run)

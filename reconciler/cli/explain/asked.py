@@ -55,6 +55,7 @@ class Asked:
     operation: str
     userinfo: str | None
     exceptions: Sequence[str]
+    exception_namespace: str
     settings: Sequence[str]
     values: str | None
 

@@ -7,6 +7,7 @@ import click
 import orjson
 
 from reconciler.cli.desk.live import Address, cluster_options, live_cluster
+from reconciler.cli.desk.stored import exception_namespace
 from reconciler.cli.explain.asked import Asked, Plan
 from reconciler.cli.explain.live import plan_live
 from reconciler.cli.explain.outline import outline
@@ -54,6 +55,7 @@ a file cannot be read or the cluster does not answer; 2 when a flag is wrong.
 )
 @click.option("--userinfo", metavar="FILE", help="Who sends the request: a UserInfo document.")
 @click.option("--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions.")
+@exception_namespace
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
 @click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
 @click.option(
@@ -69,11 +71,11 @@ a file cannot be read or the cluster does not answer; 2 when a flag is wrong.
 def explain(*, output: str, cluster: bool, operation: str, **options: Any) -> None:
     """Say rule by rule why a policy does or does not change an object.
 
-    POLICY is a file, a folder, - for standard input or, with --cluster, the name of a
-    ClusterPolicy or NAMESPACE/NAME of a Policy. With --trigger every clause of match, every
-    precondition and every variable is shown with its value, then every target with what the rule
-    makes of it; without, what the rules ask for. Nothing is written, and the content of Secrets
-    is not shown.
+    POLICY is a file, a folder, - for standard input or, with --cluster, clusterpolicy/NAME (also
+    NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME). With --trigger every clause of match,
+    every precondition and every variable is shown with its value, then every target with what the
+    rule makes of it; without, what the rules ask for. Nothing is written, and the content of
+    Secrets is not shown.
 
     With --cluster, --kubeconfig, --context or --as, KIND/NS/NAME (KIND/NAME without namespace)
     names an object as it stands in the cluster; files are taken as well.

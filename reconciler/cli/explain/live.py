@@ -9,6 +9,7 @@ from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.stock import Scopes
+from reconciler.cli.desk.stored import heeded_exceptions, policy_key
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled, read_policies
 from reconciler.cli.explain.world import LiveWorld
@@ -50,16 +51,22 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
         requests=requests,
         world=LiveWorld(cluster=cluster, targets=targets),
         desk=desk,
-        exceptions=asked.policy_exceptions(),
+        exceptions=await heeded_exceptions(
+            cluster,
+            asked.exception_namespace,
+            {program.key for _, program in policies},
+            asked.policy_exceptions(),
+        ),
     )
 
 
 async def _policies(name: str, desk: DeskValues, cluster: LiveCluster) -> Policies:
     if _is_file(name):
         return read_policies(name, desk)
-    if name.count("/") > 1 or Path(name).suffix in (".yaml", ".yml", ".json"):
+    key = policy_key(name)
+    if not key:
         raise InvalidSetting(f"{name}: there is no such file")
-    namespace, _, plain = name.rpartition("/")
+    namespace, _, plain = key.rpartition("/")
     kind = "Policy" if namespace else "ClusterPolicy"
     served = await cluster.kinds.find(f"{GROUP}/{POLICY_VERSION}", kind)
     if not served:

@@ -80,7 +80,12 @@ class Story:
         if not await self._fires(program, subject, values, page):
             return
         targets = TargetStory(
-            program=program, policy=self.policy, world=self.world, desk=self.desk, values=values
+            program=program,
+            policy=self.policy,
+            world=self.world,
+            desk=self.desk,
+            values=values,
+            exceptions=[it for it in self.exceptions if it.targets and it.concerns(program)],
         )
         await targets.tell(page)
 

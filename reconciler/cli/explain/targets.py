@@ -1,6 +1,6 @@
 """Which objects the targets of a rule mean, and what the rule makes of them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,9 +15,11 @@ from reconciler.cli.explain.outline import written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.values import Values, templates_of
 from reconciler.cli.explain.world import World
+from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit
 from reconciler.engine.entries import Entry, with_entries
 from reconciler.engine.evaluate import change
+from reconciler.engine.exceptions import PolicyException, excepting_target
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import Program
 from reconciler.engine.readers import of_edits
@@ -39,6 +41,7 @@ class TargetStory:
         policy: The object as written.
         desk: Values that somebody gives for targets.
         values: At the trigger, with the entries of the rule.
+        exceptions: Those of the rule that may be made for a target.
     """
 
     program: Program
@@ -46,6 +49,7 @@ class TargetStory:
     world: World
     desk: DeskValues
     values: Values
+    exceptions: Sequence[PolicyException] = ()
 
     async def tell(self, page: Page) -> None:
         """Write which objects are selected and what happens to each."""
@@ -95,12 +99,15 @@ class TargetStory:
             return
         part = f" ({key.kind.subresource})" if key.kind.subresource else ""
         page.answer(YES, "object", f"{title(obj)}{part} is selected", **_facts(obj))
-        await self._change(found.query.index, obj, page.inner)
+        await self._change(found, obj, page.inner)
 
-    async def _change(self, index: int, obj: Object, page: Page) -> None:
+    async def _change(self, found: Found, obj: Object, page: Page) -> None:
+        index = found.query.index
         target = self.program.targets[index]
         given = self.desk.of_target(self.program.origin.name, obj)
         context = with_values(self.values.context, given) if given else self.values.context
+        if await self._excepted(found, obj, context, page):
+            return
         bound = with_entries(context.bind(target=obj), target.entries)
         values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
         values = await values.knowing(target.entries)
@@ -128,6 +135,22 @@ class TargetStory:
         if changed.repeats:
             text = "applied to its own result, the rule would change it again"
             page.answer(OPEN, "convergence", text)
+
+    async def _excepted(self, found: Found, obj: Object, context: Context, page: Page) -> bool:
+        namespace = str(obj["metadata"].get("namespace") or "")
+        labels: Mapping[str, str] = {}
+        if namespace and any(it.matcher.uses_namespace_selector for it in self.exceptions):
+            labels = await self.world.namespace_labels(namespace) or {}
+        for item in self.exceptions:
+            # What its conditions read is not said: it may be as secret as what a rule reads.
+            work = partial(excepting_target, (item,), found.key.kind, obj, labels, context)
+            holds = await self.values.get(work) == (item.key,)
+            mark = (YES[0], NO[1]) if holds else (NO[0], YES[1])
+            page.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
+            if holds:
+                page.answer(NO, "result", "an exception is made for this target", status="skip")
+                return True
+        return False
 
     async def _diff(
         self, values: Values, obj: Object, changed: Mapping[str, Any], page: Page

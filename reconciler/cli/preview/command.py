@@ -11,11 +11,13 @@ import orjson
 
 from reconciler.cli.desk.emit import render_yaml
 from reconciler.cli.desk.files import read_all
+from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.live import Address, cluster_options
+from reconciler.cli.desk.stored import exception_namespace
 from reconciler.cli.desk.values import read_user
 from reconciler.cli.preview.baseline import read_baseline, write_baseline
 from reconciler.cli.preview.data import data_of
-from reconciler.cli.preview.policies import read_exceptions, read_files, split_names
+from reconciler.cli.preview.policies import read_files, split_names
 from reconciler.cli.preview.report import Report, lines_of
 from reconciler.cli.preview.run import Wish, run
 from reconciler.errors import InvalidSetting
@@ -64,6 +66,7 @@ Examples:
 @click.option(
     "--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions to heed."
 )
+@exception_namespace
 @click.option("--service-hosts", default="", help="Services that context entries may call.")
 @click.option(
     "--baseline", "expected", metavar="FILE", help="Exactly these objects are to be changed."
@@ -79,8 +82,9 @@ def preview(
     """Show what policies would do to the objects of a live cluster; nothing is written.
 
     POLICY is a file, a folder, a quoted wildcard or - for standard input; or clusterpolicy/NAME
-    or policy/NAMESPACE/NAME for what the cluster stores. Rules apply one after the other, a later
-    one on what an earlier one would have made. The content of Secrets is not shown.
+    (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME) for what the cluster stores. Rules
+    apply one after the other, a later one on what an earlier one would have made. The content of
+    Secrets is not shown.
 
     \b
     Exit code:

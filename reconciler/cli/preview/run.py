@@ -8,12 +8,14 @@ from typing import Any
 from reconciler.api.meta import Object
 from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
 from reconciler.cli.desk.progress import Bar
+from reconciler.cli.desk.stored import heeded_exceptions
 from reconciler.cli.preview.baseline import compare
 from reconciler.cli.preview.policies import compile_found, read_stored
 from reconciler.cli.preview.report import Report
 from reconciler.cli.preview.secrets import WatchedLoader
 from reconciler.cli.preview.tally import RuleTally
 from reconciler.config import ProcessSettings
+from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.program import Program
 from reconciler.errors import InvalidSetting
 from reconciler.kube.policies import KubePolicies
@@ -35,7 +37,8 @@ class Wish:
         operation: None for the occasion at which each rule acts first.
         user: ``{userInfo, roles, clusterRoles}`` of who sends requests, or empty.
         limit: Changes, and problems, to show of each rule; 0 means all.
-        exceptions: That are heeded.
+        exceptions: That are heeded, out of files.
+        exception_namespace: Patterns of the namespaces whose stored ones are heeded, too.
         expected: The baseline, None where there is none.
     """
 
@@ -48,7 +51,8 @@ class Wish:
     namespace: str
     limit: int
     service_hosts: str
-    exceptions: ExceptionIndex
+    exceptions: Sequence[PolicyException]
+    exception_namespace: str
     expected: frozenset[Identity] | None
 
 
@@ -73,7 +77,11 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         if not programs and not chosen.refused:
             raise InvalidSetting("no rule with mutate.targets is in there: nothing to preview")
         loader = WatchedLoader(live.loader)
-        preview = _preview(live, loader, wish)
+        policies = {policy.key for policy in chosen.compiled}
+        exceptions = await heeded_exceptions(
+            live, wish.exception_namespace, policies, wish.exceptions
+        )
+        preview = _preview(live, loader, wish, ExceptionIndex.holding(exceptions))
         with Bar() as bar:
             tallies = [await _rule(preview, item, wish, loader, bar) for item in programs]
         changed: set[Identity] = set().union(*(tally.changed for tally in tallies))
@@ -89,7 +97,9 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         )
 
 
-def _preview(live: LiveCluster, loader: WatchedLoader, wish: Wish) -> Preview:
+def _preview(
+    live: LiveCluster, loader: WatchedLoader, wish: Wish, exceptions: ExceptionIndex
+) -> Preview:
     server = KubeWriter(live.client, live.clock, dry_run=True) if wish.server_dry_run else None
     ports = Ports(
         kinds=live.kinds,
@@ -99,7 +109,7 @@ def _preview(live: LiveCluster, loader: WatchedLoader, wish: Wish) -> Preview:
         policies=KubePolicies(live.client),
         requests=KubeRequests(live.client, ProcessSettings().namespace),
         server=server,
-        exceptions=wish.exceptions,
+        exceptions=exceptions,
     )
     return preview_over(ports, live.clock, secrets.randbelow)
 

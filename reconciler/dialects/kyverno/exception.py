@@ -1,4 +1,4 @@
-"""PolicyException: which triggers the rules of policies leave alone."""
+"""PolicyException: which triggers and targets the rules of policies leave alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from reconciler.api.meta import ANNOTATION_EXCEPTS, GROUP, Object
 from reconciler.dialects.kyverno.projection import find_projection
 from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.match import compile_match, reading
-from reconciler.engine.preconditions import compile_conditions
+from reconciler.engine.preconditions import Conditions, compile_conditions
 from reconciler.engine.wildcard import compile_any, has_wildcard
 from reconciler.errors import InvalidPolicy
 
@@ -16,6 +16,7 @@ KIND = "PolicyException"
 _FIELDS = ("background", "match", "conditions", "exceptions", "podSecurity")
 _EXCEPTS = {"triggers": (True, False), "targets": (False, True), "both": (True, True)}
 _USER_FIELDS = ("subjects", "roles", "clusterRoles")
+_OF_TRIGGERS = frozenset({"request", "images", "serviceAccountName", "serviceAccountNamespace"})
 
 
 def is_exception(obj: Mapping[str, Any]) -> bool:
@@ -36,18 +37,17 @@ def compile_exception(obj: Object) -> PolicyException:
     background = spec.get("background", True)
     if not isinstance(background, bool):
         raise InvalidPolicy("spec.background", "is true or false")
-    triggers, targets = _read_excepts(meta)
     rules = _read_rules(spec)
     raw = spec.get("conditions")
     conditions = None if raw is None else compile_conditions(raw, location="spec.conditions")
+    match, asks_for_users = _read_match(spec)
+    triggers, targets = _read_excepts(meta, conditions, asks_for_users)
     return PolicyException(
         key=f"{meta.get('namespace') or 'default'}/{meta.get('name')}",
         rules=tuple(
             ExceptedRules(policy=policy, accepts=compile_any(names)) for policy, names in rules
         ),
-        matcher=compile_match(
-            _read_match(spec, targets=targets), None, location="spec", user_info=not background
-        ),
+        matcher=compile_match(match, None, location="spec", user_info=not background),
         conditions=conditions,
         projection=find_projection((), conditions, (), ()),
         background=background,
@@ -57,13 +57,29 @@ def compile_exception(obj: Object) -> PolicyException:
     )
 
 
-def _read_excepts(meta: Mapping[str, Any]) -> tuple[bool, bool]:
+def _read_excepts(
+    meta: Mapping[str, Any], conditions: Conditions | None, asks_for_users: str
+) -> tuple[bool, bool]:
     place = f"metadata.annotations[{ANNOTATION_EXCEPTS}]"
-    annotations = meta.get("annotations") or {}
-    found = _EXCEPTS.get(annotations.get(ANNOTATION_EXCEPTS, "triggers"))
+    word = (meta.get("annotations") or {}).get(ANNOTATION_EXCEPTS)
+    if word is None:
+        return True, not (asks_for_users or _asks_for_the_request(conditions))
+    found = _EXCEPTS.get(word)
     if found is None:
         raise InvalidPolicy(place, f"is one of {', '.join(_EXCEPTS)}")
+    if found[1] and asks_for_users:
+        reason = "an exception of targets cannot ask for a user: nobody sent a target"
+        raise InvalidPolicy(asks_for_users, reason)
     return found
+
+
+def _asks_for_the_request(conditions: Conditions | None) -> bool:
+    # request.object is the trigger also where a target is asked about: what names it, and no
+    # target, was written with triggers in mind.
+    if conditions is None or "target" in conditions.roots:
+        return False
+    dynamic = any(template.dynamic for template in conditions.templates)
+    return dynamic or not conditions.roots.isdisjoint(_OF_TRIGGERS)
 
 
 def _read_rules(spec: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
@@ -81,20 +97,21 @@ def _read_rules(spec: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     return rules
 
 
-def _read_match(spec: Mapping[str, Any], *, targets: bool) -> Mapping[str, Any]:
+def _read_match(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """Return the match, and the place of the first filter that asks for a user."""
     match = reading.mapping(spec.get("match"), "spec.match", allowed=("any", "all"))
     if not match.get("any") and not match.get("all"):
         raise InvalidPolicy("spec.match", "write at least one filter under any or all")
     kept: dict[str, Any] = {}
+    asking = ""
     for form, value in match.items():
         place = f"spec.match.{form}"
         filters = reading.sequence(value, place)
         kept[form] = [_for_any_operation(item) for item in filters]
         for index, item in enumerate(filters):
-            if targets and isinstance(item, Mapping) and any(map(item.get, _USER_FIELDS)):
-                reason = "an exception of targets cannot ask for a user: nobody sent a target"
-                raise InvalidPolicy(f"{place}[{index}]", reason)
-    return kept
+            if isinstance(item, Mapping) and any(map(item.get, _USER_FIELDS)):
+                asking = asking or f"{place}[{index}]"
+    return kept, asking
 
 
 def _for_any_operation(item: Any) -> Any:

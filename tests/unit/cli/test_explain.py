@@ -415,6 +415,15 @@ def test_exceptions_count(desk: Desk, name: str, fires: bool) -> None:
     assert f"{'no ' if fires else 'yes'}   PolicyException a/e" in lines
 
 
+@pytest.mark.parametrize(("names", "excepted"), [("[web]", True), ("[api]", False)])
+def test_exceptions_of_targets_count(desk: Desk, names: str, excepted: bool) -> None:
+    text = EXCEPTION.replace("[ConfigMap]", "[Deployment]").replace("[%s]", names)
+    lines = desk.story("--exception", desk.write("exception.yaml", text % "e"))
+    assert "yes   the rule fires" in lines
+    assert f"{'yes' if excepted else 'no '}   PolicyException a/e" in lines
+    assert ("no    an exception is made for this target" in lines) is excepted
+
+
 CALLING = """
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy

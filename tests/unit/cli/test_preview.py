@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Outcome
+from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.explain.masking import Mask
 from reconciler.cli.main import retrofit
@@ -17,7 +18,6 @@ from reconciler.cli.preview.baseline import compare, read_baseline, write_baseli
 from reconciler.cli.preview.data import data_of
 from reconciler.cli.preview.policies import (
     compile_found,
-    read_exceptions,
     read_stored,
     split_names,
 )
@@ -340,6 +340,10 @@ def test_names_of_stored_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     names = ["p.yaml", "clusterpolicy/a", "cpol/b", "policy/shop/c", "pol/shop/d", "x/y.yaml"]
     assert split_names(names) == (["p.yaml", "x/y.yaml"], ["a", "b", "shop/c", "shop/d"])
+    assert split_names(["e", "shop/f", "-", "x/*", "a/b/c"]) == (
+        ["-", "x/*", "a/b/c"],
+        ["e", "shop/f"],
+    )
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy/a.yaml").touch()
     assert split_names(["policy/a.yaml"]) == (["policy/a.yaml"], [])
@@ -355,7 +359,9 @@ async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
         async def write_status(self, policy: Object, status: Any) -> None:
             raise AssertionError
 
-    with pytest.raises(InvalidSetting, match=r"^the cluster has no policy a$"):
+    with pytest.raises(
+        InvalidSetting, match=r"^there is no file a, and the cluster has no such policy$"
+    ):
         await read_stored(["a"], Policies())
     with pytest.raises(InvalidSetting, match=r"^policy b: the cluster knows no policies"):
         await read_stored(["b"], Policies())

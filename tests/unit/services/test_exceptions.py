@@ -198,7 +198,7 @@ class TestTarget:
         targets = [make.target(), make.target("other")]
         request = await world.ask(world.install(make.policy(targets=targets)), trigger)
         resources = {"kinds": ["Secret"], "names": ["s"]}
-        known.take("ADDED", exception(annotation="targets", resources=resources))
+        known.take("ADDED", exception(resources=resources))
         ended = await attempt(world, request)
         found = {item.ref.name: (item.outcome, item.message) for item in ended.targets}
         text = "rule is skipped due to policy exceptions team/e"
@@ -211,7 +211,7 @@ class TestTarget:
         self, world, make, known, target, trigger
     ):
         request = await world.ask(world.install(make.policy()), trigger)
-        known.take("ADDED", exception(resources={"kinds": ["Secret"]}))
+        known.take("ADDED", exception(annotation="triggers", resources={"kinds": ["Secret"]}))
         await attempt(world, request)
         assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}
 

@@ -300,15 +300,17 @@ def test_an_exception_of_targets(desk: Desk, policy: Policy) -> None:
     exception = """
         apiVersion: kyverno.io/v2
         kind: PolicyException
-        metadata: {name: e, namespace: default, annotations: {kube-retrofit.dev/excepts: WHAT}}
+        metadata: {name: e, namespace: default, MARK}
         spec:
           match: {any: [{resources: {kinds: [Secret], names: [one]}}]}
           exceptions: [{policyName: p, ruleNames: [spread]}]
         """
     words = ["apply", policy(SPREAD), "-r", "cm.yaml", "--target-resource", "secrets.yaml", "-v"]
     unhindered = desk.run(*words)
-    for what, changes in (("triggers", 0), ("targets", 1), ("both", 1)):
-        desk.write("exception.yaml", exception.replace("WHAT", what))
+    words_of = {"triggers": 0, "targets": 1, "both": 1, "": 1}
+    for what, changes in words_of.items():
+        mark = f"annotations: {{kube-retrofit.dev/excepts: {what}}}" if what else ""
+        desk.write("exception.yaml", exception.replace("MARK", mark))
         done = desk.run(*words, "--exception", "exception.yaml")
         assert done.stdout.count("skipped due to policy exceptions default/e") == changes
         assert done.stdout.count("p / spread") == unhindered.stdout.count("p / spread")

@@ -184,13 +184,13 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("annotation", "of_trigger", "of_target"),
         [
-            (None, True, False),
+            (None, True, True),
             ("triggers", True, False),
             ("targets", False, True),
             ("both", True, True),
         ],
     )
-    def test_only_where_the_annotation_says_so(self, annotation, of_trigger, of_target):
+    def test_as_the_annotation_says_and_else_both(self, annotation, of_trigger, of_target):
         compiled = [compile_exception(exception(annotation))]
         asked = subject()
         assert bool(excepting(compiled, asked, context(asked))) is of_trigger
@@ -205,6 +205,35 @@ class TestTargets:
         compiled = [compile_exception(exception("targets", conditions=conditions))]
         obj = subject().obj
         found = excepting_target(compiled, CONFIG_MAP, obj, {}, context(subject()))
+        assert bool(found) is expected
+
+    @pytest.mark.parametrize(
+        ("key", "of_targets"),
+        [
+            ("{{ settings.data.mode }}", True),
+            ("{{ target.data.mode }}", True),
+            ("{{ target.data.mode }}-{{ request.operation }}", True),
+            ("{{ request.object.data.mode }}", False),
+            ("{{ images.containers.c.tag }}", False),
+            ("{{ serviceAccountName }}", False),
+            ('{{ "{{ settings.data.path }}" }}', False),
+        ],
+    )
+    def test_conditions_about_the_request_leave_targets_out(self, key, of_targets):
+        conditions = {"all": [{"key": key, "operator": "Equals", "value": "on"}]}
+        compiled = compile_exception(exception(conditions=conditions))
+        assert (compiled.triggers, compiled.targets) == (True, of_targets)
+        assert compile_exception(exception("both", conditions=conditions)).targets
+
+    def test_one_for_users_leaves_targets_out(self):
+        match = {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]}
+        assert not compile_exception(exception(background=False, match=match)).targets
+
+    @pytest.mark.parametrize(("operation", "expected"), [("UPDATE", True), ("", False)])
+    def test_one_that_is_not_for_the_background_asks_for_a_request(self, operation, expected):
+        compiled = [compile_exception(exception(background=False))]
+        asked = subject(operation=operation)
+        found = excepting_target(compiled, CONFIG_MAP, asked.obj, {}, context(asked))
         assert bool(found) is expected
 
 

@@ -1,0 +1,114 @@
+"""What a cluster stores beside the objects: policies by their names, and PolicyExceptions."""
+
+import re
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final
+
+import click
+
+from reconciler.api.meta import EXCEPTION_VERSION, GROUP, Object
+from reconciler.cli.desk.files import STDIN
+from reconciler.cli.desk.live import LiveCluster
+from reconciler.dialects import compile_exception
+from reconciler.engine.exceptions import PolicyException
+from reconciler.errors import Forbidden, InvalidPolicy, InvalidSetting
+from reconciler.services.exceptions import Heeding
+
+EVERYWHERE: Final = "*"
+"""Exceptions in all namespaces."""
+
+_NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+_CLUSTER_WIDE: Final = re.compile(r"(?:clusterpolic(?:y|ies)|cpol)/([^/]+)")
+_NAMESPACED: Final = re.compile(r"(?:polic(?:y|ies)|pol)/(?:([^/]+)/)?([^/]+)")
+_PLAIN: Final = re.compile(rf"{_NAME}(/{_NAME})?")
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+exception_namespace = click.option(
+    "--exception-namespace",
+    metavar="PATTERNS",
+    default=EVERYWHERE,
+    show_default=True,
+    help="Namespaces whose stored PolicyExceptions are heeded, as the flag of the programs; empty:"
+    " none.",
+)
+
+
+def policy_key(name: str) -> str:
+    """Return the key of a stored policy that a name means, empty where it means a file.
+
+    A file of such a name wins: it is there to be seen.
+
+    Raises:
+        InvalidSetting: A Policy is named without its namespace.
+    """
+    if name == STDIN or Path(name).exists():
+        return ""
+    if wide := _CLUSTER_WIDE.fullmatch(name):
+        return wide[1]
+    if inside := _NAMESPACED.fullmatch(name):
+        if not inside[1]:
+            msg = f"{name}: no such file; a Policy of the cluster is policy/NAMESPACE/NAME"
+            raise InvalidSetting(msg)
+        return f"{inside[1]}/{inside[2]}"
+    if Path(name).suffix not in _SUFFIXES and _PLAIN.fullmatch(name):
+        return name
+    return ""
+
+
+async def heeded_exceptions(
+    live: LiveCluster,
+    namespaces: str,
+    policies: AbstractSet[str],
+    given: Iterable[PolicyException],
+) -> tuple[PolicyException, ...]:
+    """Return the exceptions of a cluster and of files that name a policy.
+
+    One of a file comes in the place of the stored one of its name. What is stored is said on
+    stderr: whether the programs heed it is known to their flags alone.
+
+    Args:
+        live: The cluster.
+        namespaces: Patterns of those where a stored one counts, separated by commas.
+        policies: Keys of the policies.
+        given: Those of files.
+
+    Raises:
+        ClusterError: They cannot be read, for no lack of rights.
+    """
+    heeding = Heeding(enabled=True, namespaces=namespaces)
+    own = {item.key: item for item in given}
+    found: dict[str, PolicyException] = {}
+    for obj in await _stored(live) if namespaces else ():
+        if heeding.objection(obj["metadata"].get("namespace", "")):
+            continue
+        try:
+            item = compile_exception(obj)
+        except InvalidPolicy:
+            continue  # The programs do not heed it either.
+        if item.key not in own and not item.policies.isdisjoint(policies):
+            found[item.key] = item
+    if found:
+        click.echo(
+            f"heeded, as the cluster stores them: PolicyException {', '.join(sorted(found))}; the"
+            " programs do so with --enable-policy-exception and --exception-namespace",
+            err=True,
+        )
+    return tuple(item for _, item in sorted({**found, **own}.items()))
+
+
+async def _stored(live: LiveCluster) -> Sequence[Object]:
+    served = await live.kinds.find(f"{GROUP}/{EXCEPTION_VERSION}", "PolicyException")
+    found: list[Object] = []
+    for kind in served:
+        token = ""
+        try:
+            while True:
+                page = await live.reader.list_page(kind, token=token)
+                found += page.items
+                if not (token := page.token):
+                    break
+        except Forbidden as error:
+            click.echo(f"stored PolicyExceptions are not heeded: {error}", err=True)
+    return found
