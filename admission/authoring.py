@@ -8,12 +8,13 @@ from admission.decide import Answer
 from reconciler.api.meta import Object
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import ClusterError, Forbidden, InvalidPolicy
+from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
 from reconciler.requests.limits import limits_of
 from reconciler.services.lint import Finding, Level, find_errors, find_surprises, limit_findings
 from reconciler.services.validate import Lack, Need, RightsCheck, cluster_role
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
+_CONDITIONS = "spec.webhookConfiguration"
 
 
 async def check_policy(policy: Object, means: Means) -> Answer:
@@ -31,11 +32,14 @@ async def check_policy(policy: Object, means: Means) -> Answer:
                 means.forget()
                 lack = await rights.check(compiled)
             scope = await means.scope()
+            refused = await _refused_conditions(compiled, means)
     except TimeoutError:
         reason = f"{_UNCHECKED}: no answer within {means.budget:g} s; try again"
         return refuse(policy, [reason], code=UNAVAILABLE)
     except ClusterError as error:
         return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
+    if refused:
+        return refuse(policy, [refused])
     findings = find_surprises(policy, compiled, scope=scope)
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors:
@@ -46,6 +50,16 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return _not_allowed(policy, compiled, lack, means.account)
     told = (item for item in findings if item.level is Level.WARNING)
     return Answer(warnings=warnings([*_texts(told), *_of_triggers(lack)]))
+
+
+async def _refused_conditions(compiled: CompiledPolicy, means: Means) -> str:
+    if not compiled.match_conditions:
+        return ""
+    try:
+        await means.conditions.check(compiled.match_conditions)
+    except Invalid as error:
+        return str(error).replace("matchConditions[", f"{_CONDITIONS}.matchConditions[")
+    return ""
 
 
 def check_limits(policy: Object, old: Object) -> Answer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from admission.decide import Answer
 from reconciler.api.meta import Object, ref_of
 from reconciler.services.lint import Scope
-from reconciler.services.ports import Access, Kinds
+from reconciler.services.ports import Access, Kinds, MatchConditions
 
 INVALID = 422
 FORBIDDEN = 403
@@ -28,6 +28,7 @@ class Means:
         forget: Makes discovery read everything again.
         scope: Gives what tells which kinds are namespaced.
         access: About the account that writes targets.
+        conditions: Compiles those of webhooks.
         account: Its name, for people.
         budget: Seconds that all questions together may take.
     """
@@ -36,6 +37,7 @@ class Means:
     forget: Callable[[], None]
     scope: Callable[[], Awaitable[Scope]]
     access: Access
+    conditions: MatchConditions
     account: str
     budget: float
 

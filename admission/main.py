@@ -37,6 +37,7 @@ from reconciler.kube.access import AccessReviews
 from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
+from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.leases import KubeLeases
 from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
@@ -274,6 +275,7 @@ class Admission:
             access=AccessReviews(
                 self.client, namespace=settings.namespace, service_account=account
             ),
+            conditions=KubeConditions(self.client),
             account=f"{settings.namespace}:{account}",
             budget=settings.webhook_timeout / 2,
         )

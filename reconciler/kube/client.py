@@ -47,6 +47,7 @@ from reconciler.kube.paths import Call, describe
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 
 OnCall = Callable[[str, str, int, float], None]

@@ -6,7 +6,7 @@ retries (a refused connection, a 429 with Retry-After) happen below the port and
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -85,6 +85,18 @@ class Reader(Protocol):
         """Return one page; an empty namespace means all. Items carry apiVersion and kind.
 
         ``labels`` and ``fields`` are selectors in the API's text form.
+        """
+        ...
+
+
+class MatchConditions(Protocol):
+    """CEL conditions, as webhooks have them."""
+
+    async def check(self, conditions: Sequence[Mapping[str, Any]]) -> None:
+        """Have conditions compiled.
+
+        Raises:
+            Invalid: They do not compile; says which and why.
         """
         ...
 

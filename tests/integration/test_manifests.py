@@ -25,6 +25,7 @@ REPORTS = "kyverno-reports-controller"
 AGGREGATED = ("admission-controller", "background-controller", "reports-controller")
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 REPORT_KINDS = ("policyreports.wgpolicyk8s.io", "clusterpolicyreports.wgpolicyk8s.io")
+CONDITIONS = "validatingadmissionpolicies.admissionregistration.k8s.io"
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 KINDS_OF_THE_SUITE = (
     *("configmaps", "secrets", "pods", "namespaces", "nodes", "nodes/status", "resourcequotas"),
@@ -199,7 +200,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
     events = {("events", "create"), ("events.events.k8s.io", "create")}
     asks = {("subjectaccessreviews.authorization.k8s.io", "create")}
     expected = {
-        ADMISSION: events | asks,
+        ADMISSION: events | asks | {(CONDITIONS, verb) for verb in ("create", "patch")},
         BACKGROUND: events
         | {(name, "patch") for name, _ in events}
         | {(WEBHOOKS, verb) for verb in ("create", "update", "patch", "delete")}
@@ -224,6 +225,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 *("create secrets", "get secrets:kube-retrofit-ca"),
                 *("update secrets:kube-retrofit-ca", "watch secrets:kube-retrofit-tls"),
                 *("get configmaps:kyverno", "watch configmaps:kyverno"),
+                f"patch {CONDITIONS}:kube-retrofit-check",
                 "get leases.coordination.k8s.io:kyverno",
                 "patch updaterequests.kyverno.io",
                 "watch leases.coordination.k8s.io:kube-retrofit-backlog",
@@ -236,7 +238,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 *("get secrets:other", "list secrets", "delete secrets:kube-retrofit-ca"),
                 *("get configmaps:other", "update configmaps:kyverno"),
                 "update leases.coordination.k8s.io:kyverno",
-                f"create {WEBHOOKS}",
+                *(f"create {WEBHOOKS}", f"patch {CONDITIONS}:other"),
             ],
         ),
         (

@@ -86,6 +86,25 @@ async def test_a_target_without_kind_is_told_what_it_needs(rig: Rig) -> None:
     assert "spec.rules[0].mutate.targets[0].kind: a target needs its kind, such as" in said
 
 
+async def test_conditions_that_do_not_compile_are_refused_with_their_place(rig: Rig) -> None:
+    written = [
+        {"name": "good", "expression": "request.operation != 'DELETE'"},
+        {"name": "bad", "expression": "request.operation ="},
+    ]
+    with pytest.raises(Denied) as caught:
+        await rig.create(
+            policy(
+                rig.namespace,
+                good(rig.namespace),
+                webhookConfiguration={"matchConditions": written},
+            )
+        )
+    place = "spec.webhookConfiguration.matchConditions[1].expression"
+    assert f"{place}: Invalid value" in str(caught.value)
+    assert "Syntax error" in str(caught.value)
+    assert "matchConditions[0]" not in str(caught.value)
+
+
 async def test_a_patch_that_is_no_yaml_is_refused_with_its_place(rig: Rig) -> None:
     place = rig.namespace
     said = await refused(rig, rule(place, [target(place, "target")], "- op: [add\n  path: /a"))

@@ -178,6 +178,8 @@ def _read_webhook(spec: Mapping[str, Any]) -> dict[str, Any]:
         for field in ("name", "expression"):
             if not isinstance(fields.get(field), str):
                 raise InvalidPolicy(f"{where}.{field}", "expected a text")
+        if fields["name"] in {other["name"] for other in conditions[:index]}:
+            raise InvalidPolicy(f"{where}.name", f"a second condition named {fields['name']}")
     return {
         "matchConditions": conditions,
         "failurePolicy": _failure_policy(raw, spec),

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +28,13 @@ async def scope() -> Scope:
     return lambda _api_version, kind: {"Node": False, "Namespace": False}.get(kind, True)
 
 
+class Compiling:
+    """The `MatchConditions` port: everything compiles."""
+
+    async def check(self, conditions: Sequence[Mapping[str, Any]]) -> None:
+        del conditions
+
+
 def review(policy: Object, account: Account | None = None) -> Answer:
     """Give the answer of the admission check."""
     means = Means(
@@ -35,6 +42,7 @@ def review(policy: Object, account: Account | None = None) -> Answer:
         forget=lambda: None,
         scope=scope,
         access=account or Account(),
+        conditions=Compiling(),
         account="kyverno:kyverno-background-controller",
         budget=5.0,
     )

@@ -1,12 +1,14 @@
 """Builders of policies and admission requests."""
 
 import copy
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import orjson
 import pytest
 
 from admission.checks import Means
+from reconciler.errors import Invalid
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.policies import PolicyIndex
 from tests.unit.rights import Account
@@ -93,7 +95,20 @@ def make_index(*policies):
     return index
 
 
-def make_means(account=None, kinds=None, budget=5.0, forget=None):
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """The `MatchConditions` port: everything compiles but what a test names."""
+
+    refused: str = ""
+
+    async def check(self, conditions):
+        for index, item in enumerate(conditions):
+            if item["expression"] == self.refused:
+                text = f"matchConditions[{index}].expression: Invalid value: does not compile"
+                raise Invalid(text, status=422)
+
+
+def make_means(account=None, kinds=None, budget=5.0, forget=None, refused=""):
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
 
@@ -106,6 +121,7 @@ def make_means(account=None, kinds=None, budget=5.0, forget=None):
         forget=forget or (lambda: None),
         scope=scope,
         access=account or Account(),
+        conditions=Compiler(refused),
         account="kyverno:kyverno-background-controller",
         budget=budget,
     )

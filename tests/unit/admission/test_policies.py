@@ -92,6 +92,18 @@ async def test_rules_that_are_stored_and_not_acted_on_give_a_warning(make, revie
     assert any("check" in text for text in found.warnings)
 
 
+async def test_conditions_that_do_not_compile_are_refused_with_their_place(make, review):
+    conditions = [{"name": "a", "expression": "true"}, {"name": "b", "expression": "tru("}]
+    policy = make.policy(spec={"webhookConfiguration": {"matchConditions": conditions}})
+    found = await review(policy, refused="tru(")
+    assert (found.allowed, found.code) == (False, 422)
+    place = "spec.webhookConfiguration.matchConditions[1].expression"
+    assert found.message.startswith(f"ClusterPolicy set-team: {place}: Invalid value")
+    assert (await review(policy)).allowed
+    conditions[1]["name"] = "a"
+    assert "matchConditions[1].name: a second condition" in (await review(policy)).message
+
+
 async def test_what_lint_calls_an_error_is_refused(make, review):
     node = {"apiVersion": "v1", "kind": "Node", "namespace": "a", "name": "n"}
     found = await review(targeting(make, node))

@@ -1,0 +1,68 @@
+"""Whether the API server can compile the CEL conditions of a webhook, asked without storing any.
+
+Asked by a dry run of a ValidatingAdmissionPolicy, whose conditions it holds to the same check: the
+right to do that reaches nothing, while the right to write webhooks reaches every object.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from reconciler.api.meta import FIELD_MANAGER, Kind
+from reconciler.errors import Invalid, UnknownKind
+from reconciler.kube.client import APPLY_PATCH, Client, encode
+from reconciler.kube.paths import object_path
+
+_POLICIES: Final = Kind(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    kind="ValidatingAdmissionPolicy",
+    plural="validatingadmissionpolicies",
+    namespaced=False,
+)
+_NAME: Final = "kube-retrofit-check"
+_NOWHERE: Final = {
+    "apiGroups": ["kube-retrofit.dev"],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE"],
+    "resources": ["none"],
+}
+_FOUND: Final = " is invalid: "
+
+
+class KubeConditions:
+    """The `MatchConditions` port."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def check(self, conditions: Sequence[Mapping[str, Any]]) -> None:
+        """Have conditions compiled; an API server that cannot be asked this way objects to none.
+
+        Raises:
+            Invalid: They do not compile; says which and why, as ``matchConditions[0]...``.
+        """
+        body = {
+            "apiVersion": _POLICIES.api_version,
+            "kind": _POLICIES.kind,
+            "metadata": {"name": _NAME},
+            "spec": {
+                "matchConstraints": {"resourceRules": [_NOWHERE]},
+                "validations": [{"expression": "true"}],
+                "matchConditions": [dict(item) for item in conditions],
+            },
+        }
+        try:
+            await self._client.request(
+                "PATCH",
+                object_path(_POLICIES, "", _NAME),
+                query={"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"},
+                body=encode(body),
+                content_type=APPLY_PATCH,
+            )
+        except UnknownKind:
+            return  # The server is older than that kind; it is told when they are registered.
+        except Invalid as error:
+            text = str(error).partition(_FOUND)[2] or str(error)
+            if text.startswith("[") and text.endswith("]"):
+                text = text[1:-1]
+            raise Invalid(text.replace("spec.", ""), status=error.status) from error
