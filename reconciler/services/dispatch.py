@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
-from reconciler.api.updaterequest import RequestStatus, Source, UpdateRequest
+from reconciler.api.updaterequest import Outcome, RequestStatus, Source, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, Gone
 from reconciler.requests.lifecycle import (
@@ -146,18 +146,20 @@ class Dispatcher:
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
-    def missing_permissions(self) -> dict[str, frozenset[str]]:
-        """Return the rights that waiting requests lack, by policy; as their statuses say it."""
+    def objects_out_of_reach(self) -> dict[str, frozenset[str]]:
+        """Return the names of the objects for which requests lack a right, by right."""
         found: dict[str, set[str]] = {}
         for request in self._known.values():
             if missing := request.status.missing_permission:
-                found.setdefault(request.spec.policy, set()).add(missing)
-        return {policy: frozenset(rights) for policy, rights in found.items()}
+                found.setdefault(missing, set()).update(_out_of_reach(request))
+        return {right: frozenset(names) for right, names in found.items()}
 
-    def wake_lacking(self, permission: str) -> None:
-        """Try the requests again that wait for a right: it is granted now."""
+    def wake_lacking(self, permission: str, name: str = "") -> None:
+        """Try the requests again that wait for a right, on one object or any: it is granted."""
         for request in self._known.values():
             if request.status.missing_permission == permission:
+                if name and name not in _out_of_reach(request):
+                    continue
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
@@ -401,3 +403,10 @@ def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:
         spec.trigger.subresource,
         user,
     )
+
+
+def _out_of_reach(request: UpdateRequest) -> set[str]:
+    """Return the names of the targets, or of the trigger, that may not be read or changed."""
+    targets = request.status.targets
+    found = {item.ref.name for item in targets if item.outcome is Outcome.FORBIDDEN}
+    return found or {request.spec.resource.name}

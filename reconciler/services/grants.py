@@ -2,11 +2,13 @@
 
 Watching roles and bindings would need rights to read all of RBAC, and an authorizer may be
 something else than RBAC. So the API server is asked: one review per distinct missing right and
-round, however many requests lack it, and none while nothing is missing.
+round, however many requests lack it, and none while nothing is missing. A right may also be
+granted for single objects (``resourceNames``), so a few of the objects are asked about by name.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -16,17 +18,22 @@ from reconciler.errors import ClusterError
 from reconciler.services.ports import Access
 
 _LONGEST_REST = 300.0
+_OF_ONE_OBJECT = frozenset({"get", "patch", "update"})
+
+
+_Question = tuple[str, str]
+"""A right, and the name of the object that it is wanted for; empty: any."""
 
 
 class Waiting(Protocol):
     """What holds the waiting requests."""
 
-    def missing_permissions(self) -> Mapping[str, frozenset[str]]:
-        """Return the rights that they lack, by policy."""
+    def objects_out_of_reach(self) -> Mapping[str, frozenset[str]]:
+        """Return the names of the objects for which a right is lacked, by right."""
         ...
 
-    def wake_lacking(self, permission: str) -> None:
-        """Try those again that wait for a right."""
+    def wake_lacking(self, permission: str, name: str = "") -> None:
+        """Try those again that wait for a right, on the object of a name or on any."""
         ...
 
 
@@ -46,6 +53,7 @@ class Grants:
         waiting: Where the requests wait; the dispatcher.
         pause: Seconds between two rounds.
         most: Rights that one round asks about; the others follow in the next ones.
+        most_named: The same for rights on single objects.
     """
 
     waiting: Waiting
@@ -53,8 +61,9 @@ class Grants:
     clock: Clock
     pause: float = 5.0
     most: int = 20
-    _asked: dict[str, int] = field(default_factory=dict)
-    _rests: dict[str, _Rest] = field(default_factory=dict)
+    most_named: int = 10
+    _asked: dict[_Question, int] = field(default_factory=dict)
+    _rests: dict[_Question, _Rest] = field(default_factory=dict)
     _round: int = 0
 
     async def run(self) -> None:
@@ -68,22 +77,34 @@ class Grants:
 
     async def look(self) -> None:
         """Ask once for what is missing and wake who waited for what is granted."""
-        rights = frozenset[str]().union(*self.waiting.missing_permissions().values())
-        self._forget_all_but(rights)
+        found = self.waiting.objects_out_of_reach()
+        self._forget_all_but({(text, name) for text in found for name in ("", *found[text])})
         self._round += 1
-        for text in self._next(rights):
-            self._asked[text] = self._round
-            right = parse_right(text)
-            if right is None:
-                continue
-            if not await self._granted(right):
-                self._rests.pop(text, None)
-            elif self._rested(text):
-                self.waiting.wake_lacking(text)
+        rights = self._next([(text, "") for text in found], self.most)
+        refused = [question[0] for question in rights if not await self._ask(question)]
+        named = [
+            (text, name)
+            for text in refused
+            if text.partition(" ")[0] in _OF_ONE_OBJECT
+            for name in found[text]
+        ]
+        for question in self._next(named, self.most_named):
+            await self._ask(question)
 
-    def _next(self, rights: Iterable[str]) -> list[str]:
-        # Who was not asked about for the longest time comes first.
-        return sorted(rights, key=lambda text: (self._asked.get(text, 0), text))[: self.most]
+    async def _ask(self, question: _Question) -> bool:
+        text, name = question
+        self._asked[question] = self._round
+        right = parse_right(text)
+        if right is None or not await self._granted(replace(right, name=name)):
+            self._rests.pop(question, None)
+            return False
+        if self._rested(question):
+            self.waiting.wake_lacking(text, name)
+        return True
+
+    def _next(self, questions: Iterable[_Question], most: int) -> list[_Question]:
+        # What was not asked for the longest time comes first.
+        return sorted(questions, key=lambda item: (self._asked.get(item, 0), item))[:most]
 
     async def _granted(self, right: Right) -> bool:
         if await self.access.may(right):
@@ -91,17 +112,17 @@ class Grants:
         # Targets are put where patch is not granted.
         return right.verb == "patch" and await self.access.may(replace(right, verb="update"))
 
-    def _rested(self, text: str) -> bool:
+    def _rested(self, question: _Question) -> bool:
         """Tell whether to wake now; a right that seems to be there and is not is asked rarely."""
         now = self.clock.monotonic()
-        rest = self._rests.get(text)
+        rest = self._rests.get(question)
         if rest is not None and now < rest.until:
             return False
         pause = self.pause if rest is None else min(rest.pause * 2, _LONGEST_REST)
-        self._rests[text] = _Rest(until=now + pause, pause=pause)
+        self._rests[question] = _Rest(until=now + pause, pause=pause)
         return True
 
-    def _forget_all_but(self, rights: frozenset[str]) -> None:
+    def _forget_all_but(self, questions: AbstractSet[_Question]) -> None:
         for table in (self._asked, self._rests):
-            for text in table.keys() - rights:
-                del table[text]
+            for question in table.keys() - questions:
+                del table[question]

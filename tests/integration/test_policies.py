@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
 
+CONTROLLER = "kyverno-background-controller"
 WEBHOOK = "kube-retrofit-policy"
 
 
@@ -198,17 +200,39 @@ async def test_a_right_that_comes_back_is_noticed_within_seconds(rig: Rig) -> No
             rule(place, [target(place, "s", "Secret")], {"metadata": {"labels": {"a": "b"}}})
         )
     await rig.create(config_map(place, "trigger-1"))
+    await tried_often(rig)
+    # Five seconds between two looks, and what the API server needs to heed a role.
+    async with rig.granted("secrets"):
+        await rig.finish(within=7)
+    assert await rig.states() == {State.COMPLETED: 1}
+
+
+async def tried_often(rig: Rig) -> None:
+    """Wait until the next attempt is further away than what is promised."""
 
     async def early() -> Any:
-        # After three attempts the next one is further away than what is promised.
         waiting = await rig.requests(state=State.PENDING)
         tried = [item for item in waiting if item.status.attempts >= 4]
         return "" if tried else waiting or "no request"
 
     await rig.settle(early, within=40)
-    # Five seconds between two looks, and what the API server needs to heed a role.
+
+
+async def test_a_right_on_single_objects_is_noticed_within_seconds(rig: Rig) -> None:
+    place = rig.namespace
+    meta = {"name": "only", "namespace": place}
+    await rig.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
     async with rig.granted("secrets"):
-        await rig.finish(within=7)
+        await rig.apply(
+            rule(place, [target(place, "only", "Secret")], {"metadata": {"labels": {"a": "b"}}})
+        )
+    await rig.create(config_map(place, "trigger-1"))
+    await tried_often(rig)
+    kubectl = functools.partial(asyncio.to_thread, rig.cluster.kubectl, "-n", place, "create")
+    verbs = "--verb=get,patch,update"
+    await kubectl("role", "one", verbs, "--resource=secrets", "--resource-name=only")
+    await kubectl("rolebinding", "one", "--role=one", f"--serviceaccount=kyverno:{CONTROLLER}")
+    await rig.finish(within=10)
     assert await rig.states() == {State.COMPLETED: 1}
 
 

@@ -39,11 +39,13 @@ class Shelf:
     missing: frozenset[str]
     woken: list[str] = field(default_factory=list)
 
-    def missing_permissions(self) -> dict[str, frozenset[str]]:
-        return {"p": self.missing}
+    names: frozenset[str] = frozenset()
 
-    def wake_lacking(self, permission: str) -> None:
-        self.woken.append(permission)
+    def objects_out_of_reach(self) -> dict[str, frozenset[str]]:
+        return dict.fromkeys(self.missing, self.names)
+
+    def wake_lacking(self, permission: str, name: str = "") -> None:
+        self.woken.append(f"{permission} named {name}" if name else permission)
 
 
 async def parked(world, policy, trigger, *names: str) -> None:
@@ -66,14 +68,15 @@ async def test_a_granted_right_wakes_who_waits_for_it(world, policy, trigger, ta
     await watch.look()
     await world.settle()
     assert (await world.status("ur-1")).attempts == 1
-    # One right, in both ways of writing, however many requests wait for it.
-    assert account.asked == ["patch secrets in namespace a", "update secrets in namespace a"]
+    # One right and one object, in both ways of writing, however many requests wait for it.
+    rights = ["patch secrets in namespace a", "update secrets in namespace a"]
+    assert account.asked == [*rights, *(f"{right} named s" for right in rights)]
     account.lacks.clear()
     world.wire.before_change = lambda *_: None
     await watch.look()
     await world.settle()
     assert [(await world.status(name)).state for name in ("ur-1", "ur-2")] == [State.COMPLETED] * 2
-    assert world.dispatcher.missing_permissions() == {}
+    assert world.dispatcher.objects_out_of_reach() == {}
     account.asked.clear()
     await watch.look()
     assert account.asked == []
@@ -87,11 +90,42 @@ async def test_update_is_enough_where_patch_is_missing(world, policy, trigger, t
     assert (await world.status("ur-1")).state is State.COMPLETED
 
 
-async def test_missing_rights_are_known_by_policy(world, policy, trigger, target):
+async def test_a_right_on_the_one_object_is_enough(world, policy, trigger, target):
+    class OneObject(Account):
+        async def may(self, right):
+            return right.verb == "patch" and right.name == "s"
+
+    await parked(world, policy, trigger, "ur-1")
+    world.wire.before_change = lambda *_: None
+    await watcher(world, OneObject()).look()
+    await world.settle()
+    assert (await world.status("ur-1")).state is State.COMPLETED
+
+
+async def test_who_waits_for_another_object_is_left_alone(world, policy, trigger, target):
+    await parked(world, policy, trigger, "ur-1")
+    world.wire.before_change = lambda *_: None
+    world.dispatcher.wake_lacking("patch secrets in namespace a", "other")
+    await world.settle()
+    assert (await world.status("ur-1")).attempts == 1
+
+
+async def test_objects_are_asked_about_in_turns():
+    names = frozenset(f"s{n}" for n in range(5))
+    shelf = Shelf(frozenset({"get secrets", "list secrets"}), names=names)
+    account = Account(lacks={"get secrets", "list secrets"})
+    watch = Grants(waiting=shelf, access=account, clock=StandingClock(), most_named=2)
+    for _ in range(3):
+        await watch.look()
+    named = [text for text in account.asked if "named" in text]
+    assert set(named[:5]) == {f"get secrets named {name}" for name in names}
+    assert len(named) == 6
+
+
+async def test_missing_rights_are_known_with_their_objects(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1", "ur-2")
-    key = policy["metadata"]["name"]
-    missing = {key: frozenset({"patch secrets in namespace a"})}
-    assert world.dispatcher.missing_permissions() == missing
+    missing = {"patch secrets in namespace a": frozenset({"s"})}
+    assert world.dispatcher.objects_out_of_reach() == missing
 
 
 async def test_a_right_that_only_seems_to_be_there_is_tried_ever_more_seldom():
