@@ -44,7 +44,10 @@ class Gauges:
         metrics.policies.labels("invalid").set(len(services.index.invalid()))
         metrics.queue_depth.set(services.dispatcher.waiting)
         metrics.oldest_waiting.set(services.dispatcher.oldest_age())
+        for state, number in zip(("ready", "not_ready"), services.entries.readable(), strict=True):
+            metrics.entries.labels(state).set(number)
         self._waiting()
+        self._grown("entries", metrics.entry_failures, services.entries.failures)
         self._grown("conflicts", metrics.conflicts, services.lanes.conflicts)
         self._grown("shared", metrics.shared_writes, services.lanes.shared)
         self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)

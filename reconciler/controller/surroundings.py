@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
@@ -71,6 +72,7 @@ class Surroundings:
         self.holder.listeners += [self.report, lambda _: self.services.rollout.wake()]
         self.neighbour.listeners.append(self._heed_neighbour)
         self.services.rollout.registrar.restored = self._tell_restored
+        self.services.entries.on_verdict = self._tell_entry
 
     async def run(self) -> None:
         """Follow for ever."""
@@ -179,6 +181,25 @@ class Surroundings:
                 reason="WebhookRestored",
                 action="Restore",
                 note=text,
+            )
+        )
+
+    def _tell_entry(self, entry: Object, problem: str) -> None:
+        known = (entry.get("status") or {}).get("conditions")
+        if not problem and not known:
+            return  # That a new one works needs no event.
+        self.events.emit(
+            Event(
+                regarding={
+                    "apiVersion": ENTRIES.api_version,
+                    "kind": ENTRIES.kind,
+                    "name": entry["metadata"]["name"],
+                    "uid": entry["metadata"].get("uid", ""),
+                },
+                severity="Warning" if problem else "Normal",
+                reason="EntryNotReady" if problem else "EntryReady",
+                action="None",
+                note=problem or "rules can read it again",
             )
         )
 

@@ -46,6 +46,8 @@ class Metrics:
     reports_written: Counter
     report_results_dropped: Counter
     policies: Gauge
+    entries: Gauge
+    entry_failures: Counter
     leader: Gauge
     kyverno_live: Gauge
     setting_refused: Gauge
@@ -125,6 +127,12 @@ def create_metrics() -> Metrics:
             "report_results_dropped_total", "Results that found no place to wait in."
         ),
         policies=gauge("policies", "Policies known.", "state"),
+        entries=gauge(
+            "entries", "GlobalContextEntries kept, by whether rules read them.", "state"
+        ),
+        entry_failures=counter(
+            "entry_failures_total", "Times a GlobalContextEntry turned out to be unreadable."
+        ),
         leader=gauge("leader", "1 while this process holds the Lease."),
         kyverno_live=gauge("kyverno_live", "1 while a live Kyverno is in the cluster."),
         setting_refused=gauge(

@@ -64,6 +64,16 @@ class Entries:
 
         await self.rig.settle(missing, within)
 
+    async def described(self, name: str, *wanted: str) -> None:
+        """Wait until ``kubectl describe`` shows every text among the events."""
+
+        async def missing() -> str:
+            text = await asyncio.to_thread(self.rig.cluster.kubectl, "describe", "gctxentry", name)
+            events = text.partition("Events:")[2]
+            return "" if all(item in events for item in wanted) else events or "no events"
+
+        await self.rig.settle(missing, within=20)
+
 
 @pytest.fixture
 async def entries(rig: Rig) -> AsyncIterator[Entries]:
@@ -190,6 +200,7 @@ async def test_a_missing_right_is_named_and_heals(rig: Rig, entries: Entries) ->
         await entries.ready(name, within=60)
         await rig.finish(within=15)
         assert (await rig.data("target")) == {"trigger-1": "0"}
+        await entries.described(name, "Warning", "EntryNotReady", "cannot list", "EntryReady")
     finally:
         await rig.delete("ClusterRole", place, "")
 

@@ -58,10 +58,15 @@ class GlobalContext:
 
     Attributes:
         on_ready: Told when an entry can be read that could not before.
+        on_verdict: Told an entry, as stored, and why rules cannot read it (empty: they can), when
+            its status says something new.
+        failures: How often an entry could not be read any more, or never yet.
     """
 
     world: Surroundings
     on_ready: Callable[[], None] = lambda: None
+    on_verdict: Callable[[Object, str], None] = lambda _entry, _problem: None
+    failures: int = 0
     _held: dict[str, Held] = field(default_factory=dict)
     _feed: Feed | None = None
     _told: str = ""
@@ -78,6 +83,11 @@ class GlobalContext:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._begun(name), _GRACE)
         return self._read(name, projection)
+
+    def readable(self) -> tuple[int, int]:
+        """Return how many entries rules can read, and how many they cannot."""
+        ready = sum(held.was_ready for held in self._held.values())
+        return ready, len(self._held) - ready
 
     async def run(self) -> None:
         """Keep all entries until cancelled."""
@@ -195,8 +205,8 @@ class GlobalContext:
         if not wanted:
             return
         held.written = now
-        if status.problem and "conditions" in wanted:
-            self.world.say(f"GlobalContextEntry {held.name}: {status.problem}")
+        if "conditions" in wanted:
+            self._judge(held, status.problem)
         try:
             held.stored = await self.world.entries.write_status(held.stored, wanted)
         except (Conflict, Gone):
@@ -204,6 +214,12 @@ class GlobalContext:
         except ClusterError as error:
             held.written = now + _REFRESH_PAUSE
             self.world.say(f"GlobalContextEntry {held.name}: its status: {error}")
+
+    def _judge(self, held: Held, problem: str) -> None:
+        if problem:
+            self.failures += 1
+            self.world.say(f"GlobalContextEntry {held.name}: {problem}")
+        self.on_verdict(held.stored, problem)
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._told:

@@ -192,6 +192,22 @@ class TestReading:
         assert await context.load(ApiLoad(method="GET", path="/x")) == {"a": 1}
 
 
+class TestVerdicts:
+    async def test_each_turn_is_told_and_counted(self, context, cluster, world):
+        told = []
+        context.on_verdict = lambda entry, problem: told.append(
+            (entry["metadata"]["name"], problem)
+        )
+        stream = await follow(cluster, pod("a"))
+        await eventually(lambda: told == [("teams", "")])
+        assert (context.readable(), context.failures) == ((1, 0), 0)
+        stream.problem = "the watch ended"
+        world.clock.tick(STALE + 5)
+        await eventually(lambda: len(told) > 1)
+        assert "the watch ended" in told[1][1]
+        assert (context.readable(), context.failures) == ((0, 1), 1)
+
+
 class TestNotReady:
     async def test_an_entry_that_is_missing(self, context, cluster):
         assert "not listed yet" in await reason(context)
