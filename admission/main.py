@@ -39,6 +39,8 @@ from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
 from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.events import KubeEvents
+from reconciler.kube.lease import new_identity
 from reconciler.kube.leases import KubeLeases
 from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
 from reconciler.kube.preflight import wait_for_kinds
@@ -163,7 +165,8 @@ class Admission:
         backlog = Follower(
             name="backlog", watch=told, take=backlog_taker(estimate.take), clock=self.clock
         )
-        neighbour = self._neighbour()
+        events = KubeEvents(self.client, self.clock, instance=new_identity())
+        neighbour = self._neighbour(events)
         self.readiness.note("kyverno", lambda: neighbour.description)
         self.readiness.add("certificate", lambda: self.certificates.problem or None)
         await self._wait()
@@ -183,6 +186,7 @@ class Admission:
                 exceptions=exceptions,
                 kinds=kinds,
                 estimate=estimate,
+                neighbour=neighbour,
             ),
             PolicyWebhook(self._means(kinds)).review,
             ExceptionWebhook(heeding).review,
@@ -199,6 +203,7 @@ class Admission:
                     await asyncio.wait_for(told.synced.wait(), _PATIENCE)
                 tasks.create_task(self.certificates.run(), name="certificate")
                 tasks.create_task(neighbour.run(), name="neighbour")
+                tasks.create_task(events.run(), name="events")
                 await server.start(self.listener, self.certificates.context)
                 relax_collector()
                 _log.info(
@@ -231,7 +236,7 @@ class Admission:
         watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only)
         return Follower(name=name, watch=watch, take=take, clock=self.clock)
 
-    def _neighbour(self) -> Neighbour:
+    def _neighbour(self, events: KubeEvents) -> Neighbour:
         settings = self.settings
         neighbour = Neighbour(
             leases=KubeLeases(self.client, settings.namespace),
@@ -240,8 +245,13 @@ class Admission:
             take_over=settings.take_over,
             say=_log.warning,
         )
-        live = self.metrics.kyverno_live
-        neighbour.listeners.append(lambda: live.set(1 if neighbour.found else 0))
+
+        def heed() -> None:
+            self.metrics.kyverno_live.set(1 if neighbour.found else 0)
+            if neighbour.found:
+                events.emit(neighbour.event)
+
+        neighbour.listeners.append(heed)
         return neighbour
 
     def _settings_follower(self, holder: SettingsHolder) -> Follower:
@@ -291,6 +301,7 @@ class Admission:
         exceptions: ExceptionFeed,
         kinds: KubeKinds,
         estimate: Estimate,
+        neighbour: Neighbour,
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
@@ -328,6 +339,7 @@ class Admission:
             exceptions=exceptions.index,
             caught_up=caught_up,
             read_policies=read_policies,
+            standing_by=lambda: neighbour.standing_by,
         )
 
 

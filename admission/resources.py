@@ -42,6 +42,7 @@ class ResourceWebhook:
         learned: Digests of registrations after which the policies were read.
         caught_up: Returns when policies, exceptions, namespaces and roles are those that are
             stored.
+        standing_by: Returns why nothing is to be recorded, empty where all is.
     """
 
     index: PolicyIndex
@@ -58,6 +59,7 @@ class ResourceWebhook:
     caught_up: Callable[[], Awaitable[None]] = _at_once
     read_policies: Callable[[], Awaitable[None]] = _at_once
     learned: dict[str, None] = field(default_factory=dict)
+    standing_by: Callable[[], str] = str
 
     async def review(
         self,
@@ -77,6 +79,9 @@ class ResourceWebhook:
             digest: Of the policies that the webhook was registered for; empty where the address
                 does not tell.
         """
+        if self.standing_by():
+            # The other program acts on it. The webhooks are still there while no controller leads.
+            return Answer()
         try:
             await self._catch_up(digest)
             parent = await self._parent(request)

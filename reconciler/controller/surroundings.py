@@ -12,7 +12,6 @@ from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
-from reconciler.kube.leases import LEASES
 from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOKS
@@ -150,22 +149,8 @@ class Surroundings:
         self._warn_of_neighbour()
 
     def _warn_of_neighbour(self) -> None:
-        if not self.neighbour.found:
-            return
-        self.events.emit(
-            Event(
-                regarding={
-                    "apiVersion": LEASES.api_version,
-                    "kind": LEASES.kind,
-                    "namespace": self.holder.namespace,
-                    "name": self.neighbour.found,
-                },
-                severity="Warning",
-                reason="KyvernoIsLive",
-                action="None" if self.neighbour.take_over else "StandBy",
-                note=self.neighbour.description,
-            )
-        )
+        if self.neighbour.found:
+            self.events.emit(self.neighbour.event)
 
     def _tell_restored(self, name: str, text: str) -> None:
         self.metrics.webhooks_restored.labels(configuration=name).inc()

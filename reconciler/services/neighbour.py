@@ -13,7 +13,7 @@ from reconciler.api.meta import Object
 from reconciler.api.updaterequest import parse_time
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
-from reconciler.services.ports import Leases
+from reconciler.services.ports import Event, Leases
 
 LEASES: Final = ("kyverno", "kyverno-background-controller", "kyverno-health")
 """Of its admission controller's leader, its background controller's, and its heartbeat."""
@@ -75,6 +75,22 @@ class Neighbour:
         return (
             f"{danger}: standing by, nothing is recorded or changed; scale Kyverno's controllers"
             " to 0, or start with --take-over"
+        )
+
+    @property
+    def event(self) -> Event:
+        """Return what to tell of the Lease that was found."""
+        return Event(
+            regarding={
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "namespace": self.namespace,
+                "name": self.found,
+            },
+            severity="Warning",
+            reason="KyvernoIsLive",
+            action="None" if self.take_over else "StandBy",
+            note=self.description,
         )
 
     async def run(self) -> None:

@@ -302,11 +302,15 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_left_a
         await rig.settle(registered, within=5.0)
         await rig.create(config_map(place, "trigger-1"))
         events = await rig.items("Event", NAMESPACE)
-        (event,) = [item for item in events if item["reason"] == "KyvernoIsLive"]
-        assert event["involvedObject"]["name"] == LEASE
-        assert "--take-over" in event["message"]
-        logged = [str(line) for line in rig.log(CONTROLLER)]
-        assert any("a live Kyverno is in this cluster" in line for line in logged)
+        told_events = [item for item in events if item["reason"] == "KyvernoIsLive"]
+        # One of each program.
+        assert len(told_events) == len({item["reportingInstance"] for item in told_events}) == 2
+        for event in told_events:
+            assert event["involvedObject"]["name"] == LEASE
+            assert "--take-over" in event["message"]
+        for program in (ADMISSION, CONTROLLER):
+            logged = [str(line) for line in rig.log(program)]
+            assert any("a live Kyverno is in this cluster" in line for line in logged)
     finally:
         await rig.delete("Lease", LEASE, NAMESPACE)
     await settle_told(rig, there=False)
@@ -320,6 +324,27 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_left_a
     (left,) = [item for item in await rig.requests() if item.name == "ur-left-1"]
     assert left.status.state is State.PENDING
     assert (left.status.attempts, left.status.message) == (0, "")
+
+
+async def test_admission_alone_stands_by_too(rig: Rig) -> None:
+    """Nobody empties the webhooks then, so it is asked, and records nothing."""
+    place = rig.namespace
+    await rig.create(config_map(place, "target"))
+    await rig.apply(rule(place, [target(place, "target")], GOT))
+    await rig.kill(CONTROLLER)
+    try:
+        await rig.create(renewed())
+
+        async def silent() -> Any:
+            return await told(rig, ADMISSION)
+
+        await rig.settle(silent, within=30.0)
+        assert await webhooks(rig)
+        await rig.create(config_map(place, "trigger-1"))
+        assert await rig.requests() == []
+    finally:
+        await rig.delete("Lease", LEASE, NAMESPACE)
+        await rig.restart(CONTROLLER)
 
 
 async def test_taking_over_it_processes_what_a_kyverno_left(rig: Rig) -> None:

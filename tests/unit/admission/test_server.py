@@ -177,6 +177,16 @@ async def test_a_registration_for_other_policies_is_read_for_once(make):
         assert reads == ["policies"]
 
 
+async def test_beside_a_live_kyverno_everything_is_let_through_and_nothing_stored(make):
+    reasons = ["a live Kyverno is in this cluster", ""]
+    index = make.index(make.policy())
+    async with World(index, standing_by=lambda: reasons.pop(0)) as world:
+        for stored in (0, 1):
+            _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
+            assert answer["response"]["allowed"] is True
+            assert len(await world.stored()) == stored
+
+
 async def test_the_same_review_twice_is_one_request(world, make):
     body = make.review(obj=make.thing())
     for _ in range(2):
