@@ -50,6 +50,7 @@ class Result:
         changed: The target was written; a result that says so is not replaced by one that found
             nothing to do.
         at: When it came to that, to the second.
+        recovered: It was found later; it replaces nothing that came at the same time or after it.
     """
 
     policy: str
@@ -60,6 +61,7 @@ class Result:
     message: str
     changed: bool = False
     at: datetime
+    recovered: bool = False
 
     @property
     def key(self) -> Key:
@@ -127,6 +129,8 @@ def merge_results(
             continue
         rendered = render_result(result)
         old = merged.get(key)
+        if result.recovered and old is not None and _seconds(old) >= int(result.at.timestamp()):
+            continue
         same = old is not None and old.get("result") == rendered["result"]
         alike = old is not None and same and old.get("message") == rendered["message"]
         if same and not result.changed and (alike or result.verdict is Verdict.PASS):
@@ -171,5 +175,8 @@ def is_shortened(report: Mapping[str, Any] | None) -> bool:
 
 
 def _weight(raw: Object) -> tuple[bool, int]:
-    seconds = (raw.get("timestamp") or {}).get("seconds", 0)
-    return raw.get("result") == Verdict.PASS, -seconds
+    return raw.get("result") == Verdict.PASS, -_seconds(raw)
+
+
+def _seconds(raw: Object) -> int:
+    return int((raw.get("timestamp") or {}).get("seconds", 0))

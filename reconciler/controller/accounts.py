@@ -28,6 +28,11 @@ class Accounts:
         told = request.status.targets
         self.reports.add(request.spec, [item for item in attempt.targets if item not in told])
 
+    def found(self, request: UpdateRequest) -> None:
+        """Take in a finished request that is stored when this process begins to lead."""
+        self.progress.found(request)
+        self.reports.found(request)
+
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Take in what a sweep did for one trigger; what failed goes on as a request."""
         self.reporter.swept(spec, attempt)

@@ -81,7 +81,7 @@ class Leadership:
                 if not collected:
                     # An entry that they wait for may have become ready before they were known.
                     self.services.dispatcher.wake_parked(ENTRY_NOT_READY)
-                    await self.services.collector.refill(self.accounts.progress.found)
+                    await self.services.collector.refill(self.accounts.found)
                     collected = True
             except ClusterError as error:
                 self.say(f"the waiting requests cannot be listed: {error}")

@@ -8,7 +8,7 @@ first two at once, the last by a slow round.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.api.meta import Object, resource_version
 from reconciler.api.policyreport import (
@@ -21,7 +21,7 @@ from reconciler.api.policyreport import (
     render_report,
     results_of,
 )
-from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus
+from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import (
     AlreadyExists,
@@ -49,6 +49,8 @@ _ROUND = 30.0
 """Seconds between two looks at targets."""
 _PER_ROUND = 20
 _UNSERVED = 60.0
+_UNWRITTEN = 120.0
+"""Seconds for which results of a killed process may have waited."""
 
 Changes = dict[Key, Result | None]
 
@@ -114,12 +116,26 @@ class Reports:
 
     def add(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
         """Take in what a rule came to at targets."""
-        if not self.enabled or spec.policy in self._disabled:
+        if not self._wants(spec):
             return
         for target in targets:
             result = self._result(spec, target)
             missing = target.outcome is Outcome.NOT_FOUND
             self._put(target.ref.namespace, result.key, None if missing else result)
+
+    def found(self, request: UpdateRequest) -> None:
+        """Take in what may have ended in a process that was killed before its reports."""
+        finished = request.status.finished
+        recent = finished and (self.clock.now() - finished).total_seconds() <= _UNWRITTEN
+        if finished is None or not recent or not self._wants(request.spec):
+            return
+        for target in request.status.targets:
+            result = replace(self._result(request.spec, target), at=finished, recovered=True)
+            namespace = target.ref.namespace
+            pending = self._pending.get(namespace)
+            known = pending is not None and result.key in pending.changes
+            if not known and target.outcome is not Outcome.NOT_FOUND:
+                self._put(namespace, result.key, result)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -179,6 +195,9 @@ class Reports:
         for key in part:
             if not await self._exists(key):
                 self._put(self._place, key, None)
+
+    def _wants(self, spec: RequestSpec) -> bool:
+        return self.enabled and spec.policy not in self._disabled
 
     async def _write(self, namespace: str, changes: Changes) -> None:
         live = await self.store.get(namespace)

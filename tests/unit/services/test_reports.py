@@ -1,10 +1,19 @@
 """Reports: what is written, how often, and when a result goes."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from reconciler.api.meta import ObjectRef
 from reconciler.api.policyreport import MAX_RESULTS, NAME
-from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus
+from reconciler.api.updaterequest import (
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    State,
+    TargetStatus,
+)
 from reconciler.errors import Conflict, Gone, Unavailable, UnknownKind
 from reconciler.services.reports import DISABLED, Reports
 
@@ -104,6 +113,40 @@ async def test_a_report_says_what_came_to_which_target(store, reports, write):
     assert result["message"] == "mutated Secret/s in namespace a"
     wanted = "/v1, Kind=Secret Name=s Namespace=a"
     assert result["properties"] == {"patched-target": wanted}
+
+
+def ended(request, moment, *targets):
+    """Return a request that was completed then."""
+    status = RequestStatus(state=State.COMPLETED, finished=moment, targets=targets)
+    return replace(request, status=status)
+
+
+async def test_what_a_killed_process_did_not_write_is_brought_after(
+    world, make, store, reports, write
+):
+    trigger = world.cluster.add(make.object())
+    request = await world.ask(await world.read(make.policy()), trigger)
+    reports.add(spec(), [came("newer", Outcome.FAILED, "no")])
+    stored_at = world.clock.now()
+    await write()
+    world.clock.tick(90)
+    reports.found(ended(request, stored_at - timedelta(seconds=50), came("too-old")))
+    reports.found(
+        ended(
+            request,
+            stored_at + timedelta(seconds=5),
+            came("s"),
+            came("gone", Outcome.NOT_FOUND),
+        )
+    )
+    reports.found(ended(request, stored_at, came("newer")))
+    await write()
+    assert store.results() == [
+        ("newer", "error", "no"),
+        ("s", "pass", "mutated Secret/s in namespace a"),
+    ]
+    (_, recovered) = store.stored["a"]["results"]
+    assert recovered["timestamp"]["seconds"] == int(stored_at.timestamp()) + 5
 
 
 async def test_outcomes_become_results(store, reports, write):
