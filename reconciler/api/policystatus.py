@@ -73,6 +73,7 @@ class Running:
         permissions: What to grant, each once.
         sweeping: A sweep is among them.
         diverted: One of them stands for triggers that were not recorded one by one.
+        waits: Why a sweep does not go on now; empty where each does.
     """
 
     pending: int = 0
@@ -82,6 +83,7 @@ class Running:
     permissions: tuple[str, ...] = ()
     sweeping: bool = False
     diverted: bool = False
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

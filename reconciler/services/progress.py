@@ -281,6 +281,7 @@ def _with(running: Running, spec: RequestSpec, status: RequestStatus) -> Running
         permissions=permissions,
         sweeping=True,
         diverted=running.diverted or spec.sequence > 0,
+        waits=running.waits or (status.message if status.reason else ""),
         total=-1 if uncounted else running.total + total,
         eta=max(running.eta, "" if status.sweep is None else status.sweep.eta, key=_seconds),
     )

@@ -78,10 +78,11 @@ def _sweeping(progress: PolicyProgress) -> str:
     running = progress.running
     total = "?" if running.total < 0 else str(running.total)
     left = f", {running.eta} left" if running.eta else ""
-    looked = f"{running.figures.existing} of {total} existing objects looked at{left}"
+    looked = f"{running.figures.existing} of {total} existing objects looked at"
     if running.diverted:
-        return f"too many requests wait, so one stands for all triggers of a rule; {looked}"
-    return looked
+        return f"too many requests wait, so one stands for all triggers of a rule; {looked}{left}"
+    waits = f"; it waits: {running.waits}" if running.waits else ""
+    return f"{looked}{waits or left}"
 
 
 def _requests(pending: int) -> str:

@@ -184,6 +184,22 @@ async def test_a_changed_policy_leaves_triggers_alone_that_are_excepted(rig: Rig
     assert await rig.data("target") == {"trigger-2": "seen"}
 
 
+async def test_one_that_is_not_for_the_background_holds_for_requests_only(rig: Rig) -> None:
+    place = rig.namespace
+    seen = {"data": {"{{ request.object.metadata.name }}": "seen"}}
+    await rig.create_all([config_map(place, name) for name in ("target", "trigger-1")])
+    await rig.create(exception(rig, "trigger-*", background=False))
+    await in_force(rig)
+    await rig.apply(
+        rule(place, [target(place, "target")], seen), mutateExistingOnPolicyUpdate=True
+    )
+    await rig.applied({"target": {"trigger-1": "seen"}}, within=15)
+    await rig.create(config_map(place, "trigger-2"))
+    await rig.finish()
+    assert await rig.data("target") == {"trigger-1": "seen"}
+    assert [item.spec.sweep for item in await rig.requests()] == [True]
+
+
 async def test_of_another_namespace_it_is_stored_with_a_warning_and_not_heeded(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))

@@ -1,10 +1,12 @@
 """Limits of a rollout on a cluster with both programs at work."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from reconciler.api.updaterequest import State
+from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError
 from tests.faults.rig import Rig, config_map, rule, target
 
@@ -28,6 +30,17 @@ async def held_back(rig: Rig, part: str) -> None:
         policy = await rig.get("ClusterPolicy", rig.namespace, "")
         said = policy["status"]["mutateExisting"].get("heldBack") or ""
         return "" if (part in said if part else not said) else said or "not held back"
+
+    await rig.settle(missing, within=15.0)
+
+
+async def policy_says(rig: Rig, part: str) -> None:
+    """Wait until the one line of the policy's status for a person says something."""
+
+    async def missing() -> Any:
+        policy = await rig.get("ClusterPolicy", rig.namespace, "")
+        said = policy["status"]["mutateExisting"].get("message") or ""
+        return "" if part in said else said or "nothing"
 
     await rig.settle(missing, within=15.0)
 
@@ -89,11 +102,54 @@ async def test_canaries_come_first_then_the_rest_at_a_rate(rig: Rig) -> None:
     await limit(rig, canary="env=test", rate="120/m", batch_size="1")
     await rig.apply(each(rig), mutateExistingOnPolicyUpdate=True)
     await sweep_says(rig, "Canary", 2)
+    await policy_says(rig, "it waits: ")
     assert await rig.lacking(early) == {}
     assert len(await rig.lacking(wanted)) == 3
     policy = await rig.get("ClusterPolicy", rig.namespace, "")
     await limit(rig, promote=str(policy["metadata"]["generation"]))
     await rig.applied(wanted, within=30.0)
+
+
+async def test_no_more_triggers_fail_than_are_allowed(rig: Rig) -> None:
+    """Every target is immutable: of eight triggers two are tried, and somebody is asked."""
+    place = rig.namespace
+    await pairs(rig, 8)
+    for number in range(8):
+        await rig.merge("ConfigMap", f"to-none-{number}", {"immutable": True})
+    await rig.apply(each(rig))
+    await limit(rig, max_failures="2", batch_size="1")
+    await rig.apply(each(rig), mutateExistingOnPolicyUpdate=True)
+    await sweep_says(rig, "TooManyFailures", 0)
+    await policy_says(rig, "it waits: 2 triggers failed, and the policy allows 2")
+    failed = [item for item in await rig.requests(state=State.FAILED) if not item.spec.sweep]
+    assert len(failed) == 2
+    await limit(rig, max_failures=None)
+
+    async def left() -> Any:
+        sweeps = [item.status.state for item in await rig.requests() if item.spec.sweep]
+        figures = (await rig.get("ClusterPolicy", place, ""))["status"]["mutateExisting"]
+        whole = sweeps == [State.COMPLETED] and figures["failed"] == 8
+        return "" if whole else (sweeps, figures)
+
+    await rig.settle(left, within=20.0)
+
+
+async def test_outside_of_the_window_nothing_is_done(rig: Rig) -> None:
+    now = SystemClock().now()
+    closed = f"{(now + timedelta(hours=2)):%H:%M}-{(now + timedelta(hours=3)):%H:%M} UTC"
+    await rig.apply(each(rig))
+    await limit(rig, window=closed)
+    wanted = await pairs(rig, 2)
+    await held_back(rig, "outside of the policy's hours")
+
+    async def waiting() -> Any:
+        reasons = {item.status.reason for item in await rig.requests(state=State.PENDING)}
+        return "" if reasons == {"OutsideWindow"} else reasons
+
+    await rig.settle(waiting, within=15.0)
+    opened = f"{(now - timedelta(hours=1)):%H:%M}-{(now + timedelta(hours=3)):%H:%M} UTC"
+    await limit(rig, window=opened)
+    await rig.applied(wanted, within=15.0)
 
 
 async def test_what_cannot_be_understood_is_refused_with_its_place(rig: Rig) -> None:

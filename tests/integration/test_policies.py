@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import functools
 import json
 from typing import Any
@@ -111,6 +112,110 @@ async def test_a_patch_that_is_no_yaml_is_refused_with_its_place(rig: Rig) -> No
     place = rig.namespace
     said = await refused(rig, rule(place, [target(place, "target")], "- op: [add\n  path: /a"))
     assert "spec.rules[0].mutate.patchesJson6902: " in said
+
+
+NO = None
+"""Takes a field away."""
+
+
+def changed(spec: Object, changes: dict[str, Any]) -> Object:
+    """Return a copy in which fields, named by their place, are others."""
+    found: Object = copy.deepcopy(spec)
+    for place, value in changes.items():
+        *steps, last = [int(step) if step.isdigit() else step for step in place.split(".")]
+        inner: Any = found
+        for step in steps:
+            inner = inner[step]
+        if value is NO:
+            del inner[last]
+        else:
+            inner[last] = value
+    return found
+
+
+LIKE = {"key": "a", "operator": "Like", "value": "b"}
+UPDATES = "rules.0.mutate.mutateExistingOnPolicyUpdate"
+MERGE = "rules.0.mutate.patchStrategicMerge"
+JSON = "rules.0.mutate.patchesJson6902"
+RULE = "spec.rules[0]"
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"rules.0.mutate": NO}, f"{RULE}: No operation"),
+        ({"rules.0.validate": {"pattern": {"data": "?*"}}}, f"{RULE}: Multiple operations"),
+        ({UPDATES: True, "rules.0.mutate.targets": NO}, f"{RULE}.mutate.targets: "),
+        ({"rules.0.exclude": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]}}, ".exclude: "),
+        (
+            {"rules.0.mutate.targets.0.name": "{{ target.metadata.name }}"},
+            f"{RULE}.mutate.targets[0].name: ",
+        ),
+        (
+            {"rules.0.context": [{"name": "a", "variable": {"jmesPath": "target.data"}}]},
+            f"{RULE}.context[0].variable.jmesPath: ",
+        ),
+        (
+            {"rules.0.preconditions": [{**LIKE, "key": "{{ target.a }}", "operator": "Equals"}]},
+            f"{RULE}.preconditions: ",
+        ),
+        ({f"{MERGE}.data.a": "{{ element.a }}"}, f"{RULE}.mutate.patchStrategicMerge: "),
+        (
+            {"rules.0.context": [{"name": "request", "variable": {"value": "a"}}]},
+            f"{RULE}.context[0].name: ",
+        ),
+        (
+            {"rules.0.match.any.0.subjects": [{"kind": "User", "name": "jane"}]},
+            f"{RULE}.match.any[0].subjects: ",
+        ),
+        (
+            {"rules.0.match.any.0.resources.names": ["{{ request.name }}"]},
+            f"{RULE}.match.any[0].resources.names[0]: ",
+        ),
+        (
+            {UPDATES: True, f"{MERGE}.data.a": "{{ request.userInfo.uid }}"},
+            f"{RULE}: only select variables",
+        ),
+        ({"rules.0.preconditions": [LIKE]}, f"{RULE}.preconditions[0].operator: "),
+        (
+            {"rules.0.mutate.targets.0.preconditions": [LIKE]},
+            f"{RULE}.mutate.targets[0].preconditions[0].operator: ",
+        ),
+        ({JSON: "[]"}, f"{RULE}.mutate: only one of"),
+        ({MERGE: NO, JSON: "- {op: remove, path: data/a}"}, "patchesJson6902[0].path: "),
+        ({MERGE: NO, JSON: "- {op: drop, path: /data/a}"}, "patchesJson6902[0].op: "),
+        (
+            {MERGE: NO, JSON: "- {op: remove, path: '/{{ request.name }}'}"},
+            "patchesJson6902[0].path: ",
+        ),
+        (
+            {MERGE: {"metadata": {"labels": {"a": 1}}}},
+            f"{RULE}.mutate.patchStrategicMerge.metadata.labels.a: ",
+        ),
+        ({"admission": False}, "spec.admission: "),
+    ],
+)
+async def test_what_can_be_known_beforehand_is_refused(
+    rig: Rig, changes: dict[str, Any], place: str
+) -> None:
+    built = policy(rig.namespace, good(rig.namespace))
+    built["spec"] = changed(built["spec"], changes)
+    with pytest.raises(Denied) as caught:
+        await rig.create(built)
+    assert place in str(caught.value)
+
+
+async def test_rules_have_names_of_their_own_and_a_policy_kinds_of_its_namespace(
+    rig: Rig,
+) -> None:
+    one = good(rig.namespace)
+    with pytest.raises(Denied, match=r"spec\.rules\[1\]\.name: Duplicate"):
+        await rig.create(policy(rig.namespace, one, one))
+    wide = changed({"rules": [one]}, {"rules.0.match.any.0.resources": {"kinds": ["Node"]}})
+    inside = {**policy(rig.namespace), "kind": "Policy", "spec": wide}
+    inside["metadata"]["namespace"] = rig.namespace
+    with pytest.raises(Denied, match=r"spec\.rules\[0\]\.match: Node is cluster-scoped"):
+        await rig.create(inside)
 
 
 async def test_a_policy_reaches_no_other_namespace(rig: Rig) -> None:

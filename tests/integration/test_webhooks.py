@@ -92,6 +92,50 @@ async def test_it_asks_only_about_the_namespaces_that_the_policies_name(rig: Rig
     assert (expression["operator"], expression["values"]) == ("In", [rig.namespace])
 
 
+async def test_it_says_what_the_policies_say_and_without_policies_nothing(rig: Rig) -> None:
+    fires = {
+        "any": [
+            {"resources": {"kinds": ["Pod/binding"], "operations": ["CREATE"]}},
+            {"resources": {"kinds": ["PersistentVolume"], "operations": ["UPDATE", "DELETE"]}},
+        ]
+    }
+    condition = {"name": "people", "expression": "request.userInfo.username != 'nobody'"}
+    one = {**about(rig, "Secret"), "match": fires}
+    await rig.create(
+        policy(
+            rig,
+            one,
+            webhookConfiguration={
+                "failurePolicy": "Ignore",
+                "timeoutSeconds": 17,
+                "matchConditions": [condition],
+            },
+        )
+    )
+    await settled(rig, ("", "pods/binding"), there=True, within=5.0)
+    (webhook,) = (await rig.get(KIND, RESOURCE, ""))["webhooks"]
+    assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 17)
+    assert condition in webhook["matchConditions"]
+    asks = {
+        (resource, tuple(part["operations"]), part["scope"])
+        for part in webhook["rules"]
+        for resource in part["resources"]
+    }
+    # One filter names DELETE, which then holds for the kinds of those without a list only.
+    assert asks == {
+        ("pods/binding", ("CREATE",), "Namespaced"),
+        ("persistentvolumes", ("DELETE", "UPDATE"), "Cluster"),
+    }
+    await change(rig, rule(rig.namespace, [target(rig.namespace, "target")], GOT, kinds=["*"]))
+    await settled(rig, ("*", "*"), there=True, within=5.0)
+    await rig.delete("ClusterPolicy", rig.namespace, "")
+
+    async def asking() -> Any:
+        return (await rig.get(KIND, RESOURCE, "")).get("webhooks")
+
+    await rig.settle(asking, within=5.0)
+
+
 @pytest.mark.parametrize("name", [RESOURCE, POLICY])
 async def test_what_somebody_deletes_or_edits_is_restored_and_told(rig: Rig, name: str) -> None:
     await rig.apply(about(rig, "PodTemplate"))
