@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,42 @@ async def test_what_waits_is_grouped_with_the_missing_right_and_its_cure(rig: Ri
         return "" if min(attempts) >= 2 else attempts
 
     await rig.settle(not_woken, within=10.0)
+
+
+async def test_watching_shows_what_waits_and_then_what_is_done(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "target"))
+    await rig.apply(rule(place, [target(place, "target")], GOT))
+    await pause(rig, "true")
+    program = str(Path(sys.executable).with_name("retrofit"))
+    words = ("status", place, "--watch", "-o", "json", "--kubeconfig", str(rig.cluster.kubeconfig))
+    watching = await asyncio.create_subprocess_exec(
+        program, *words, stdout=asyncio.subprocess.PIPE
+    )
+    assert watching.stdout is not None
+    try:
+        await rig.create(config_map(place, "trigger-1"))
+        async with asyncio.timeout(30):
+            await shown(watching.stdout, pending=1, completed=0)
+            await pause(rig, None)
+            await shown(watching.stdout, pending=0, completed=1)
+    finally:
+        watching.terminate()
+        await watching.communicate()
+
+
+async def pause(rig: Rig, value: str | None) -> None:
+    marks = {"metadata": {"annotations": {"kube-retrofit.dev/paused": value}}}
+    await rig.merge("ClusterPolicy", rig.namespace, marks, namespace="")
+
+
+async def shown(lines: asyncio.StreamReader, **wanted: int) -> None:
+    """Wait until a line shows these counts of the one policy."""
+    async for line in lines:
+        (policy,) = json.loads(line)["policies"]
+        if wanted.items() <= policy.items():
+            return
+    raise AssertionError("the command ended")
 
 
 async def test_what_failed_is_done_again_once(rig: Rig) -> None:

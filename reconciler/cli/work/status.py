@@ -19,7 +19,7 @@ from reconciler.cli.work.place import (
     workplace,
 )
 from reconciler.cli.work.report import data_of, lines_of
-from reconciler.errors import Forbidden
+from reconciler.errors import Forbidden, Throttled, Unavailable
 from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
 from reconciler.services.policies import policy_key as key_of
 
@@ -57,11 +57,16 @@ async def _status(
     key: str, namespace: str, output: str, *, watch: bool, address: dict[str, str]
 ) -> None:
     async with workplace(**address) as place:
-        while True:
-            _show(await _look(place, key, namespace), place, output, clear=watch)
-            if not watch:
-                return
+        _show(await _look(place, key, namespace), place, output, clear=watch)
+        while watch:
             await asyncio.sleep(_PAUSE)
+            try:
+                found = await _look(place, key, namespace)
+            except (Throttled, Unavailable) as error:
+                # Whoever watches an outage wants to see its end.
+                click.echo(f"not known now: {error}", err=True)
+            else:
+                _show(found, place, output, clear=True)
 
 
 async def _look(place: Workplace, key: str, namespace: str) -> Overview:

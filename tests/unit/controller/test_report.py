@@ -1,0 +1,63 @@
+"""What an attempt leaves behind in the metrics."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.api.meta import ObjectRef
+from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State, UpdateRequest
+from reconciler.controller.report import Reporter
+from reconciler.observe.logs import logger
+from reconciler.observe.metrics import create_metrics
+from reconciler.requests.lifecycle import Done, Skip
+from reconciler.services.process import Attempt
+
+STORED = datetime(2026, 1, 31, 10, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def report():
+    """Give what the metrics say after the end of a request."""
+
+    def run(status, disposition):
+        metrics = create_metrics()
+        reporter = Reporter(
+            log=logger("test"), metrics=metrics, now=lambda: STORED + timedelta(seconds=3)
+        )
+        ref = ObjectRef(api_version="v1", kind="ConfigMap", namespace="a", name="c")
+        spec = RequestSpec(policy="p", rule="r", resource=ref)
+        request = UpdateRequest(
+            name="ur-1",
+            namespace="kyverno",
+            uid="u",
+            resource_version="1",
+            labels={},
+            created=STORED,
+            spec=spec,
+            status=RequestStatus(),
+        )
+        reporter.observe(request, status, Attempt(disposition=disposition))
+
+        def value(name, **labels):
+            return metrics.registry.get_sample_value(f"retrofit_{name}", labels) or 0
+
+        return value
+
+    return run
+
+
+def test_a_request_whose_work_another_one_did_is_coalesced(report):
+    message = "same as ur-0"
+    value = report(
+        RequestStatus(state=State.SKIP, reason="SameAsOther", message=message),
+        Skip(reason="SameAsOther", message=message),
+    )
+    assert value("requests_coalesced_total", policy="p") == 1
+    assert value("requests_ended_total", policy="p", state="Skip", reason="SameAsOther") == 1
+    assert value("admission_to_patched_seconds_count", policy="p") == 0
+
+
+def test_from_the_stored_request_to_the_patched_target(report):
+    value = report(RequestStatus(state=State.COMPLETED, counts=Counts(patched=1)), Done())
+    assert value("admission_to_patched_seconds_sum", policy="p") == 3
+    assert value("requests_coalesced_total", policy="p") == 0
