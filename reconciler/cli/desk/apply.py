@@ -43,7 +43,7 @@ class _Where:
 
     address: Address
     namespace: str
-    exception_namespace: str
+    exception_namespace: str | None
 
 
 def _files(*names: str, text: str) -> Callable[[T], T]:
@@ -135,7 +135,8 @@ def _check_flags(
     paths: Mapping[str, Any], address: Address, namespace: str, *, cluster: bool
 ) -> None:
     if not cluster:
-        if flag := address.given or ("--namespace" if namespace else ""):
+        chosen = "--exception-namespace" if paths["exception_namespace"] is not None else ""
+        if flag := address.given or ("--namespace" if namespace else chosen):
             raise click.UsageError(f"{flag} needs --cluster")
         if not paths["resources"]:
             raise click.UsageError("name the triggers with --resource FILE, or --cluster")

@@ -16,9 +16,6 @@ from reconciler.engine.exceptions import PolicyException
 from reconciler.errors import Forbidden, InvalidPolicy, InvalidSetting
 from reconciler.services.exceptions import Heeding
 
-EVERYWHERE: Final = "*"
-"""Exceptions in all namespaces."""
-
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _CLUSTER_WIDE: Final = re.compile(r"(?:clusterpolic(?:y|ies)|cpol)/([^/]+)")
 _NAMESPACED: Final = re.compile(r"(?:polic(?:y|ies)|pol)/(?:([^/]+)/)?([^/]+)")
@@ -28,10 +25,9 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 exception_namespace = click.option(
     "--exception-namespace",
     metavar="PATTERNS",
-    default=EVERYWHERE,
-    show_default=True,
-    help="Namespaces whose stored PolicyExceptions are heeded, as the flag of the programs; empty:"
-    " none.",
+    default=None,
+    help="With a cluster: namespaces whose stored PolicyExceptions are heeded, as the flag of the"
+    " programs. Default: all; empty: none.",
 )
 
 
@@ -59,7 +55,7 @@ def policy_key(name: str) -> str:
 
 async def heeded_exceptions(
     live: LiveCluster,
-    namespaces: str,
+    namespaces: str | None,
     policies: AbstractSet[str],
     given: Iterable[PolicyException],
 ) -> tuple[PolicyException, ...]:
@@ -70,17 +66,18 @@ async def heeded_exceptions(
 
     Args:
         live: The cluster.
-        namespaces: Patterns of those where a stored one counts, separated by commas.
+        namespaces: Patterns of those where a stored one counts, separated by commas; None: all.
         policies: Keys of the policies.
         given: Those of files.
 
     Raises:
         ClusterError: They cannot be read, for no lack of rights.
     """
-    heeding = Heeding(enabled=True, namespaces=namespaces)
+    chosen = "*" if namespaces is None else namespaces
+    heeding = Heeding(enabled=True, namespaces=chosen)
     own = {item.key: item for item in given}
     found: dict[str, PolicyException] = {}
-    for obj in await _stored(live) if namespaces else ():
+    for obj in await _stored(live) if chosen else ():
         if heeding.objection(obj["metadata"].get("namespace", "")):
             continue
         try:

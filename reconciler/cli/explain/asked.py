@@ -55,7 +55,7 @@ class Asked:
     operation: str
     userinfo: str | None
     exceptions: Sequence[str]
-    exception_namespace: str
+    exception_namespace: str | None
     settings: Sequence[str]
     values: str | None
 

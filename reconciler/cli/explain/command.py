@@ -95,6 +95,8 @@ def explain(*, output: str, cluster: bool, operation: str, **options: Any) -> No
 
 async def _work(asked: Asked, address: Address | None, page: Page) -> None:
     if address is None:
+        if asked.exception_namespace is not None:
+            raise click.UsageError("--exception-namespace needs --cluster")
         await _tell(asked.plan(), page)
         return
     async with live_cluster(address) as cluster:

@@ -52,7 +52,7 @@ class Wish:
     limit: int
     service_hosts: str
     exceptions: Sequence[PolicyException]
-    exception_namespace: str
+    exception_namespace: str | None
     expected: frozenset[Identity] | None
 
 

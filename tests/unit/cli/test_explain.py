@@ -296,7 +296,9 @@ def test_a_refused_policy_is_one_line(desk: Desk) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["--target", "x"], ["--operation", "PATCH"]])
+@pytest.mark.parametrize(
+    "words", [["--target", "x"], ["--operation", "PATCH"], ["--exception-namespace", "x"]]
+)
 def test_flags_that_are_wrong(desk: Desk, words: list[str]) -> None:
     assert desk.explain(*words).exit_code == 2
 

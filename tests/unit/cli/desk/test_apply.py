@@ -294,6 +294,14 @@ def test_an_exception(desk: Desk, policy: Policy) -> None:
     assert "0 changes, 0 errors" in done.stderr
 
 
+def test_exceptions_of_a_cluster_need_one(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    words = ["apply", policy(LABEL), "-r", "cm.yaml", "--exception-namespace", "x"]
+    done = desk.run(*words)
+    assert done.exit_code == 2
+    assert "--exception-namespace needs --cluster" in done.stderr
+
+
 def test_an_exception_of_targets(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write("secrets.yaml", SECRETS)
