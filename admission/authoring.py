@@ -14,6 +14,7 @@ from reconciler.services.lint import Finding, Level, find_errors, find_surprises
 from reconciler.services.validate import Lack, Need, RightsCheck, cluster_role
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
+_UNCOMPILED = "whether matchConditions compile cannot be checked now"
 _CONDITIONS = "spec.webhookConfiguration"
 
 
@@ -32,14 +33,14 @@ async def check_policy(policy: Object, means: Means) -> Answer:
                 means.forget()
                 lack = await rights.check(compiled)
             scope = await means.scope()
-            refused = await _refused_conditions(compiled, means)
+            refused = await _check_conditions(policy, compiled, means)
     except TimeoutError:
         reason = f"{_UNCHECKED}: no answer within {means.budget:g} s; try again"
         return refuse(policy, [reason], code=UNAVAILABLE)
     except ClusterError as error:
         return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
-    if refused:
-        return refuse(policy, [refused])
+    if refused is not None:
+        return refused
     findings = find_surprises(policy, compiled, scope=scope)
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors:
@@ -52,14 +53,20 @@ async def check_policy(policy: Object, means: Means) -> Answer:
     return Answer(warnings=warnings([*_texts(told), *_of_triggers(lack)]))
 
 
-async def _refused_conditions(compiled: CompiledPolicy, means: Means) -> str:
+async def _check_conditions(
+    policy: Object, compiled: CompiledPolicy, means: Means
+) -> Answer | None:
+    """Return the refusal of a policy for its conditions, None where they compile."""
     if not compiled.match_conditions:
-        return ""
+        return None
     try:
         await means.conditions.check(compiled.match_conditions)
     except Invalid as error:
-        return str(error).replace("matchConditions[", f"{_CONDITIONS}.matchConditions[")
-    return ""
+        text = str(error).replace("matchConditions[", f"{_CONDITIONS}.matchConditions[")
+        return refuse(policy, [text])
+    except ClusterError as error:
+        return refuse(policy, [_unchecked(error, _UNCOMPILED)], code=UNAVAILABLE)
+    return None
 
 
 def check_limits(policy: Object, old: Object) -> Answer:
@@ -83,11 +90,11 @@ def _lines(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def _unchecked(error: ClusterError) -> str:
+def _unchecked(error: ClusterError, what: str = _UNCHECKED) -> str:
     cure = "try again"
     if isinstance(error, Forbidden):
         cure = "the role kyverno:admission-controller:core has this right, apply it again"
-    return f"{_UNCHECKED}: {error}; {cure}"
+    return f"{what}: {error}; {cure}"
 
 
 def _unserved(lack: Lack) -> Iterator[str]:

@@ -100,15 +100,18 @@ class Compiler:
     """The `MatchConditions` port: everything compiles but what a test names."""
 
     refused: str = ""
+    broken: Exception | None = None
 
     async def check(self, conditions):
+        if self.broken is not None:
+            raise self.broken
         for index, item in enumerate(conditions):
             if item["expression"] == self.refused:
                 text = f"matchConditions[{index}].expression: Invalid value: does not compile"
                 raise Invalid(text, status=422)
 
 
-def make_means(account=None, kinds=None, budget=5.0, forget=None, refused=""):
+def make_means(account=None, kinds=None, budget=5.0, forget=None, compiler=None):
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
 
@@ -121,7 +124,7 @@ def make_means(account=None, kinds=None, budget=5.0, forget=None, refused=""):
         forget=forget or (lambda: None),
         scope=scope,
         access=account or Account(),
-        conditions=Compiler(refused),
+        conditions=compiler or Compiler(),
         account="kyverno:kyverno-background-controller",
         budget=budget,
     )

@@ -10,6 +10,7 @@ from admission.review import parse_review
 from reconciler.api.meta import Kind
 from reconciler.errors import Forbidden, Unavailable
 from reconciler.memory.kinds import MemoryKinds
+from tests.unit.admission.conftest import Compiler
 from tests.unit.rights import Account
 
 ACCOUNT = "kyverno:kyverno-background-controller"
@@ -95,11 +96,15 @@ async def test_rules_that_are_stored_and_not_acted_on_give_a_warning(make, revie
 async def test_conditions_that_do_not_compile_are_refused_with_their_place(make, review):
     conditions = [{"name": "a", "expression": "true"}, {"name": "b", "expression": "tru("}]
     policy = make.policy(spec={"webhookConfiguration": {"matchConditions": conditions}})
-    found = await review(policy, refused="tru(")
+    found = await review(policy, compiler=Compiler("tru("))
     assert (found.allowed, found.code) == (False, 422)
     place = "spec.webhookConfiguration.matchConditions[1].expression"
     assert found.message.startswith(f"ClusterPolicy set-team: {place}: Invalid value")
     assert (await review(policy)).allowed
+    lacking = Forbidden("no; grant: patch it", permission="patch it")
+    found = await review(policy, compiler=Compiler(broken=lacking))
+    assert (found.allowed, found.code) == (False, 503)
+    assert "whether matchConditions compile cannot be checked now: no; grant" in found.message
     conditions[1]["name"] = "a"
     assert "matchConditions[1].name: a second condition" in (await review(policy)).message
 
