@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.api.policyreport import NAME
+from reconciler.cli.dev.programs import CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -57,6 +58,21 @@ async def test_a_result_stands_at_the_target_after_the_change(rig: Rig) -> None:
     await rig.delete("ClusterPolicy", place, "")
     await until_reported(rig, lambda found: not found)
     assert await rig.find("PolicyReport", NAME) is None
+
+
+async def test_what_a_killed_controller_had_not_written_is_brought_after(rig: Rig) -> None:
+    """It is killed as soon as the request has ended, a second before its report is due."""
+    place = rig.namespace
+    await rig.create(config_map(place, "target"))
+    await rig.apply(rule(place, [target(place, "target")], GOT))
+    await rig.create(config_map(place, "trigger-1"))
+    await rig.finish()
+    await rig.kill(CONTROLLER)
+    await rig.learn("wgpolicyk8s.io/v1alpha2", "PolicyReport")
+    assert await rig.find("PolicyReport", NAME) is None
+    await rig.restart(CONTROLLER)
+    (result,) = await until_reported(rig, bool)
+    assert result["message"] == f"mutated ConfigMap/target in namespace {place}"
 
 
 async def test_a_cluster_scoped_target_stands_in_the_report_of_the_cluster(rig: Rig) -> None:
