@@ -279,7 +279,8 @@ def _conditions(policies: Sequence[CompiledPolicy], registration: Registration) 
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
         # Saves the call for each of our own writes of targets.
         own = f"request.userInfo.username != '{registration.background_user}'"
-        return [{"name": "kube-retrofit-own-writes", "expression": own}, *written]
+        # Last, so that an index in what the API server says is the author's index.
+        return [*written, {"name": "kube-retrofit-own-writes", "expression": own}]
     return written
 
 

@@ -247,7 +247,7 @@ async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> 
 
     await rig.settle(untold, within=10.0)
     status = (await rig.get("ClusterPolicy", rig.namespace, ""))["status"]
-    assert "matchConditions[1].expression" in status["conditions"][0]["message"]
+    assert "matchConditions[0].expression" in status["conditions"][0]["message"]
     conditions[0]["expression"] = "request.userInfo.username != 'nobody'"
     fields = {"webhookConfiguration": {"matchConditions": conditions}}
     await rig.merge("ClusterPolicy", rig.namespace, {"spec": fields}, namespace="")

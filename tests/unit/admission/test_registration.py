@@ -281,8 +281,8 @@ async def test_conditions_of_a_policy_hold_for_it_alone(make, webhooks):
     (own,) = (item for name, item in found.items() if name != "fail.retrofit.kyverno.io")
     assert own["clientConfig"]["service"]["path"].endswith("/validate/fail/picky")
     assert [item["name"] for item in own["matchConditions"]] == [
-        "kube-retrofit-own-writes",
         "not-me",
+        "kube-retrofit-own-writes",
     ]
     assert all(DNS.fullmatch(name) for name in found)
 
