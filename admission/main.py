@@ -5,7 +5,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from admission.following import (
     Take,
     take_all,
 )
+from admission.heartbeat import Heartbeat
 from admission.pki import Pair
 from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
@@ -170,6 +171,7 @@ class Admission:
         self.readiness.note("kyverno", lambda: neighbour.description)
         self.readiness.add("certificate", lambda: self.certificates.problem or None)
         await self._wait()
+        heartbeat = Heartbeat(self.client, self.clock, own)
         server = WebhookServer(
             Transport(
                 max_body=self.settings.max_body,
@@ -187,6 +189,7 @@ class Admission:
                 kinds=kinds,
                 estimate=estimate,
                 neighbour=neighbour,
+                lost=heartbeat.missed,
             ),
             PolicyWebhook(self._means(kinds)).review,
             ExceptionWebhook(heeding).review,
@@ -205,6 +208,7 @@ class Admission:
                 tasks.create_task(neighbour.run(), name="neighbour")
                 tasks.create_task(events.run(), name="events")
                 await server.start(self.listener, self.certificates.context)
+                tasks.create_task(heartbeat.run(), name="heartbeat")
                 relax_collector()
                 _log.info(
                     "serving", port=self.listener.getsockname()[1], server=self.client.address
@@ -302,6 +306,7 @@ class Admission:
         kinds: KubeKinds,
         estimate: Estimate,
         neighbour: Neighbour,
+        lost: Callable[[], None],
     ) -> ResourceWebhook:
         settings = self.settings
         account = f"{settings.namespace}:{settings.background_service_account}"
@@ -340,6 +345,7 @@ class Admission:
             caught_up=caught_up,
             read_policies=read_policies,
             standing_by=lambda: neighbour.standing_by,
+            lost=lost,
         )
 
 

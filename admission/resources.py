@@ -40,6 +40,7 @@ class ResourceWebhook:
         budget_seconds: Time for recording; what is not stored then counts as failed.
         read_policies: Takes all stored policies into the index.
         learned: Digests of registrations after which the policies were read.
+        lost: Told that something was admitted without a request.
         caught_up: Returns when policies, exceptions, namespaces and roles are those that are
             stored.
         standing_by: Returns why nothing is to be recorded, empty where all is.
@@ -58,6 +59,7 @@ class ResourceWebhook:
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     caught_up: Callable[[], Awaitable[None]] = _at_once
     read_policies: Callable[[], Awaitable[None]] = _at_once
+    lost: Callable[[], None] = lambda: None
     learned: dict[str, None] = field(default_factory=dict)
     standing_by: Callable[[], str] = str
 
@@ -145,6 +147,7 @@ class ResourceWebhook:
         _log.error("request not recorded", uid=request.uid, reason=text)
         if failure_policy == IGNORE:
             self.metrics.requests_lost.labels(reason=fault(error)).inc()
+            self.lost()
         return unknown(failure_policy, text)
 
     def _rules(self, request: AdmissionRequest, kind: TypeName, policy: str) -> list[CompiledRule]:
@@ -187,3 +190,5 @@ class ResourceWebhook:
             self.metrics.requests_lost.labels(reason="toolarge").inc(refused)
         for item in unrecorded:
             self.metrics.requests_lost.labels(reason=item.reason).inc()
+        if unrecorded:
+            self.lost()

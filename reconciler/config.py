@@ -169,6 +169,9 @@ class ControllerSettings(ProcessSettings):
         60.0, "The API server's --request-timeout: a trigger is stored by then.", duration=True
     )
     resync: float = _setting(30.0, "Pause between full lists of waiting requests.", duration=True)
+    catch_up_interval: float = _setting(
+        300.0, "Pause between looks for triggers that were not recorded; 0: none.", duration=True
+    )
     ready_margin: float = _setting(
         0.5, "Pause between a stored webhook configuration and Ready.", duration=True
     )

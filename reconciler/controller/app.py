@@ -12,6 +12,7 @@ from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateReque
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import ControllerSettings
 from reconciler.controller.accounts import Accounts
+from reconciler.controller.catchup import rounds_of
 from reconciler.controller.exceptions import ExceptionFollower
 from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
@@ -38,6 +39,7 @@ from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.backlog import Telling, marks_of
+from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.grants import Grants
 from reconciler.services.neighbour import Neighbour
@@ -57,6 +59,7 @@ class Controller:
     client: Client
     services: Services
     accounts: Accounts
+    rounds: Rounds
     metrics: Metrics
     election: Election
     leadership: Leadership
@@ -73,6 +76,7 @@ class Controller:
             services=self.services,
             accounts=self.accounts,
             events=self.events,
+            rounds=self.rounds,
             leading=lambda: self.election.leading,
         )
 
@@ -118,7 +122,11 @@ class Controller:
     async def _operate(self) -> None:
         await kopf.operator(
             registry=build_registry(
-                self.services, self.accounts, self._login, adopt=self.settings.take_over
+                self.services,
+                self.accounts,
+                self.rounds,
+                self._login,
+                adopt=self.settings.take_over,
             ),
             settings=operator_settings(self.settings.list_page),
             standalone=True,
@@ -259,6 +267,9 @@ def _assemble(
     )
     accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
     services.collector.before = accounts.progress.flush
+    rounds = rounds_of(
+        client, settings, clock, services, holder=holder, reporter=reporter, notices=notices
+    )
     told = LeaderEvents(events=events, leading=lambda: election.leading)
     surroundings = _surroundings(
         settings, client, clock, services, holder=holder, reporter=reporter, told=told
@@ -289,6 +300,7 @@ def _assemble(
             marks=marks_of(settings, holder),
             say=log.warning,
         ),
+        rounds=rounds,
         resync=settings.resync,
         say=log.warning,
         on_failed=on_failed,
@@ -323,6 +335,7 @@ def _assemble(
         client=client,
         services=services,
         accounts=accounts,
+        rounds=rounds,
         metrics=metrics,
         election=election,
         leadership=leadership,

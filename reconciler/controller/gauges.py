@@ -10,6 +10,7 @@ from prometheus_client import Counter as Total
 from reconciler.controller.accounts import Accounts
 from reconciler.kube.events import KubeEvents
 from reconciler.observe.metrics import Metrics
+from reconciler.services.catchup.rounds import Rounds
 from reconciler.wiring import Services
 
 _PAUSE = 1.0
@@ -27,6 +28,7 @@ class Gauges:
     services: Services
     accounts: Accounts
     events: KubeEvents
+    rounds: Rounds
     leading: Callable[[], bool]
     _seen: dict[str, int] = field(default_factory=dict)
 
@@ -48,6 +50,9 @@ class Gauges:
             metrics.entries.labels(state).set(number)
         self._waiting()
         self._grown("entries", metrics.entry_failures, services.entries.failures)
+        self._grown("passes", metrics.catch_up_passes, self.rounds.passes)
+        if self.rounds.done is not None:
+            metrics.catch_up_done.set(self.rounds.done.timestamp())
         self._grown("conflicts", metrics.conflicts, services.lanes.conflicts)
         self._grown("shared", metrics.shared_writes, services.lanes.shared)
         self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)

@@ -10,18 +10,20 @@ import kopf
 from reconciler.api.meta import GROUP, Object
 from reconciler.controller.accounts import Accounts
 from reconciler.requests.adoption import read_request
+from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.policies import policy_key
 from reconciler.wiring import Services
 
 
 def build_registry(
-    services: Services, accounts: Accounts, login: Any, *, adopt: bool
+    services: Services, accounts: Accounts, rounds: Rounds, login: Any, *, adopt: bool
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 
     Args:
         services: Where objects go.
         accounts: Where policies go as well.
+        rounds: Where all of it goes as well.
         login: Gives kopf its credentials.
         adopt: Work on requests of a Kyverno as well.
     """
@@ -38,6 +40,7 @@ def build_registry(
             return
         services.dispatcher.notice(request)
         services.collector.notice(request)
+        rounds.take(request)
 
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])
@@ -46,10 +49,12 @@ def build_registry(
         if event["type"] == "DELETED":
             services.index.remove(key)
             services.rollout.forget(key)
+            rounds.forget(key)
             accounts.forget(key)
         else:
             services.index.apply(policy)
             services.rollout.notice(policy)
+            rounds.notice(policy)
             accounts.notice(policy)
         # A status that we wrote ourselves is nothing that a request waits for.
         if services.index.version(key) != known:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from reconciler.controller.accounts import Accounts
 from reconciler.errors import ClusterError
 from reconciler.services.backlog import Telling
+from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.grants import Grants
 from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.wiring import Services
@@ -28,6 +29,7 @@ class Leadership:
     accounts: Accounts
     grants: Grants
     telling: Telling
+    rounds: Rounds
     resync: float
     say: Callable[[str], None]
     on_failed: Callable[[BaseException], None]
@@ -65,6 +67,7 @@ class Leadership:
             group.create_task(self.services.rollout.run())
             group.create_task(self.grants.run())
             group.create_task(self.telling.run())
+            group.create_task(self.rounds.run())
             group.create_task(self.accounts.progress.run())
             group.create_task(self.accounts.reports.run())
 

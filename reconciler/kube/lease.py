@@ -51,6 +51,7 @@ class Election:
     Attributes:
         holder: Who held the Lease when it was last seen; empty is nobody.
         problem: Why the last try failed; empty after one that worked.
+        witnessed: While this one did not hold the Lease, it saw somebody else renew it.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Election:
     ) -> None:
         self.holder = ""
         self.problem = ""
+        self.witnessed = False
         self._client = client
         self._clock = clock
         self._namespace = namespace
@@ -120,7 +122,7 @@ class Election:
                 self._leading = True
                 self._on_started()
         elif self._leading and (self.holder != self._identity or not self.leading):
-            self._leading = False
+            self._leading = self.witnessed = False
             self._on_lost()
 
     def _patience(self, now: float) -> float:
@@ -141,7 +143,10 @@ class Election:
             lease = await self._client.json("GET", path, timeout=limit, repeat=False)
         except Gone:
             return await self._create(limit)
+        known = self._lease.get("spec")
         self._observe(lease)
+        others = self.holder != self._identity and known not in (None, lease.get("spec"))
+        self.witnessed = self.witnessed or others
         if self.holder not in {"", self._identity} and not self._expired():
             return False
         try:

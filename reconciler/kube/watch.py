@@ -19,6 +19,7 @@ from reconciler.kube.backoff import Backoff, jittered
 from reconciler.kube.client import JSON, Client
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import collection_path, describe
+from reconciler.kube.reader import METADATA_LIST
 from reconciler.services.ports import Change
 
 _PAGE = 500
@@ -27,7 +28,6 @@ _SERVER_TIMEOUT = 270.0
 _IDLE = 90.0
 _SHORTEST = 1.0
 _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class Watch:
@@ -125,7 +125,7 @@ class Watch:
             query = (
                 self._selectors | {"limit": str(_PAGE)} | ({"continue": token} if token else {})
             )
-            accept = _METADATA_LIST if self._metadata_only else JSON
+            accept = METADATA_LIST if self._metadata_only else JSON
             answer = await self._client.json(
                 "GET", self._path, query=query, accept=accept, timeout=_LIST_TIMEOUT
             )

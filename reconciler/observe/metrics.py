@@ -27,6 +27,9 @@ class Metrics:
     waiting_seen: Gauge
     waiting_limit: Gauge
     requests_lost: Counter
+    requests_caught_up: Counter
+    catch_up_passes: Counter
+    catch_up_done: Gauge
     requests_coalesced: Counter
     requests_ended: Counter
     requests_waiting: Gauge
@@ -87,6 +90,18 @@ def create_metrics() -> Metrics:
         ),
         requests_lost=counter(
             "requests_lost_total", "Triggers admitted without a stored request.", "reason"
+        ),
+        requests_caught_up=counter(
+            "requests_caught_up_total",
+            "Requests for triggers that admission did not record.",
+            "policy",
+            "rule",
+        ),
+        catch_up_passes=counter(
+            "catch_up_passes_total", "Looks for lost triggers that came to their end."
+        ),
+        catch_up_done=gauge(
+            "catch_up_done_timestamp_seconds", "Until when lost triggers were looked for."
         ),
         requests_coalesced=counter(
             "requests_coalesced_total", "Requests that another one did the work of.", "policy"

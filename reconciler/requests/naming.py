@@ -50,6 +50,11 @@ def retry_name(request_uid: str, *, sweep: bool) -> str:
     return f"{'sweep' if sweep else 'ur'}-{_hash(request_uid, 'retry')}"
 
 
+def catch_up_name(policy_uid: str, rule: str, trigger_uid: str, moment: str) -> str:
+    """Return the name of the request for a change of a trigger that was not recorded."""
+    return f"ur-{_hash('catch-up', policy_uid, rule, trigger_uid, moment)}"
+
+
 def child_name(sweep: str, trigger_uid: str) -> str:
     """Return the name of the request that a sweep leaves for a trigger that failed."""
     return f"ur-{_hash(sweep, trigger_uid)}"

@@ -1,4 +1,4 @@
-"""Orders that no admission request caused: sweeps, and failed work that is done again."""
+"""Orders that no admission request caused: sweeps, what was lost, failed work done again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,6 +42,20 @@ def diverted_order(policy: CompiledPolicy, program: Program) -> Order:
     """Return the order that a trigger makes which is the first one not recorded by itself."""
     order = sweep_order(policy, program, Source.CATCH_UP)
     return replace(order, spec=replace(order.spec, sequence=1))
+
+
+def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef) -> Order:
+    """Return the order to run a rule on an object as it is now."""
+    spec = RequestSpec(
+        policy=policy.key,
+        rule=program.rule,
+        resource=trigger,
+        source=Source.CATCH_UP,
+        policy_uid=policy.uid,
+        policy_generation=policy.generation,
+    )
+    marks = labels(policy=policy.key, source=spec.source, trigger_uid=trigger.uid)
+    return Order(labels=marks, spec=spec)
 
 
 def retry_order(failed: UpdateRequest) -> Order:

@@ -27,6 +27,7 @@ from reconciler.services.process import Attempt
 
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
+CAUGHT_UP = "CaughtUp"
 PARKED = frozenset({"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY})
 """Reasons of waiting that somebody has to do something about; the others pass by themselves."""
 _BURST = 50.0
@@ -80,6 +81,17 @@ class Notices:
         """Tell of one trigger of a sweep; what failed goes on as a request and is told there."""
         if self.success:
             self._applied(spec, attempt.targets)
+
+    def caught_up(self, policy: str, uid: str, rule: str, number: int) -> None:
+        """Tell that triggers of a rule were found that nobody had recorded."""
+        what = "1 trigger was" if number == 1 else f"{number} triggers were"
+        self.events.emit(
+            regarding=_reference_of(policy, uid),
+            severity="Normal",
+            reason=CAUGHT_UP,
+            action="Record",
+            note=f"rule {rule}: {what} not recorded before, and caught up",
+        )
 
     def forget(self, key: str) -> None:
         """A policy was deleted."""
@@ -196,13 +208,17 @@ class Notices:
 
 
 def _policy(spec: RequestSpec) -> Mapping[str, Any]:
-    namespace, _, name = spec.policy.rpartition("/")
+    return _reference_of(spec.policy, spec.policy_uid)
+
+
+def _reference_of(policy: str, uid: str) -> Mapping[str, Any]:
+    namespace, _, name = policy.rpartition("/")
     return {
         "apiVersion": f"{GROUP}/{POLICY_VERSION}",
         "kind": "Policy" if namespace else "ClusterPolicy",
         "namespace": namespace,
         "name": name,
-        "uid": spec.policy_uid,
+        "uid": uid,
     }
 
 

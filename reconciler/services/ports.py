@@ -8,6 +8,7 @@ retries (a refused connection, a 429 with Retry-After) happen below the port and
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from reconciler.api.meta import Kind, Object
@@ -290,6 +291,35 @@ class Leases(Protocol):
 
     async def lease(self, name: str) -> Object | None:
         """Return a Lease, None where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """What the admission servers say of themselves.
+
+    Attributes:
+        renewed: Another text each time that one of them says that it is alive.
+        missed: Another text each time that none was there, or one could not record.
+    """
+
+    renewed: str = ""
+    missed: str = ""
+
+
+class Marks(Protocol):
+    """What of the search for lost triggers outlives a process."""
+
+    async def done(self) -> datetime | None:
+        """Return until when everything was looked at, None where nobody ever looked."""
+        ...
+
+    async def set_done(self, moment: datetime) -> None:
+        """Store it."""
+        ...
+
+    async def pulse(self) -> Pulse:
+        """Return what the admission servers said last."""
         ...
 
 

@@ -19,8 +19,10 @@ from reconciler.api.updaterequest import (
     TargetStatus,
     UpdateRequest,
 )
+from reconciler.engine.context import Context
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
+from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, EvaluationError, Gone, InvalidPolicy
 from reconciler.requests.confirmation import Presence
@@ -137,24 +139,14 @@ class Processor:
         subject, loads = trigger.subject, Loads(self.loader)
         plain = loads.of(trigger.context)
         context = with_entries(plain, program.entries)
-        closed: Skip | None = None
         try:
-            decision = await loads.evaluate(lambda: decide(program, subject, context))
-            if decision.fires:
-                await self.exceptions.caught_up()
-                closed = await self._gates.closed(request.spec, program, subject, plain, loads)
+            closed = await self.closed(request.spec, program, subject, plain, loads)
         except EvaluationError as error:
             fail = Fail(reason="EvaluationFailed", message=str(error))
             return Attempt(disposition=fail, program=program)
         except ClusterError as error:
             retry = self._retry(request, failure(error), chance)
             return Attempt(disposition=retry, targets=request.status.targets, program=program)
-        if not decision.fires:
-            skip = Skip(
-                reason="NoMatch",
-                message=f"the trigger no longer matches the rule: {decision.message}",
-            )
-            return Attempt(disposition=skip, program=program)
         if closed is not None:
             return Attempt(disposition=closed, program=program)
         exempt = self._gates.exempt(program, context, loads)
@@ -187,6 +179,30 @@ class Processor:
         outcomes = (*results, *selection.failures)
         disposition = self._conclude(request, targets, outcomes, selection, chance)
         return Attempt(disposition=disposition, targets=targets, program=program)
+
+    async def closed(
+        self, spec: RequestSpec, program: Program, subject: Subject, plain: Context, loads: Loads
+    ) -> Skip | None:
+        """Return why a rule does not act for a trigger, None where it does.
+
+        Args:
+            spec: The request.
+            program: Its rule.
+            subject: The trigger.
+            plain: Its context, without entries of the rule.
+            loads: What context entries read.
+
+        Raises:
+            EvaluationError: It cannot be told, as a precondition cannot be evaluated.
+            ClusterError: What has to be read cannot be.
+        """
+        context = with_entries(plain, program.entries)
+        decision = await loads.evaluate(lambda: decide(program, subject, context))
+        if not decision.fires:
+            message = f"the trigger no longer matches the rule: {decision.message}"
+            return Skip(reason="NoMatch", message=message)
+        await self.exceptions.caught_up()
+        return await self._gates.closed(spec, program, subject, plain, loads)
 
     def _left(self, request: UpdateRequest, owner: str) -> Skip | Hold | None:
         """Return why a request whose trigger is stored is left, None where it is worked on."""

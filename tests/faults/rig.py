@@ -486,8 +486,10 @@ class Rig:
         return self.namespace if namespace is None else namespace
 
     async def _send(self, method: str, path: str, body: Any, **options: Any) -> Object:
+        # Else the API server takes the manager out of the client's name, which is the programs' own.
+        query = {"fieldManager": "person"}
         answer: Object = await self._client.json(
-            method, path, body=encode(body), repeat=False, **options
+            method, path, query=query, body=encode(body), repeat=False, **options
         )
         return answer
 

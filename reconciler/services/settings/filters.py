@@ -14,6 +14,9 @@ from reconciler.engine.match.kinds import KindTable
 from reconciler.engine.wildcard import Predicate, compile_any, compile_wildcard
 from reconciler.errors import InvalidSetting
 
+NODES = "system:nodes"
+"""The group of the kubelets, which is left out where nothing else is said."""
+
 # Requests about requests would never end, whatever the settings say.
 _ALWAYS = "[UpdateRequest,*,*]"
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
@@ -42,10 +45,15 @@ class ResourceFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameList:
-    """Names with wildcards; what is taken in again wins over what is left out."""
+    """Names with wildcards; what is taken in again wins over what is left out.
+
+    Attributes:
+        texts: What is left out, as written.
+    """
 
     out: Predicate
     again: Predicate
+    texts: frozenset[str] = frozenset()
 
     def excludes(self, names: Iterable[str]) -> bool:
         """Return whether a user with these names is left out."""
@@ -71,6 +79,12 @@ class Filters:
     def filter(self, subject: Subject) -> bool:
         """Return whether an object is left alone, whoever asks."""
         return any(item.fits(subject) for item in self.resources)
+
+    @property
+    def users(self) -> frozenset[str]:
+        """Return the texts by which users are left out, of whatever sort."""
+        lists = (self.usernames, self.groups, self.roles, self.cluster_roles)
+        return frozenset[str]().union(*(item.texts for item in lists))
 
     def name(self, kind: Kind, namespace: str, name: str) -> bool:
         """Return whether an object of which only this is known is left alone."""
@@ -120,7 +134,7 @@ def default_filters(own_namespace: str) -> Filters:
     """Return what holds without settings: the cluster's own machinery triggers nothing."""
     namespaces = ("kube-system", "kube-public", "kube-node-lease", own_namespace)
     places = "".join(f"[*/*,{namespace},*]" for namespace in namespaces)
-    return parse_filters(resources=f"[Event,*,*]{places}", exclude_groups="system:nodes")
+    return parse_filters(resources=f"[Event,*,*]{places}", exclude_groups=NODES)
 
 
 def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
@@ -142,6 +156,7 @@ def parse_names(text: str) -> NameList:
     return NameList(
         out=compile_any(name for name in names if not name.startswith("!")),
         again=compile_any(name[1:] for name in names if name.startswith("!")),
+        texts=frozenset(name for name in names if not name.startswith("!")),
     )
 
 

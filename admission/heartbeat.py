@@ -1,0 +1,75 @@
+"""Tells the controller that a server was there all the time, or that triggers may be missing.
+
+The servers that serve hold one Lease in turns. Who takes it without having seen the holder
+before it alive cannot know whether there was one all the time, so it notes until when triggers
+may be missing. So does a server that failed to record one.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from reconciler.api.meta import ANNOTATION_MISSED
+from reconciler.api.updaterequest import render_time
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError
+from reconciler.kube.client import Client
+from reconciler.kube.lease import Election, Timing, new_identity
+from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
+from reconciler.observe.logs import logger
+
+_log = logger("admission.heartbeat")
+
+_TIMING = Timing(duration=10.0, renew=8.0, retry=3.0)
+_PAUSE = 2.0
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Of one server; run it once that serves."""
+
+    client: Client
+    clock: Clock
+    namespace: str
+    _missed: datetime | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def missed(self) -> None:
+        """Triggers may be missing up to now."""
+        self._missed = self.clock.now()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Hold or wait for the Lease until cancelled, then give it back."""
+        election = Election(
+            self.client,
+            self.clock,
+            namespace=self.namespace,
+            identity=new_identity(),
+            on_started=lambda: None if election.witnessed else self.missed(),
+            on_lost=lambda: None,
+            name=ADMISSION_LEASE,
+            timing=_TIMING,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(election.run(), name="election")
+            tasks.create_task(self._note(), name="missed triggers")
+
+    async def _note(self) -> None:
+        leases, told = KubeLeases(self.client, self.namespace), ""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._missed is None:
+                continue
+            notes = {ANNOTATION_MISSED: render_time(self._missed)}
+            try:
+                await leases.patch(ADMISSION_LEASE, {"metadata": {"annotations": notes}})
+                told = ""
+            except ClusterError as error:
+                self._changed.set()
+                if str(error) != told:
+                    _log.warning("missed triggers are not noted", reason=str(error))
+                told = str(error)
+            # Many that are missed together are noted together.
+            await asyncio.sleep(_PAUSE)

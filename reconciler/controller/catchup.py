@@ -1,0 +1,64 @@
+"""The search for lost triggers, joined to one cluster, and what people are told of it."""
+
+from reconciler.api.updaterequest import Source
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.controller.report import Reporter
+from reconciler.kube.client import Client
+from reconciler.kube.leases import KubeLeases, KubeMarks
+from reconciler.kube.reader import KubeReader
+from reconciler.services.catchup.reach import Reach
+from reconciler.services.catchup.rounds import Rounds
+from reconciler.services.catchup.search import Found, Search
+from reconciler.services.catchup.seen import Seen
+from reconciler.services.existing import Existing
+from reconciler.services.notices import Notices
+from reconciler.services.settings import SettingsHolder
+from reconciler.wiring import Services
+
+
+def rounds_of(
+    client: Client,
+    settings: ControllerSettings,
+    clock: Clock,
+    services: Services,
+    *,
+    holder: SettingsHolder,
+    reporter: Reporter,
+    notices: Notices,
+) -> Rounds:
+    """Return the passes that a controller with these settings makes."""
+    dispatcher, page = services.dispatcher, settings.list_page
+
+    def waiting() -> int:
+        return sum(item.spec.source is Source.CATCH_UP for item in dispatcher.unended())
+
+    def found(what: Found) -> None:
+        for (policy, uid, rule), number in what.recorded.items():
+            labels = reporter.metrics.labels.rule(policy, rule)
+            reporter.metrics.requests_caught_up.labels(*labels).inc(number)
+            reporter.log.warning("lost triggers found", policy=policy, rule=rule, triggers=number)
+            notices.caught_up(policy, uid, rule, number)
+
+    search = Search(
+        existing=Existing(
+            kinds=services.kinds, reader=KubeReader(client, metadata_only=True), page=page
+        ),
+        reader=KubeReader(client),
+        requests=dispatcher.requests,
+        processor=dispatcher.processor,
+        reach=Reach(live=holder),
+        seen=Seen(),
+        waiting=waiting,
+    )
+    return Rounds(
+        index=services.index,
+        policies=dispatcher.processor.policies,
+        marks=KubeMarks(KubeLeases(client, settings.namespace)),
+        search=search,
+        clock=clock,
+        interval=settings.catch_up_interval,
+        held=lambda: dispatcher.held,
+        found=found,
+        say=reporter.log.warning,
+    )

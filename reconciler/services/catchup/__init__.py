@@ -1,0 +1,1 @@
+"""Finds triggers that nobody recorded and has their work done all the same."""

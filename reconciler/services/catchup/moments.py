@@ -1,0 +1,64 @@
+"""When an object was changed last, as its metadata tells; pure.
+
+The API server notes whole seconds. It does so before admission is asked, so that a request
+which was recorded for a change is never older than the change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.meta import resource_version
+from reconciler.api.updaterequest import parse_time
+
+# Of the other subresources, as status or binding, no webhook for the object itself is asked.
+_WHOLE = frozenset({"", "ephemeralcontainers"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Which changes are looked for, both ends included.
+
+    Attributes:
+        version: The resourceVersion that something had at ``since``, 0 where that is unknown:
+            what is older, though of the same second, came before it.
+    """
+
+    since: datetime
+    until: datetime
+    version: int = 0
+
+    def holds(self, moment: datetime, version: str) -> bool:
+        """Tell whether a change is meant, given the object's resourceVersion."""
+        if not self.since <= moment <= self.until:
+            return False
+        same_second = moment == self.since.replace(microsecond=0)
+        return not (same_second and version.isdecimal() and int(version) < self.version)
+
+
+def changed(obj: Mapping[str, Any], *, but_by: frozenset[str] = frozenset()) -> datetime | None:
+    """Return when an object was created or changed last, None where only by the given managers.
+
+    Args:
+        obj: Its metadata is enough.
+        but_by: Field managers whose changes do not count.
+    """
+    meta = obj.get("metadata") or {}
+    counted: set[datetime] = set()
+    others: set[datetime] = set()
+    for entry in meta.get("managedFields") or ():
+        moment = parse_time(entry.get("time"))
+        if moment is not None and entry.get("subresource", "") in _WHOLE:
+            (others if entry.get("manager") in but_by else counted).add(moment)
+    created = parse_time(meta.get("creationTimestamp"))
+    # Who created it may have lost all fields to others since; then it counts.
+    if created is not None and created not in others:
+        counted.add(created)
+    return max(counted, default=None)
+
+
+def version_of(obj: Mapping[str, Any]) -> int:
+    """Return the resourceVersion as a number, 0 where it is none."""
+    text = resource_version(obj)
+    return int(text) if text.isdecimal() else 0

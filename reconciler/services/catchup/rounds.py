@@ -1,0 +1,211 @@
+"""When to look for lost triggers, and from when on; only a leader does.
+
+A pass is made every so often; at once when the admission servers say that triggers may have
+been lost, when a process begins to lead, and when a new generation of a policy is in force.
+What a pass has looked at it stores, so that nobody's end leaves a time out.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import UpdateRequest
+from reconciler.clock import Clock
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import ClusterError
+from reconciler.services.catchup.moments import Window
+from reconciler.services.catchup.rules import IGNORE
+from reconciler.services.catchup.search import Found, Search, tasks_of
+from reconciler.services.catchup.starts import Start, Starts
+from reconciler.services.policies import PolicyIndex
+from reconciler.services.ports import Marks, Policies, Pulse
+
+_SETTLE = timedelta(seconds=5)
+"""What is younger is left to the next pass: its request may be on its way."""
+_OVERLAP = timedelta(seconds=75)
+"""An API server gives a request a minute from the noted time to its storing."""
+_FIRST = timedelta(minutes=10)
+"""How far the first pass of all looks back, at policies that are no older."""
+_LOOK = 1.0
+_POLL = 5.0
+_ALIVE = 30.0
+_IN_FORCE = 2.0
+"""Seconds from Ready on until every API server is taken to ask."""
+_PAUSES = (2.0, 60.0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """Makes the passes.
+
+    Attributes:
+        interval: Seconds between two passes; 0 makes none at all.
+        held: Tells whether nothing may be done; what happens meanwhile is nobody's loss.
+        found: Told what a pass recorded.
+        say: Gets a sentence for the log when something is in the way.
+        passes: Number of passes that came to their end.
+        done: Until when everything was looked at, None before it is known.
+    """
+
+    index: PolicyIndex
+    policies: Policies
+    marks: Marks
+    search: Search
+    clock: Clock
+    interval: float
+    held: Callable[[], bool]
+    found: Callable[[Found], None]
+    say: Callable[[str], None]
+    passes: int = 0
+    done: datetime | None = None
+    _starts: Starts = field(default_factory=Starts)
+    _pulse: Pulse = field(default_factory=Pulse)
+    _polled: float = 0.0
+    _alive: float = 0.0
+    _due: float = 0.0
+    _doubt: bool = True
+    _problem: str = ""
+
+    def take(self, request: UpdateRequest) -> None:
+        """Take in a request as stored, also while another process leads."""
+        if self.interval:
+            self.search.seen.take(request)
+
+    def notice(self, policy: Object) -> None:
+        """Take in a policy as stored, also while another process leads."""
+        self._starts.notice(policy, self.clock.monotonic())
+
+    def forget(self, key: str) -> None:
+        """A policy was deleted."""
+        self._starts.forget(key)
+
+    async def run(self) -> None:
+        """Look until cancelled; what fails is tried again with a pause."""
+        shortest, longest = _PAUSES
+        pause, begun = shortest, False
+        while self.interval:
+            try:
+                if not begun:
+                    await self.begin()
+                    begun = True
+                await self.look()
+            except ClusterError as error:
+                self._tell(f"lost triggers are not looked for now: {error}")
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, longest)
+            else:
+                pause = shortest
+                await asyncio.sleep(_LOOK)
+
+    async def begin(self) -> None:
+        """Take in what is stored."""
+        for policy in await self.policies.stored():
+            self.index.apply(policy)
+            self.notice(policy)
+        for requests in (self.search.requests.waiting(), self.search.requests.finished()):
+            async for request in requests:
+                self.take(request)
+        now, done = self.clock.now(), await self.marks.done()
+        self.done = now - _FIRST if done is None else done
+        before = self.done - _OVERLAP
+        # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
+        self._starts.begin(before, instead=now if done is None else before)
+        self._pulse = await self.marks.pulse()
+        self._polled = self._alive = self.clock.monotonic()
+        self._due, self._doubt = self._polled + _SETTLE.total_seconds(), True
+
+    async def look(self) -> None:
+        """Make a pass where one is due."""
+        now = self.clock.monotonic()
+        if now - self._polled >= _POLL:
+            await self._listen(now)
+        ready = self._starts.open(now - _SETTLE.total_seconds() - _IN_FORCE)
+        if self.held():
+            if now >= self._due:
+                await self._end(self.clock.now() - _SETTLE, ready.values())
+                self._due = now + self.interval
+        elif now >= self._due:
+            await self._all(ready)
+        elif ready:
+            await self._begun(ready)
+
+    async def _listen(self, now: float) -> None:
+        pulse = await self.marks.pulse()
+        self._polled = now
+        if pulse.renewed != self._pulse.renewed:
+            self._alive = now
+        if pulse.missed != self._pulse.missed:
+            self._due, self._doubt = now + _SETTLE.total_seconds(), True
+        self._pulse = pulse
+
+    async def _all(self, ready: dict[str, Start]) -> None:
+        """Look at all rules under Ignore, and at the beginnings of the others."""
+        now, until = self.clock.monotonic(), self.clock.now() - _SETTLE
+        doubt, guessing = self._doubt, self.search.reach.guessing
+        if guessing and not doubt and now - self._alive > _ALIVE:
+            # Nobody is asked now. The servers say when they are back, and then all is looked at.
+            return
+        ignored = not guessing or doubt
+        chosen = [
+            policy
+            for policy in self.index.policies()
+            if policy.key in ready or (ignored and policy.failure_policy == IGNORE)
+        ]
+        await self._pass(chosen, until, doubt=doubt)
+        self._due, self._doubt = now + self.interval, False
+        await self._end(until, ready.values())
+
+    async def _begun(self, ready: dict[str, Start]) -> None:
+        """Look at the beginnings of some policies."""
+        chosen = [policy for policy in self.index.policies() if policy.key in ready]
+        await self._pass(chosen, self.clock.now() - _SETTLE, doubt=True)
+        self._starts.cover(ready.values())
+        self.passes += 1
+
+    async def _pass(
+        self, policies: Collection[CompiledPolicy], until: datetime, *, doubt: bool
+    ) -> None:
+        found = Found()
+
+        def window(policy: CompiledPolicy) -> Window:
+            return self._window(policy, until)
+
+        known = (self._starts.get(policy.key) for policy in policies)
+        in_force = {start.uid for start in known if start is not None and start.ready is not None}
+        tasks = [
+            task
+            for task in tasks_of(policies, self.search.reach, window)
+            # What was there when a policy came into force is in its sweep.
+            if task.policy.uid in in_force
+            and (task.policy.failure_policy == IGNORE or not task.program.on_policy_change)
+        ]
+        try:
+            await self.search.run(tasks, found, doubt=doubt)
+        finally:
+            if found.recorded:
+                self.found(found)
+        self._tell("; ".join(f"{kind}: {why}" for kind, why in sorted(found.problems.items())))
+
+    def _window(self, policy: CompiledPolicy, until: datetime) -> Window:
+        since = (self.done or until) - _OVERLAP
+        start = self._starts.get(policy.key)
+        if start is None or (start.covered and start.since < since):
+            return Window(since=since, until=until)
+        return Window(since=start.since, until=until, version=start.version)
+
+    async def _end(self, until: datetime, covered: Collection[Start]) -> None:
+        """Store until when everything was looked at."""
+        self._starts.cover(covered)
+        keys = {policy.key for policy in self.index.policies()}
+        first = self._starts.earliest(keys)
+        await self.marks.set_done(until if first is None else min(until, first))
+        self.done = until
+        self.passes += 1
+        self.search.seen.forget(until - _OVERLAP - _SETTLE)
+
+    def _tell(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            self.say(problem)
+        self._problem = problem

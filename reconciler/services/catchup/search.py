@@ -1,0 +1,256 @@
+"""One pass: what was changed within a time, and for which rule no request was seen.
+
+One LIST per kind serves all rules, of metadata only. An object is read in full where a rule has
+preconditions or exceptions, and nobody recorded it.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from reconciler.api.meta import Kind, Object, ref_of, resource_version
+from reconciler.api.updaterequest import render_time
+from reconciler.engine.match import Decision, Listing, Subject
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import EvaluationError, Forbidden, Gone, NotReady, UnknownKind
+from reconciler.requests.naming import catch_up_name, digest
+from reconciler.requests.orders import Order, catch_up_order
+from reconciler.services.catchup.moments import Window, changed
+from reconciler.services.catchup.reach import Reach
+from reconciler.services.catchup.seen import Seen
+from reconciler.services.existing import Existing, Place
+from reconciler.services.loading import Loads
+from reconciler.services.ports import Page, Reader, Requests
+from reconciler.services.process import Processor
+
+_MOST_NAMESPACES = 20
+"""Lists of single namespaces; beyond it one of all namespaces is cheaper."""
+_PARALLEL = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A rule, and when its triggers were changed that are looked for."""
+
+    policy: CompiledPolicy
+    program: Program
+    window: Window
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What a pass came to; filled while it runs.
+
+    Attributes:
+        recorded: Requests by the policy's key and uid, and rule.
+        problems: Kinds that could not be looked at, with the reason.
+    """
+
+    recorded: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Looks for lost triggers and records them.
+
+    Attributes:
+        existing: Lists objects, their metadata only.
+        reader: Reads whole objects.
+        waiting: Number of requests of catch-up that are not final.
+        most: Of these; a pass ends early rather than store more.
+    """
+
+    existing: Existing
+    reader: Reader
+    requests: Requests
+    processor: Processor
+    reach: Reach
+    seen: Seen
+    waiting: Callable[[], int]
+    most: int = 1000
+
+    async def run(self, tasks: Sequence[Task], found: Found, *, doubt: bool) -> None:
+        """Look at all kinds of the rules once.
+
+        Args:
+            tasks: The rules.
+            found: Filled.
+            doubt: Read also what was recorded within the second of its last change, for there
+                may have been two of which one is lost. Else that is taken as recorded.
+
+        Raises:
+            ClusterError: It could not be done in full; what was recorded is not recorded again.
+        """
+        members: dict[Kind, list[tuple[Place, Task]]] = defaultdict(list)
+        for task in tasks:
+            for place in await self.existing.places(task.program.matcher.listings()):
+                members[place.kind].append((place, task))
+        for kind, parts in members.items():
+            await _Walk(search=self, kind=kind, found=found, doubt=doubt).run(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lead:
+    """A change of an object that may have been lost to a rule.
+
+    Attributes:
+        digests: Of what was recorded within the same second.
+    """
+
+    task: Task
+    obj: Object
+    moment: datetime
+    digests: frozenset[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """The lists of one kind."""
+
+    search: Search
+    kind: Kind
+    found: Found
+    doubt: bool
+    _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    async def run(self, parts: Sequence[tuple[Place, Task]]) -> None:
+        by_managers: dict[frozenset[str], list[Task]] = defaultdict(list)
+        for task in {id(task): task for _, task in parts}.values():
+            by_managers[self.search.reach.left_out(task.program)].append(task)
+        for place in _shared([place for place, _ in parts]):
+            async for page in self._pages(place):
+                leads = [lead for obj in page.items for lead in self._leads(by_managers, obj)]
+                await self._follow(leads)
+
+    async def _pages(self, place: Place) -> AsyncIterator[Page]:
+        try:
+            async for page in self.search.existing.all_pages(place):
+                yield page
+        except (Forbidden, UnknownKind) as error:
+            # No repetition helps, and the other kinds must not wait for it.
+            self.found.problems[self.kind.resource] = str(error)
+
+    def _leads(
+        self, by_managers: Mapping[frozenset[str], Sequence[Task]], obj: Object
+    ) -> Iterator[_Lead]:
+        uid, version = str(obj["metadata"].get("uid", "")), resource_version(obj)
+        for managers, tasks in by_managers.items():
+            moment = changed(obj, but_by=managers)
+            if moment is None:
+                continue
+            for task in tasks:
+                key = task.policy.uid, task.program.rule, uid
+                if not task.window.holds(moment, version) or self.search.seen.after(*key, moment):
+                    continue
+                digests = self.search.seen.digests(*key, moment)
+                if self.doubt or not digests:
+                    yield _Lead(task=task, obj=obj, moment=moment, digests=digests)
+
+    async def _follow(self, leads: Sequence[_Lead]) -> None:
+        if leads and self.search.waiting() >= self.search.most:
+            msg = f"{self.search.most} requests of catch-up wait already: it goes on later"
+            raise NotReady(msg)
+        gate = asyncio.Semaphore(_PARALLEL)
+
+        async def one(lead: _Lead) -> None:
+            async with gate:
+                await self._look(lead)
+
+        results = await asyncio.gather(*map(one, leads), return_exceptions=True)
+        for error in results:
+            if error is not None:
+                raise error
+
+    async def _look(self, lead: _Lead) -> None:
+        program, obj, reach = lead.task.program, lead.obj, self.search.reach
+        meta = obj["metadata"]
+        namespace = str(meta.get("namespace", ""))
+        labels: Mapping[str, str] = {}
+        if program.matcher.uses_namespace_selector or reach.by_namespace:
+            labels = await self._namespace(namespace)
+        subject = Subject(
+            obj=obj,
+            group=self.kind.group,
+            version=self.kind.version,
+            kind=self.kind.kind,
+            name=str(meta.get("name", "")),
+            namespace=namespace,
+            namespace_labels=labels,
+        )
+        if not reach.holds(subject, labels):
+            return
+        if program.matcher.evaluate(subject).decision is Decision.NO_MATCH:
+            return
+        order = catch_up_order(lead.task.policy, program, ref_of(obj))
+        if await self._fires(lead, order):
+            await self._record(lead, order)
+
+    async def _fires(self, lead: _Lead, order: Order) -> bool:
+        """Tell whether admission would have recorded it; where that is not known, it would."""
+        processor, program = self.search.processor, lead.task.program
+        plain = program.preconditions is None and not program.before
+        if plain and not lead.digests and not processor.exceptions.of(program):
+            return True
+        ref = order.spec.resource
+        try:
+            live = await self.search.reader.get(self.kind, ref.namespace, ref.name)
+        except Gone:
+            return False
+        except Forbidden:
+            return True  # Its request says which right is missing.
+        if digest(live) in lead.digests:
+            return False
+        trigger = await processor.triggers.of_object(live, program)
+        if trigger.subject is None or trigger.context is None:
+            return True
+        loads = Loads(processor.loader)
+        context = loads.of(trigger.context)
+        try:
+            closed = await processor.closed(order.spec, program, trigger.subject, context, loads)
+        except (EvaluationError, NotReady):
+            return True
+        return closed is None
+
+    async def _record(self, lead: _Lead, order: Order) -> None:
+        key = lead.task.policy.uid, lead.task.program.rule, order.spec.resource.uid
+        name = catch_up_name(*key, render_time(lead.moment))
+        await self.search.requests.create(name, order.labels, order.spec)
+        self.search.seen.note(*key, name, lead.moment)
+        self.found.recorded[lead.task.policy.key, *key[:2]] += 1
+
+    async def _namespace(self, name: str) -> Mapping[str, str]:
+        if name and name not in self._labels:
+            triggers = self.search.processor.triggers
+            self._labels[name] = await triggers.namespace_labels(name)
+        return self._labels.get(name, {})
+
+
+def _shared(places: Sequence[Place]) -> Iterator[Place]:
+    """Yield the fewest lists of one kind in which all is that some lists hold."""
+    selectors = {place.listing.label_selector for place in places}
+    common = selectors.pop() if len(selectors) == 1 else ""
+    names = {place.namespace for place in places}
+    if "" in names or len(names) > _MOST_NAMESPACES:
+        names = {""}
+    for name in sorted(names):
+        listing = Listing(kinds=(), namespaces=None, names=None, label_selector=common)
+        yield Place(kind=places[0].kind, namespace=name, listing=listing)
+
+
+def tasks_of(
+    policies: Iterable[CompiledPolicy], reach: Reach, window: Callable[[CompiledPolicy], Window]
+) -> Iterator[Task]:
+    """Yield a task for each rule that can be caught up.
+
+    Args:
+        policies: Whose rules are meant.
+        reach: Says which can be.
+        window: Of a policy.
+    """
+    for policy in policies:
+        for program in policy.programs:
+            if not reach.why_lost(policy, program):
+                yield Task(policy=policy, program=program, window=window(policy))

@@ -1,0 +1,96 @@
+"""Which requests there were lately, finished and removed ones too.
+
+The API server notes whole seconds, of requests and of changes. A request of the very second of a
+change may have been for an earlier one; the digest of what it was recorded for tells.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from reconciler.api.updaterequest import UpdateRequest
+
+_NOT_STORED = "NotStored"
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    created: datetime
+    digest: str
+
+
+_Key = tuple[str, str, str]
+"""uid of the policy, rule, uid of the trigger"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """Times of requests by rule and trigger, for as long as a pass may ask.
+
+    Attributes:
+        most: Requests kept; beyond it the oldest go, and their triggers may be recorded again.
+    """
+
+    most: int = 200_000
+    _times: dict[_Key, dict[str, _Made]] = field(default_factory=dict)
+    _number: int = 0
+
+    def take(self, request: UpdateRequest) -> None:
+        """Take in a request as stored; one whose trigger was never stored did no work."""
+        spec = request.spec
+        if spec.sweep or not spec.resource.uid:
+            return
+        key = spec.policy_uid, spec.rule, spec.resource.uid
+        if request.status.reason == _NOT_STORED:
+            self._remove(key, request.name)
+        else:
+            self._note(key, request.name, _Made(request.created, spec.trigger.digest))
+
+    def note(self, policy: str, rule: str, trigger: str, name: str, moment: datetime) -> None:
+        """Take in a request that is made for a change."""
+        self._note((policy, rule, trigger), name, _Made(moment + _SECOND, ""))
+
+    def _note(self, key: _Key, name: str, made: _Made) -> None:
+        names = self._times.setdefault(key, {})
+        self._number += name not in names
+        names[name] = made
+        if self._number > self.most:
+            self._halve()
+
+    def after(self, policy: str, rule: str, trigger: str, moment: datetime) -> bool:
+        """Tell whether a request of a rule and trigger was made after the second of a change."""
+        names = self._times.get((policy, rule, trigger), {})
+        return any(made.created > moment for made in names.values())
+
+    def digests(self, policy: str, rule: str, trigger: str, moment: datetime) -> frozenset[str]:
+        """Return what those were recorded for that were made within its second."""
+        names = self._times.get((policy, rule, trigger), {})
+        return frozenset(made.digest for made in names.values() if made.created == moment)
+
+    def forget(self, before: datetime) -> None:
+        """Forget what is older."""
+        for key, name, made in list(self._all()):
+            if made.created < before:
+                self._remove(key, name)
+
+    def __len__(self) -> int:
+        return self._number
+
+    def _halve(self) -> None:
+        times = sorted(made.created for _, _, made in self._all())
+        for key, name, made in list(self._all()):
+            if made.created <= times[len(times) // 2]:
+                self._remove(key, name)
+
+    def _all(self) -> Iterator[tuple[_Key, str, _Made]]:
+        for key, names in self._times.items():
+            for name, made in names.items():
+                yield key, name, made
+
+    def _remove(self, key: _Key, name: str) -> None:
+        names = self._times.get(key, {})
+        if names.pop(name, None) is not None:
+            self._number -= 1
+        if not names:
+            self._times.pop(key, None)

@@ -1,0 +1,155 @@
+"""Triggers that nobody recorded, on a real API server with the shipped ServiceAccounts."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reconciler.api.updaterequest import Source, State
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+GOT = {"data": {"got": "{{ request.object.data.v }}"}}
+
+
+def by_name(place: str, **more: Any) -> dict[str, Any]:
+    """Return a rule whose trigger ``trigger-N`` changes the ConfigMap ``got-N``."""
+    name = "got-{{ split(request.object.metadata.name, '-')[1] }}"
+    return rule(place, [target(place, name)], GOT, **more)
+
+
+async def caught_up(rig: Rig) -> list[str]:
+    found = await rig.requests()
+    return sorted(item.spec.resource.name for item in found if item.spec.source is Source.CATCH_UP)
+
+
+async def done(rig: Rig) -> str:
+    lease = await rig.find("Lease", "kube-retrofit-catch-up", NAMESPACE)
+    return "" if lease is None else str(lease["spec"]["renewTime"])
+
+
+async def test_what_came_while_admission_was_away_is_done_when_it_is_back(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create_all(config_map(place, f"got-{n}") for n in range(3))
+    await rig.apply(by_name(place), failurePolicy="Ignore")
+    await rig.create(config_map(place, "trigger-0", v="one"))
+    await rig.applied({"got-0": {"got": "one"}}, within=15)
+    await rig.finish()
+    await rig.kill(ADMISSION)
+    await rig.create(config_map(place, "trigger-1", v="new"))
+    await rig.merge("ConfigMap", "trigger-0", {"data": {"v": "changed"}})
+    await rig.create(config_map(place, "other-2", v="no trigger"))
+    await rig.restart(ADMISSION)
+
+    # The interval is five minutes.
+    await rig.applied({"got-0": {"got": "changed"}, "got-1": {"got": "new"}}, within=60)
+    assert await caught_up(rig) == ["trigger-0", "trigger-1"]
+    await rig.finish(count=3)
+    assert await rig.states() == {State.COMPLETED: 3}
+
+    async def unseen() -> Any:
+        notes = [
+            item["message"]
+            for item in await rig.items("Event", "default")
+            if item["reason"] == "CaughtUp" and item["involvedObject"]["name"] == place
+        ]
+        return (
+            []
+            if notes == ["rule rule: 2 triggers were not recorded before, and caught up"]
+            else (notes or "none")
+        )
+
+    await rig.settle(unseen, within=15)
+
+
+async def test_what_was_recorded_is_not_recorded_again(rig: Rig) -> None:
+    place = rig.namespace
+    names = [f"trigger-{n}" for n in range(10)]
+    await rig.create_all(config_map(place, f"got-{n}") for n in range(10))
+    await rig.apply(by_name(place), failurePolicy="Ignore")
+    await rig.create_all(config_map(place, name, v="a") for name in names)
+    for name in names[:5]:
+        await rig.merge("ConfigMap", name, {"data": {"v": "b"}})
+    await rig.finish(count=15)
+    # Another controller knows nothing, and looks at once.
+    before = await done(rig)
+    await rig.kill(CONTROLLER)
+    await rig.restart(CONTROLLER)
+
+    async def passed() -> str:
+        return "" if await done(rig) > before else "no pass yet"
+
+    await rig.settle(passed, within=60)
+    assert await caught_up(rig) == []
+
+
+async def test_nothing_is_lost_while_both_programs_are_away(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create_all(config_map(place, f"got-{n}") for n in range(2))
+    await rig.apply(by_name(place), failurePolicy="Ignore")
+    await rig.create(config_map(place, "trigger-0", v="one"))
+    await rig.applied({"got-0": {"got": "one"}}, within=15)
+    await rig.kill(ADMISSION, CONTROLLER)
+    await rig.create(config_map(place, "trigger-1", v="new"))
+    await rig.merge("ConfigMap", "trigger-0", {"data": {"v": "changed"}})
+    await rig.restart(ADMISSION)
+    await rig.restart(CONTROLLER)
+    await rig.applied({"got-0": {"got": "changed"}, "got-1": {"got": "new"}}, within=60)
+
+
+@pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
+async def test_the_time_before_a_policy_is_in_force_is_covered(
+    rig: Rig, failure_policy: str
+) -> None:
+    place = rig.namespace
+    await rig.create_all(config_map(place, f"got-{n}") for n in range(3))
+    await rig.create(config_map(place, "trigger-0", v="before"))
+    # Nobody registers webhooks now: the policy is there, and not in force.
+    await rig.kill(CONTROLLER)
+    await rig.create(
+        {
+            "apiVersion": "kyverno.io/v1",
+            "kind": "ClusterPolicy",
+            "metadata": {"name": place},
+            "spec": {"rules": [by_name(place)], "failurePolicy": failure_policy},
+        }
+    )
+    await rig.create(config_map(place, "trigger-1", v="between"))
+    await rig.restart(CONTROLLER)
+    await rig.ready()
+    await rig.create(config_map(place, "trigger-2", v="after"))
+    await rig.applied({"got-1": {"got": "between"}, "got-2": {"got": "after"}}, within=60)
+    assert await caught_up(rig) == ["trigger-1"]
+
+
+async def test_what_cannot_be_rebuilt_is_left_alone(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "list", seen="begin"))
+    await rig.create(config_map(place, "got-1"))
+    append = rule(
+        place,
+        [target(place, "list")],
+        {"data": {"seen": "{{ target.data.seen }} {{ request.object.metadata.name }}"}},
+        name="append",
+    )
+    await rig.apply(append, by_name(place), failurePolicy="Ignore")
+    await rig.kill(ADMISSION)
+    await rig.create(config_map(place, "trigger-1", v="new"))
+    await rig.restart(ADMISSION)
+    await rig.applied({"got-1": {"got": "new"}}, within=60)
+    assert await rig.data("list") == {"seen": "begin"}
+    assert {item.spec.rule for item in await rig.requests()} == {"rule"}
+    text = await asyncio.to_thread(
+        rig.cluster.kubectl,
+        "get",
+        "lease",
+        "kube-retrofit-admission",
+        "-n",
+        NAMESPACE,
+        "-o",
+        "name",
+    )
+    assert text.strip()
