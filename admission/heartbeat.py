@@ -22,6 +22,7 @@ _log = logger("admission.heartbeat")
 
 _TIMING = Timing(duration=10.0, renew=8.0, retry=3.0)
 _PAUSE = 2.0
+_PATROL = 5.0
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ class Heartbeat:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(election.run(), name="election")
             tasks.create_task(self._note(), name="missed triggers")
+            tasks.create_task(_tell(election), name="election told")
 
     async def _note(self) -> None:
         leases, told = KubeLeases(self.client, self.namespace), ""
@@ -73,3 +75,12 @@ class Heartbeat:
                 told = str(error)
             # Many that are missed together are noted together.
             await asyncio.sleep(_PAUSE)
+
+
+async def _tell(election: Election) -> None:
+    told = ""
+    while True:
+        await asyncio.sleep(_PATROL)
+        if election.problem and election.problem != told:
+            _log.warning("no sign of life can be given", reason=election.problem)
+        told = election.problem

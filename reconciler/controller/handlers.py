@@ -3,7 +3,7 @@
 Only ``on.event`` is used: it writes nothing to the objects, no annotation and no finalizer.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import kopf
 
@@ -13,6 +13,18 @@ from reconciler.requests.adoption import read_request
 from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.policies import policy_key
 from reconciler.wiring import Services
+
+
+class _Follower(Protocol):
+    """Is told of policies that the index knows."""
+
+    def notice(self, policy: Object) -> None:
+        """Take in a policy as stored."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """A policy was deleted."""
+        ...
 
 
 def build_registry(
@@ -29,6 +41,7 @@ def build_registry(
     """
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(login)
+    followers: tuple[_Follower, ...] = (services.rollout, rounds, accounts)
 
     async def on_request(event: kopf.RawEvent, **_: Any) -> None:
         request = read_request(event["object"], adopt=adopt)
@@ -48,14 +61,12 @@ def build_registry(
         known = services.index.version(key)
         if event["type"] == "DELETED":
             services.index.remove(key)
-            services.rollout.forget(key)
-            rounds.forget(key)
-            accounts.forget(key)
+            for follower in followers:
+                follower.forget(key)
         else:
             services.index.apply(policy)
-            services.rollout.notice(policy)
-            rounds.notice(policy)
-            accounts.notice(policy)
+            for follower in followers:
+                follower.notice(policy)
         # A status that we wrote ourselves is nothing that a request waits for.
         if services.index.version(key) != known:
             services.dispatcher.wake(key)

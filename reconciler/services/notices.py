@@ -85,13 +85,14 @@ class Notices:
     def caught_up(self, policy: str, uid: str, rule: str, number: int) -> None:
         """Tell that triggers of a rule were found that nobody had recorded."""
         what = "1 trigger was" if number == 1 else f"{number} triggers were"
-        self.events.emit(
+        event = Event(
             regarding=_reference_of(policy, uid),
             severity="Normal",
             reason=CAUGHT_UP,
             action="Record",
             note=f"rule {rule}: {what} not recorded before, and caught up",
         )
+        self.events.emit(event)
 
     def forget(self, key: str) -> None:
         """A policy was deleted."""

@@ -486,7 +486,7 @@ class Rig:
         return self.namespace if namespace is None else namespace
 
     async def _send(self, method: str, path: str, body: Any, **options: Any) -> Object:
-        # Else the API server takes the manager out of the client's name, which is the programs' own.
+        # Else the manager is taken from the name of the client, which is that of the programs.
         query = {"fieldManager": "person"}
         answer: Object = await self._client.json(
             method, path, query=query, body=encode(body), repeat=False, **options

@@ -226,9 +226,10 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 *("update secrets:kube-retrofit-ca", "watch secrets:kube-retrofit-tls"),
                 *("get configmaps:kyverno", "watch configmaps:kyverno"),
                 f"patch {CONDITIONS}:kube-retrofit-check",
-                "get leases.coordination.k8s.io:kyverno",
                 "patch updaterequests.kyverno.io",
                 "watch leases.coordination.k8s.io:kube-retrofit-backlog",
+                *("get leases.coordination.k8s.io:kyverno", "create leases.coordination.k8s.io"),
+                "update leases.coordination.k8s.io:kube-retrofit-admission",
             ],
             [
                 *("list updaterequests.kyverno.io", "delete updaterequests.kyverno.io"),
@@ -239,6 +240,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 *("get configmaps:other", "update configmaps:kyverno"),
                 "update leases.coordination.k8s.io:kyverno",
                 *(f"create {WEBHOOKS}", f"patch {CONDITIONS}:other"),
+                "patch leases.coordination.k8s.io:kube-retrofit-catch-up",
             ],
         ),
         (
@@ -252,6 +254,8 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 "update leases.coordination.k8s.io:kube-retrofit-controller",
                 "patch leases.coordination.k8s.io:kube-retrofit-backlog",
                 "get leases.coordination.k8s.io:kyverno-background-controller",
+                "patch leases.coordination.k8s.io:kube-retrofit-catch-up",
+                "get leases.coordination.k8s.io:kube-retrofit-admission",
                 f"patch {WEBHOOKS}:kube-retrofit-policy",
                 f"delete {WEBHOOKS}:kube-retrofit-resource",
                 f"update {REPORT_KINDS[0]}:kube-retrofit",
@@ -259,7 +263,10 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
             [
                 *("create secrets", "update secrets:kube-retrofit-ca", "patch secrets:other"),
                 *("update configmaps:kyverno", "patch deployments.apps"),
-                "update leases.coordination.k8s.io:kyverno",
+                *(
+                    f"update leases.coordination.k8s.io:{name}"
+                    for name in ("kyverno", "kube-retrofit-admission")
+                ),
                 *(f"patch {WEBHOOKS}:another", f"update {REPORT_KINDS[0]}:another"),
                 "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
             ],

@@ -8,6 +8,7 @@ from reconciler.cli.explain.page import OPEN, Page, shown
 from reconciler.engine.match import KindScope
 from reconciler.engine.program import CompiledPolicy, Convergence, Program
 from reconciler.engine.readers import of_program
+from reconciler.services.catchup.rules import IGNORE, why_lost
 
 _CONVERGENCE = {
     Convergence.YES: "applied to its own result, it changes nothing",
@@ -24,6 +25,7 @@ def outline(policy: Mapping[str, Any], compiled: CompiledPolicy, page: Page) -> 
     for program in compiled.programs:
         tell_rule(program, page.inner)
         _rule(program, written_at(policy, program.origin.location), page.inner.inner)
+        _catch_up(compiled, program, page.inner.inner)
     page.line("hint", "Give an object with --trigger to see what happens to it.")
 
 
@@ -67,6 +69,15 @@ def _rule(program: Program, raw: Mapping[str, Any], page: Page) -> None:
         page.line("reads", f"reads {', '.join(reads)}", paths=reads)
     known = program.convergence
     page.line("convergence", _CONVERGENCE[known], converges=known.value)
+
+
+def _catch_up(policy: CompiledPolicy, program: Program, page: Page) -> None:
+    """Write what becomes of a trigger that could not be recorded."""
+    if policy.failure_policy != IGNORE:
+        return
+    reason = why_lost(policy, program)
+    text = f"is lost, because {reason}" if reason else "is found later and caught up"
+    page.line("catch-up", f"a trigger that could not be recorded {text}", obstacle=reason)
 
 
 def _kinds(scopes: Iterable[KindScope]) -> Iterable[str]:

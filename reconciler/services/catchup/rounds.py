@@ -34,6 +34,7 @@ _ALIVE = 30.0
 _IN_FORCE = 2.0
 """Seconds from Ready on until every API server is taken to ask."""
 _PAUSES = (2.0, 60.0)
+_FORGET_EVERY = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,12 +67,20 @@ class Rounds:
     _alive: float = 0.0
     _due: float = 0.0
     _doubt: bool = True
+    _stored: datetime | None = None
+    _taken: int = 0
     _problem: str = ""
 
     def take(self, request: UpdateRequest) -> None:
         """Take in a request as stored, also while another process leads."""
-        if self.interval:
-            self.search.seen.take(request)
+        if not self.interval:
+            return
+        self.search.seen.take(request)
+        self._taken += 1
+        if self._taken % _FORGET_EVERY == 0:
+            # Who does not lead makes no pass that would end it.
+            span = timedelta(seconds=2 * self.interval) + _OVERLAP
+            self.search.seen.forget(self.clock.now() - span)
 
     def notice(self, policy: Object) -> None:
         """Take in a policy as stored, also while another process leads."""
@@ -108,6 +117,7 @@ class Rounds:
             async for request in requests:
                 self.take(request)
         now, done = self.clock.now(), await self.marks.done()
+        self._stored = done
         self.done = now - _FIRST if done is None else done
         before = self.done - _OVERLAP
         # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
@@ -200,7 +210,10 @@ class Rounds:
         self._starts.cover(covered)
         keys = {policy.key for policy in self.index.policies()}
         first = self._starts.earliest(keys)
-        await self.marks.set_done(until if first is None else min(until, first))
+        reached = until if first is None else min(until, first)
+        # No beginning before what is stored is really left: the one before us waited for it.
+        self._stored = max(reached, self._stored or reached)
+        await self.marks.set_done(self._stored)
         self.done = until
         self.passes += 1
         self.search.seen.forget(until - _OVERLAP - _SETTLE)

@@ -32,7 +32,7 @@ class Seen:
         most: Requests kept; beyond it the oldest go, and their triggers may be recorded again.
     """
 
-    most: int = 200_000
+    most: int = 50_000
     _times: dict[_Key, dict[str, _Made]] = field(default_factory=dict)
     _number: int = 0
 

@@ -10,7 +10,7 @@ from reconciler.errors import InvalidPolicy
 from reconciler.services.lint.exceptions import lint_exception
 from reconciler.services.lint.fields import rule_findings, spec_findings
 from reconciler.services.lint.finding import Finding, Level, Scope
-from reconciler.services.lint.firing import firing_findings, unused_entries
+from reconciler.services.lint.firing import firing_findings, lost_findings, unused_entries
 from reconciler.services.lint.limits import limit_findings
 from reconciler.services.lint.patches import patch_findings
 from reconciler.services.lint.refusals import match_refusals, policy_refusals, rule_refusals
@@ -99,6 +99,7 @@ def find_surprises(
         found += match_refusals(rule, location)
         found += rule_findings(rule, location)
         found += firing_findings(program, scope, background=background)
+        found += lost_findings(compiled, program)
         found += unused_entries(program)
         found += target_findings(program, scope)
         found += patch_findings(program, rule)

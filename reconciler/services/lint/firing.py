@@ -6,9 +6,10 @@ from reconciler.engine.edits import Edit, ForeachEdit
 from reconciler.engine.entries import Entry
 from reconciler.engine.jmes.reads import EVERYTHING
 from reconciler.engine.match import KindScope
-from reconciler.engine.program import Program
+from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.engine.readers import of_program
 from reconciler.engine.variables import Template
+from reconciler.services.catchup.rules import IGNORE, why_lost
 from reconciler.services.lint.finding import Finding, Level, Scope
 
 _USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})
@@ -31,6 +32,20 @@ def firing_findings(program: Program, scope: Scope, *, background: bool) -> Iter
         yield from _on_policy_update(program, f"{place}.match", background=background)
     for kind in program.matcher.kinds():
         yield from _of_kind(program, kind, scope)
+
+
+def lost_findings(policy: CompiledPolicy, program: Program) -> Iterator[Finding]:
+    """Yield why what such a rule loses under Ignore is lost for good."""
+    reason = why_lost(policy, program) if policy.failure_policy == IGNORE else ""
+    if reason:
+        yield Finding(
+            level=Level.NOTE,
+            code="no-catch-up",
+            location=program.origin.location,
+            text="with failurePolicy Ignore a trigger that could not be recorded is lost for this"
+            f" rule, for nothing shows afterwards that it came: {reason}",
+            cure="set failurePolicy: Fail where no trigger may be lost",
+        )
 
 
 def unused_entries(program: Program) -> Iterator[Finding]:

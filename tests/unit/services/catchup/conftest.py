@@ -1,0 +1,113 @@
+"""The passes on an in-memory cluster, with marks that a test sets."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import Source, UpdateRequest, render_time
+from reconciler.services.catchup.reach import Reach
+from reconciler.services.catchup.rounds import Rounds
+from reconciler.services.catchup.search import Found, Search
+from reconciler.services.catchup.seen import Seen
+from reconciler.services.existing import Existing
+from reconciler.services.ports import Pulse
+from reconciler.services.settings import SettingsHolder
+
+
+@dataclass
+class Marks:
+    moment: datetime | None = None
+    last: Pulse = field(default_factory=Pulse)
+
+    async def done(self) -> datetime | None:
+        return self.moment
+
+    async def set_done(self, moment: datetime) -> None:
+        self.moment = moment
+
+    async def pulse(self) -> Pulse:
+        return self.last
+
+
+class Chase:
+    """A leader that looks for lost triggers in a world, which has rules under Ignore."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.marks = Marks()
+        self.settings = SettingsHolder.of("kyverno")
+        self.held = False
+        self.told: list[Found] = []
+        self.said: list[str] = []
+        self.waiting = 0
+        self.restart()
+
+    def restart(self) -> None:
+        world = self.world
+        self.search = Search(
+            existing=Existing(kinds=world.cluster, reader=world.wire, page=2),
+            reader=world.wire,
+            requests=world.requests,
+            processor=world.processor,
+            reach=Reach(live=self.settings),
+            seen=Seen(),
+            waiting=lambda: self.waiting,
+        )
+        self.rounds = Rounds(
+            index=world.index,
+            policies=world.policies,
+            marks=self.marks,
+            search=self.search,
+            clock=world.clock,
+            interval=300.0,
+            held=lambda: self.held,
+            found=self.told.append,
+            say=self.said.append,
+        )
+
+    async def install(self, policy: Object, *, ready: bool = True) -> Object:
+        """Store a policy as it is now, in force or not."""
+        policy["metadata"]["managedFields"] = [self._entry("kubectl")]
+        stored = self.world.install(policy)
+        self.rounds.notice(stored)
+        return await self.ready(stored) if ready else stored
+
+    async def ready(self, policy: Object) -> Object:
+        """Say that a policy is in force."""
+        policies, meta = self.world.policies, policy["metadata"]
+        status = {"ready": True, "mutateExisting": {"observedGeneration": meta["generation"]}}
+        await policies.write_status(policy, status)
+        found: Object = await policies.get(meta["name"])
+        self.rounds.notice(found)
+        return found
+
+    def add(self, obj: Object, manager: str = "kubectl") -> Object:
+        """Store an object that somebody wrote now."""
+        obj["metadata"]["managedFields"] = [self._entry(manager)]
+        stored: Object = self.world.cluster.add(obj)
+        return stored
+
+    def _entry(self, manager: str) -> Object:
+        moment = render_time(self.world.clock.now().replace(microsecond=0))
+        return {"manager": manager, "operation": "Update", "time": moment}
+
+    async def pass_time(self, seconds: int) -> None:
+        """Let time pass, with a look every second."""
+        for _ in range(seconds):
+            self.world.clock.tick(1.0)
+            await self.rounds.look()
+
+    async def requests(self) -> list[UpdateRequest]:
+        found = [item async for item in self.world.requests.waiting()]
+        return [item for item in found if item.spec.source is Source.CATCH_UP]
+
+    async def names(self) -> list[str]:
+        return sorted(item.spec.resource.name for item in await self.requests())
+
+
+@pytest.fixture
+def chase(world: Any) -> Chase:
+    return Chase(world)

@@ -1,0 +1,30 @@
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.services.catchup.rules import why_lost
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, ""),
+        ({"kinds": ("Pod/status",)}, "cannot be listed"),
+        ({"kinds": ("ConfigMap", "*")}, "cannot be listed"),
+        ({"patch": {"data": {"n": "{{ target.data.n }}x"}}}, "how often"),
+        ({"patch": {"data": {"n": "{{ request.oldObject.data.n }}"}}}, "oldObject"),
+        (
+            {
+                "spec": {
+                    "webhookConfiguration": {
+                        "matchConditions": [{"name": "c", "expression": "true"}]
+                    }
+                }
+            },
+            "matchConditions",
+        ),
+    ],
+)
+def test_why_a_lost_trigger_stays_lost_is_said(make, changes, word):
+    compiled = compile_policy(make.policy(**changes))
+    text = why_lost(compiled, compiled.programs[0])
+    assert (word in text) if word else text == ""
