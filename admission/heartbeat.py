@@ -27,11 +27,16 @@ _PATROL = 5.0
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Of one server; run it once that serves."""
+    """Of one server; run it once that serves.
+
+    Attributes:
+        timing: A server that is killed is followed after so long.
+    """
 
     client: Client
     clock: Clock
     namespace: str
+    timing: Timing = _TIMING
     _missed: datetime | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -50,7 +55,7 @@ class Heartbeat:
             on_started=lambda: None if election.witnessed else self.missed(),
             on_lost=lambda: None,
             name=ADMISSION_LEASE,
-            timing=_TIMING,
+            timing=self.timing,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(election.run(), name="election")

@@ -1,0 +1,170 @@
+"""What tells the controller that triggers may be missing, on a real API server."""
+
+import asyncio
+import contextlib
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+
+from admission.heartbeat import Heartbeat
+from reconciler.clock import SystemClock
+from reconciler.kube.client import connect
+from reconciler.kube.lease import Timing
+from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
+from reconciler.kube.paths import collection_path
+from reconciler.kube.policies import POLICIES
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.settings import CONFIG_MAPS
+from reconciler.services.ports import Pulse
+
+pytestmark = pytest.mark.cluster
+
+QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
+
+
+@pytest.fixture
+async def client(installed_cluster):
+    client = await connect(str(installed_cluster.kubeconfig))
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def place(installed_cluster):
+    name = f"marks-{uuid.uuid4().hex[:8]}"
+    installed_cluster.kubectl("create", "namespace", name)
+    yield name
+    installed_cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def leases(client, place):
+    return KubeLeases(client, place)
+
+
+@pytest.fixture
+async def servers(client, place):
+    """Return a function that starts the heartbeat of a server, and one that ends it in order."""
+    tasks = {}
+
+    def start():
+        heartbeat = Heartbeat(client, SystemClock(), place, QUICK)
+        tasks[id(heartbeat)] = asyncio.create_task(heartbeat.run())
+        return heartbeat
+
+    async def end(heartbeat):
+        task = tasks.pop(id(heartbeat))
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    yield start, end
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def holder(leases):
+    lease = await leases.lease(ADMISSION_LEASE)
+    return (lease or {}).get("spec", {}).get("holderIdentity", "")
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not (found := await condition()):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def test_until_when_was_looked_is_kept(leases):
+    marks = KubeMarks(leases)
+    assert await marks.done() is None
+    assert await marks.pulse() == Pulse()
+    for minute in (0, 1):
+        moment = datetime(2026, 6, 1, 12, minute, 0, 250_000, tzinfo=UTC)
+        await marks.set_done(moment)
+        assert await marks.done() == moment
+
+
+async def test_a_server_that_saw_nobody_before_it_says_that_triggers_may_be_missing(
+    leases, servers
+):
+    start, _ = servers
+    marks = KubeMarks(leases)
+    await leases.create(ADMISSION_LEASE, {"holderIdentity": "killed", "leaseDurationSeconds": 2})
+    before = await marks.pulse()
+    start()
+
+    async def noted():
+        pulse = await marks.pulse()
+        return pulse if pulse.missed != before.missed else None
+
+    pulse = await until(noted)
+    # Signs of life alone say nothing of that kind.
+    later = await until(lambda: _renewed(marks, pulse.renewed))
+    assert later.missed == pulse.missed
+
+
+async def _renewed(marks, text):
+    pulse = await marks.pulse()
+    return pulse if pulse.renewed != text else None
+
+
+async def test_servers_that_follow_one_another_leave_no_gap(leases, servers):
+    start, end = servers
+    marks = KubeMarks(leases)
+    first = start()
+
+    async def noted():
+        return (await marks.pulse()).missed
+
+    missed = await until(noted)
+    before = await holder(leases)
+    start()
+    # The second one sees the first at work.
+    renewed = (await marks.pulse()).renewed
+    for _ in range(4):
+        renewed = (await until(lambda text=renewed: _renewed(marks, text))).renewed
+    await end(first)
+
+    async def followed():
+        return await holder(leases) not in {"", before}
+
+    await until(followed)
+    await until(lambda: _renewed(marks, (renewed)))
+    assert (await marks.pulse()).missed == missed
+
+
+async def test_a_server_that_could_not_record_says_so_though_another_one_holds_the_lease(
+    leases, servers
+):
+    start, _ = servers
+    marks = KubeMarks(leases)
+    start()
+
+    async def noted():
+        return (await marks.pulse()).missed
+
+    missed = await until(noted)
+    second = start()
+    second.missed()
+
+    async def other():
+        return await noted() != missed
+
+    await until(other)
+
+
+async def test_metadata_alone_names_the_kind_and_who_wrote(client, place):
+    body = b'{"metadata": {"name": "c"}, "data": {"v": "1"}}'
+    path = collection_path(CONFIG_MAPS, place)
+    await client.request("POST", path, query={"fieldManager": "person"}, body=body)
+    reader = KubeReader(client, metadata_only=True)
+    page = await reader.list_page(CONFIG_MAPS, namespace=place)
+    found = {item["metadata"]["name"]: item for item in page.items}["c"]
+    assert (found["apiVersion"], found["kind"]) == ("v1", "ConfigMap")
+    assert "data" not in found
+    (entry,) = found["metadata"]["managedFields"]
+    assert entry["manager"] == "person"
+    assert (await reader.list_page(POLICIES, namespace=place)).items == ()
