@@ -47,13 +47,13 @@ def build_registry(
         request = read_request(event["object"], adopt=adopt)
         if request is None:
             return
+        rounds.take(request)
         if event["type"] == "DELETED":
             services.dispatcher.forget(request.name)
             services.collector.forget(request)
             return
         services.dispatcher.notice(request)
         services.collector.notice(request)
-        rounds.take(request)
 
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])
