@@ -14,7 +14,7 @@ from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.policies import CompiledRule, PolicyIndex
 from reconciler.services.ports import Kinds
-from reconciler.services.record import Recorder, Unrecorded, fault
+from reconciler.services.record import OVERLOAD, Recorder, Unrecorded, fault
 from reconciler.services.settings import SettingsHolder
 
 _log = logger("admission.resources")
@@ -190,5 +190,6 @@ class ResourceWebhook:
             self.metrics.requests_lost.labels(reason="toolarge").inc(refused)
         for item in unrecorded:
             self.metrics.requests_lost.labels(reason=item.reason).inc()
-        if unrecorded:
+        # At the hard limit those are lost that nobody can find again.
+        if any(item.reason != OVERLOAD for item in unrecorded):
             self.lost()

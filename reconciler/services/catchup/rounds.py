@@ -6,6 +6,7 @@ What a pass has looked at it stores, so that nobody's end leaves a time out.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -31,6 +32,8 @@ _FIRST = timedelta(minutes=10)
 _LOOK = 1.0
 _POLL = 5.0
 _ALIVE = 30.0
+_REST = 15.0
+"""Seconds between two passes, however often triggers are lost."""
 _IN_FORCE = 2.0
 """Seconds from Ready on until every API server is taken to ask."""
 _PAUSES = (2.0, 60.0)
@@ -65,8 +68,8 @@ class Rounds:
     _pulse: Pulse = field(default_factory=Pulse)
     _polled: float = 0.0
     _alive: float = 0.0
-    _due: float = 0.0
-    _doubt: bool = True
+    _missed: float = 0.0
+    _last: float = float("-inf")
     _stored: datetime | None = None
     _taken: int = 0
     _problem: str = ""
@@ -75,7 +78,7 @@ class Rounds:
         """Take in a request as stored, also while another process leads."""
         if not self.interval:
             return
-        self.search.seen.take(request)
+        self.search.seen.take(request, self.clock.now())
         self._taken += 1
         if self._taken % _FORGET_EVERY == 0:
             # Who does not lead makes no pass that would end it.
@@ -123,8 +126,8 @@ class Rounds:
         # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
         self._starts.begin(before, instead=now if done is None else before)
         self._pulse = await self.marks.pulse()
-        self._polled = self._alive = self.clock.monotonic()
-        self._due, self._doubt = self._polled + _SETTLE.total_seconds(), True
+        self._polled = self._alive = self._missed = self.clock.monotonic()
+        self._last = float("-inf")
 
     async def look(self) -> None:
         """Make a pass where one is due."""
@@ -135,11 +138,25 @@ class Rounds:
         if self.held():
             if now >= self._due:
                 await self._end(self.clock.now() - _SETTLE, ready.values())
-                self._due = now + self.interval
+                self._last = now
         elif now >= self._due:
             await self._all(ready)
         elif ready:
             await self._begun(ready)
+
+    @property
+    def _doubt(self) -> bool:
+        """Tell whether triggers may be missing that no pass has looked for."""
+        return self._last < self._missed + _SETTLE.total_seconds()
+
+    @property
+    def _due(self) -> float:
+        regular = self._last + self.interval
+        if not self._doubt:
+            return regular
+        # While triggers are lost all the time the regular passes find them.
+        soon = max(self._missed + _SETTLE.total_seconds(), self._last + _REST)
+        return soon if math.isinf(self._last) else min(regular, soon)
 
     async def _listen(self, now: float) -> None:
         pulse = await self.marks.pulse()
@@ -147,7 +164,7 @@ class Rounds:
         if pulse.renewed != self._pulse.renewed:
             self._alive = now
         if pulse.missed != self._pulse.missed:
-            self._due, self._doubt = now + _SETTLE.total_seconds(), True
+            self._missed = now
         self._pulse = pulse
 
     async def _all(self, ready: dict[str, Start]) -> None:
@@ -164,7 +181,7 @@ class Rounds:
             if policy.key in ready or (ignored and policy.failure_policy == IGNORE)
         ]
         await self._pass(chosen, until, doubt=doubt)
-        self._due, self._doubt = now + self.interval, False
+        self._last = now
         await self._end(until, ready.values())
 
     async def _begun(self, ready: dict[str, Start]) -> None:

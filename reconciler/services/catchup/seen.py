@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from reconciler.api.updaterequest import UpdateRequest
+from reconciler.requests.lifecycle import FINAL
 
 _NOT_STORED = "NotStored"
 _SECOND = timedelta(seconds=1)
@@ -18,6 +19,13 @@ _SECOND = timedelta(seconds=1)
 class _Made:
     created: datetime
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    key: tuple[str, str]
+    sequence: int
+    until: datetime
 
 
 _Key = tuple[str, str, str]
@@ -34,18 +42,32 @@ class Seen:
 
     most: int = 50_000
     _times: dict[_Key, dict[str, _Made]] = field(default_factory=dict)
+    _orders: dict[str, _Order] = field(default_factory=dict)
     _number: int = 0
 
-    def take(self, request: UpdateRequest) -> None:
+    def take(self, request: UpdateRequest, now: datetime) -> None:
         """Take in a request as stored; one whose trigger was never stored did no work."""
         spec = request.spec
         if spec.sweep or not spec.resource.uid:
+            if spec.sequence:
+                self._take_order(request, now)
             return
         key = spec.policy_uid, spec.rule, spec.resource.uid
         if request.status.reason == _NOT_STORED:
             self._remove(key, request.name)
         else:
             self._note(key, request.name, _Made(request.created, spec.trigger.digest))
+
+    def _take_order(self, request: UpdateRequest, now: datetime) -> None:
+        """Take in an order for all triggers of a rule: it lists later than each raise."""
+        spec, known = request.spec, self._orders.get(request.name)
+        if known is not None and known.sequence == spec.sequence:
+            return
+        begun = request.status.sweep is not None or request.status.state in FINAL
+        # Of one that was not followed from its begin it is not known when it was raised last.
+        until = request.created if known is None and begun else now
+        key = spec.policy_uid, spec.rule
+        self._orders[request.name] = _Order(key, spec.sequence, until)
 
     def note(self, policy: str, rule: str, trigger: str, name: str, moment: datetime) -> None:
         """Take in a request that is made for a change."""
@@ -60,6 +82,9 @@ class Seen:
 
     def after(self, policy: str, rule: str, trigger: str, moment: datetime) -> bool:
         """Tell whether a request of a rule and trigger was made after the second of a change."""
+        rule_key = policy, rule
+        if any(item.key == rule_key and item.until > moment for item in self._orders.values()):
+            return True
         names = self._times.get((policy, rule, trigger), {})
         return any(made.created > moment for made in names.values())
 
@@ -73,6 +98,7 @@ class Seen:
         for key, name, made in list(self._all()):
             if made.created < before:
                 self._remove(key, name)
+        self._orders = {name: item for name, item in self._orders.items() if item.until >= before}
 
     def __len__(self) -> int:
         return self._number

@@ -59,8 +59,20 @@ async def test_what_was_recorded_is_left(leading, make):
 async def test_a_gap_is_looked_at_when_it_ends(leading, make):
     leading.add(trigger(make))
     leading.marks.last = MISSED
-    await leading.pass_time(12)
+    await leading.pass_time(15)
     assert await leading.names() == ["t"]
+
+
+async def test_while_triggers_are_lost_all_the_time_there_are_no_more_passes(leading, make):
+    before = leading.rounds.passes
+    for number in range(120):
+        leading.marks.last = Pulse(missed=str(number))
+        leading.add(trigger(make, f"t-{number}"))
+        await leading.pass_time(5)
+    assert leading.rounds.passes - before <= 2
+    assert len(await leading.names()) > 50
+    await leading.pass_time(15)
+    assert len(await leading.names()) == 120
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -73,15 +85,17 @@ async def test_two_changes_in_one_second_are_told_apart_after_a_gap(leading, mak
     if changed:
         await leading.world.edit(stored, data={"v": "2"})
     leading.marks.last = MISSED
-    await leading.pass_time(12)
+    await leading.pass_time(15)
     assert await leading.names() == (["t"] if changed else [])
 
 
 async def test_what_is_young_is_left_to_the_next_pass(leading, make):
     leading.marks.last = MISSED
-    await leading.pass_time(8)
+    before = leading.rounds.passes
+    await leading.pass_time(6)
     leading.add(trigger(make))
     await leading.pass_time(4)
+    assert leading.rounds.passes == before + 1
     assert await leading.names() == []
     await leading.pass_time(310)
     assert await leading.names() == ["t"]
@@ -140,7 +154,7 @@ async def test_a_kind_that_may_not_be_listed_keeps_nothing_else_from_being_looke
     chase.world.clock.tick(60)
     chase.add(make.object(name="t"))
     chase.marks.last = MISSED
-    await chase.pass_time(12)
+    await chase.pass_time(15)
     assert await chase.names() == ["t"]
     assert chase.said == ["secrets: no"]
 
@@ -271,7 +285,7 @@ class TestWhatTheSettingsLeaveOut:
         await leading.pass_time(1000)
         assert leading.marks.moment == done
         leading.marks.last = MISSED
-        await leading.pass_time(12)
+        await leading.pass_time(15)
         assert "t-2" in await leading.names()
 
     async def test_conditions_that_only_the_api_server_knows_end_all_of_it(self, leading, make):
