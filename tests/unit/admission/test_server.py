@@ -223,6 +223,18 @@ async def test_when_storing_fails_fail_denies_and_ignore_admits(world, make):
     assert world.count("requests_lost_total", reason="forbidden") == 1
 
 
+async def test_what_is_admitted_without_a_request_is_told_to_who_can_find_it(make):
+    told = []
+    lax = make.policy("lax", spec={"failurePolicy": "Ignore"})
+    async with World(make.index(make.policy(), lax), lost=lambda: told.append("lost")) as world:
+        await world.post("/validate/ignore", make.review(obj=make.thing()))
+        world.cluster.forbid("create", "updaterequests.kyverno.io")
+        await world.post("/validate/fail", make.review(obj=make.thing()))
+        assert told == []
+        await world.post("/validate/ignore", make.review(obj=make.thing()))
+        assert told == ["lost"]
+
+
 async def test_storing_that_hangs_ends_with_the_budget(make):
     async with World(make.index(make.policy()), requests=Stuck) as world:
         _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
