@@ -8,7 +8,7 @@ What a pass has looked at it stores, so that nobody's end leaves a time out.
 import asyncio
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reconciler.api.meta import Object
@@ -18,9 +18,9 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError
 from reconciler.services.catchup.moments import Window
 from reconciler.services.catchup.rules import IGNORE
-from reconciler.services.catchup.search import Found, Search, tasks_of
+from reconciler.services.catchup.search import Found, Search, Task, tasks_of
 from reconciler.services.catchup.starts import Start, Starts
-from reconciler.services.policies import PolicyIndex
+from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Marks, Policies, Pulse
 
 _SETTLE = timedelta(seconds=5)
@@ -38,6 +38,16 @@ _IN_FORCE = 2.0
 """Seconds from Ready on until every API server is taken to ask."""
 _PAUSES = (2.0, 60.0)
 _FORGET_EVERY = 1000
+_CHANGES = 100
+"""Changes of policies that a process remembers which does not lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """A policy as it was, and when."""
+
+    policy: CompiledPolicy
+    window: Window
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +75,8 @@ class Rounds:
     passes: int = 0
     done: datetime | None = None
     _starts: Starts = field(default_factory=Starts)
+    _compiled: dict[str, CompiledPolicy] = field(default_factory=dict)
+    _former: list[_Former] = field(default_factory=list)
     _pulse: Pulse = field(default_factory=Pulse)
     _polled: float = 0.0
     _alive: float = 0.0
@@ -86,12 +98,28 @@ class Rounds:
             self.search.seen.forget(self.clock.now() - span)
 
     def notice(self, policy: Object) -> None:
-        """Take in a policy as stored, also while another process leads."""
+        """Take in a policy as stored and indexed, also while another process leads."""
+        key = policy_key(policy)
+        before, known = self._starts.get(key), self._compiled.get(key)
         self._starts.notice(policy, self.clock.monotonic())
+        after, current = self._starts.get(key), self.index.get(key)
+        if (
+            known is not None
+            and (before is not None and before.ready is not None)
+            and (after is not None and after.uid == before.uid and after.since > before.since)
+        ):
+            # What the rules lost before they were changed is theirs still.
+            self._former.append(_Former(known, Window(since=before.since, until=after.since)))
+        if self.done is None:
+            # Who does not lead makes no pass that would end it.
+            del self._former[:-_CHANGES]
+        if current is not None:
+            self._compiled[key] = current
 
     def forget(self, key: str) -> None:
         """A policy was deleted."""
         self._starts.forget(key)
+        self._compiled.pop(key, None)
 
     async def run(self) -> None:
         """Look until cancelled; what fails is tried again with a pause."""
@@ -180,7 +208,8 @@ class Rounds:
             for policy in self.index.policies()
             if policy.key in ready or (ignored and policy.failure_policy == IGNORE)
         ]
-        await self._pass(chosen, until, doubt=doubt)
+        former = self._before(until) if ignored else ()
+        await self._pass(chosen, until, doubt=doubt, former=former)
         self._last = now
         await self._end(until, ready.values())
 
@@ -191,25 +220,38 @@ class Rounds:
         self._starts.cover(ready.values())
         self.passes += 1
 
+    def _before(self, until: datetime) -> list[Task]:
+        """Return what policies under Ignore may have lost before they were changed."""
+        since = (self.done or until) - _OVERLAP
+        times = [
+            (item.policy, replace(item.window, since=max(item.window.since, since)))
+            for item in self._former
+            if item.policy.failure_policy == IGNORE
+        ]
+        return list(tasks_of(times, self.search.reach))
+
     async def _pass(
-        self, policies: Collection[CompiledPolicy], until: datetime, *, doubt: bool
+        self,
+        policies: Collection[CompiledPolicy],
+        until: datetime,
+        *,
+        doubt: bool,
+        former: Collection[Task] = (),
     ) -> None:
         found = Found()
 
-        def window(policy: CompiledPolicy) -> Window:
-            return self._window(policy, until)
-
+        times = [(policy, self._window(policy, until)) for policy in policies]
         known = (self._starts.get(policy.key) for policy in policies)
         in_force = {start.uid for start in known if start is not None and start.ready is not None}
         tasks = [
             task
-            for task in tasks_of(policies, self.search.reach, window)
+            for task in tasks_of(times, self.search.reach)
             # What was there when a policy came into force is in its sweep.
             if task.policy.uid in in_force
             and (task.policy.failure_policy == IGNORE or not task.program.on_policy_change)
         ]
         try:
-            await self.search.run(tasks, found, doubt=doubt)
+            await self.search.run([*tasks, *former], found, doubt=doubt)
         finally:
             if found.recorded:
                 self.found(found)
@@ -233,6 +275,8 @@ class Rounds:
         await self.marks.set_done(self._stored)
         self.done = until
         self.passes += 1
+        kept = until - _OVERLAP
+        self._former = [item for item in self._former if item.window.until >= kept]
         self.search.seen.forget(until - _OVERLAP - _SETTLE)
 
     def _tell(self, problem: str) -> None:

@@ -257,17 +257,9 @@ def _shared(places: Sequence[Place]) -> Iterator[Place]:
         yield Place(kind=places[0].kind, namespace=name, listing=listing)
 
 
-def tasks_of(
-    policies: Iterable[CompiledPolicy], reach: Reach, window: Callable[[CompiledPolicy], Window]
-) -> Iterator[Task]:
-    """Yield a task for each rule that can be caught up.
-
-    Args:
-        policies: Whose rules are meant.
-        reach: Says which can be.
-        window: Of a policy.
-    """
-    for policy in policies:
+def tasks_of(times: Iterable[tuple[CompiledPolicy, Window]], reach: Reach) -> Iterator[Task]:
+    """Yield a task for each rule that can be caught up, given what is looked for of policies."""
+    for policy, window in times:
         for program in policy.programs:
             if not reach.why_lost(policy, program):
-                yield Task(policy=policy, program=program, window=window(policy))
+                yield Task(policy=policy, program=program, window=window)

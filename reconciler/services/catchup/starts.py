@@ -62,12 +62,11 @@ class Starts:
                 touched=touched,
             )
         elif generation > known.generation:
+            # What was not looked at of the one before is the beginning of this one.
+            since = touched if known.covered else known.since
+            version = version_of(policy) if known.covered else known.version
             known = Start(
-                uid=uid,
-                generation=generation,
-                since=touched,
-                version=version_of(policy),
-                touched=touched,
+                uid=uid, generation=generation, since=since, version=version, touched=touched
             )
         known = replace(known, touched=max(touched, known.touched))
         if known.ready is None and known.generation == generation and _in_force(policy):

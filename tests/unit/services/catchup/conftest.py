@@ -84,6 +84,19 @@ class Chase:
         self.rounds.notice(found)
         return found
 
+    async def change(self, name: str, spec: Object) -> Object:
+        """Change the spec of a policy, which is in force at once."""
+        policies = self.world.policies
+        found = await policies.get(name)
+        meta = {**found["metadata"], "managedFields": [self._entry("kubectl")]}
+        kind = self.world.cluster.exact(found["apiVersion"], found["kind"])
+        stored = await self.world.cluster.change(
+            kind, found, {**found, "metadata": meta, "spec": {**found["spec"], **spec}}
+        )
+        self.world.index.apply(stored)
+        self.rounds.notice(stored)
+        return await self.ready(stored)
+
     def add(self, obj: Object, manager: str = "kubectl") -> Object:
         """Store an object that somebody wrote now."""
         obj["metadata"]["managedFields"] = [self._entry(manager)]

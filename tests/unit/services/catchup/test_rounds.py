@@ -259,6 +259,28 @@ class TestTheBeginningOfAPolicy:
         assert await chase.names() == ["between"]
 
 
+class TestAChangedPolicy:
+    @pytest.fixture
+    async def changed(self, leading, make):
+        """Return a leader whose rule was for t* and is for u* and t* now."""
+        leading.add(trigger(make, "t-before"))
+        leading.add(trigger(make, "u-before"))
+        await leading.pass_time(30)
+        rule = make.policy(resources={"names": ["t*", "u*"]})["spec"]
+        await leading.change("p", rule)
+        await leading.pass_time(2)
+        return leading
+
+    async def test_gets_what_it_lost_before_the_change_and_nothing_else(self, changed, make):
+        changed.add(trigger(make, "u-after"))
+        await changed.pass_time(310)
+        assert await changed.names() == ["t-before", "u-after"]
+
+    async def test_is_forgotten_as_it_was_when_that_time_was_looked_at(self, changed):
+        await changed.pass_time(700)
+        assert changed.rounds._former == []
+
+
 class TestWhatTheSettingsLeaveOut:
     async def test_is_not_found(self, leading, make):
         leading.settings.take(

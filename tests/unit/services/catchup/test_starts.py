@@ -62,6 +62,13 @@ def test_a_new_generation_counts_from_its_change_on():
     assert set(starts.open(161.0)) == {"p"}
 
 
+def test_what_was_not_looked_at_is_the_beginning_of_the_next_generation():
+    starts = Starts()
+    starts.notice(policy(), 100.0)
+    starts.notice(policy(2, touched=2, version="60"), 102.0)
+    assert (starts.get("p").since, starts.get("p").version) == (NOON, 50)
+
+
 def test_an_older_generation_that_ends_late_covers_no_newer_one():
     starts = Starts()
     starts.notice(policy(ready=1), 100.0)
