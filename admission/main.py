@@ -309,7 +309,6 @@ class Admission:
         lost: Callable[[], None],
     ) -> ResourceWebhook:
         settings = self.settings
-        account = f"{settings.namespace}:{settings.background_service_account}"
 
         requests = KubeRequests(self.client, settings.namespace)
 
@@ -332,7 +331,7 @@ class Admission:
                 diversion=Diversion(requests=requests, clock=self.clock),
             ),
             limits=Limits(
-                background_user=f"system:serviceaccount:{account}",
+                background_user=settings.background_user,
                 max_recorded=settings.max_recorded,
                 filters=holder.current.filters,
             ),

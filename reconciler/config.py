@@ -106,6 +106,11 @@ class ProcessSettings:
         "info", "The least serious lines to write.", choices="debug|info|warning|error"
     )
 
+    @property
+    def background_user(self) -> str:
+        """Return the full name of the user who writes targets."""
+        return f"system:serviceaccount:{self.namespace}:{self.background_service_account}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionSettings(ProcessSettings):
@@ -160,6 +165,14 @@ class ControllerSettings(ProcessSettings):
     list_page: int = _setting(500, "Objects per page of a list.")
     lanes: int = _setting(64, "Targets worked on at the same time.")
     conflict_retries: int = _setting(10, "Evaluations of one target per attempt after a 409.")
+    patch_war_limit: int = _setting(
+        10,
+        "How often a rule may put back what others change at a target, or trigger itself, within"
+        " the window; then it pauses there. 0: for ever.",
+    )
+    patch_war_window: float = _setting(
+        300.0, "Time in which such writes count, and that the pause takes.", duration=True
+    )
     backoff_base: float = _setting(1.0, "First pause of a request that failed.", duration=True)
     backoff_ceiling: float = _setting(300.0, "Longest pause.", duration=True)
     confirmation: float = _setting(
@@ -249,6 +262,10 @@ def _check(settings: ControllerSettings) -> None:
     if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
         msg = "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
         raise InvalidSetting(msg)
+    if settings.patch_war_limit < 0:
+        raise InvalidSetting("--patch-war-limit must not be negative; 0 switches it off")
+    if settings.patch_war_window < 1:
+        raise InvalidSetting("--patch-war-window must be at least 1s")
     for name in ("lanes", "list_page", "conflict_retries"):
         if getattr(settings, name) < 1:
             msg = f"--{name.replace('_', '-')} must be at least 1"

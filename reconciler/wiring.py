@@ -59,13 +59,7 @@ def controller_services(
     triggers = TriggerReader(
         kinds=kinds, reader=reader, requests=requests, clock=clock, below=chance.randrange
     )
-    lanes = Lanes(
-        reader=reader,
-        writer=cluster.writer,
-        keys=cluster.keys,
-        parallel=settings.lanes,
-        rounds=settings.conflict_retries,
-    )
+    lanes = Lanes.of(settings, clock, reader=reader, writer=cluster.writer, keys=cluster.keys)
     entries = global_context(client, kinds, clock, settings, say)
     processor = Processor(
         index=index,
@@ -78,6 +72,7 @@ def controller_services(
         exceptions=exceptions,
         holding=Holding(index=index, clock=clock),
         left_alone=live.leaves_target,
+        own_user=settings.background_user,
     )
     sweeper = Sweeper(
         processor=processor,

@@ -55,6 +55,8 @@ class Gauges:
             metrics.catch_up_done.set(self.rounds.done.timestamp())
         self._grown("conflicts", metrics.conflicts, services.lanes.conflicts)
         self._grown("shared", metrics.shared_writes, services.lanes.shared)
+        self._grown("wars", metrics.patch_wars, services.lanes.wars.begun)
+        metrics.paused_targets.set(services.lanes.wars.paused())
         self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)
         self._grown("limit", metrics.events_dropped.labels("limit"), accounts.notices.held_back)
         self._grown("reports", metrics.reports_written, accounts.reports.written)

@@ -41,6 +41,8 @@ class Metrics:
     targets: Counter
     conflicts: Counter
     shared_writes: Counter
+    patch_wars: Counter
+    paused_targets: Gauge
     queue_depth: Gauge
     oldest_waiting: Gauge
     admission_to_patched: Histogram
@@ -128,6 +130,10 @@ def create_metrics() -> Metrics:
         shared_writes=counter(
             "shared_writes_total", "Requests whose change went with another one's write."
         ),
+        patch_wars=counter(
+            "patch_wars_total", "Pauses of a rule at a target where its change was undone."
+        ),
+        paused_targets=gauge("paused_targets", "Targets that a rule pauses at now."),
         queue_depth=gauge("queue_depth", "Requests that are not final."),
         oldest_waiting=gauge("oldest_waiting_seconds", "Age of the oldest of them."),
         admission_to_patched=histogram(

@@ -8,16 +8,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, ref_of, resource_version
 from reconciler.api.updaterequest import Outcome
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
 from reconciler.engine.context import Context
 from reconciler.engine.edits import merges
 from reconciler.engine.evaluate import NOTHING, change
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, equal
-from reconciler.engine.program import Program
+from reconciler.engine.program import Origin, Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import (
     ClusterError,
@@ -32,6 +34,7 @@ from reconciler.errors import (
     UnknownKind,
 )
 from reconciler.services.loading import Loads
+from reconciler.services.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
 from reconciler.services.ports import MergeKeys, Reader, Writer
 
 ENTRY_NOT_READY = "EntryNotReady"
@@ -83,6 +86,7 @@ class Job:
         loads: What context entries read, shared by all targets of the request.
         listed: The object as a live list gave it, or None where it has to be read.
         exempt: Asked about the object before it is changed; None where nothing exempts any.
+        cause: The uid of a trigger that our own write changed, else empty.
     """
 
     request: str
@@ -93,6 +97,7 @@ class Job:
     loads: Loads
     listed: Object | None = None
     exempt: Exempt | None = None
+    cause: str = ""
     result: asyncio.Future[TargetResult] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -108,6 +113,7 @@ class Lanes:
         missing_pauses: Seconds between looks at an object that is not there.
         keys: Asked only where a rule has a strategic merge.
         unfinished: Whether a request's final status is not stored yet; its marker stays.
+        wars: Pauses a rule at a target where somebody undoes its change again and again.
         conflicts: Writes that met a newer version of the target.
         shared: Requests whose change went with the write of another.
     """
@@ -119,6 +125,7 @@ class Lanes:
     rounds: int = 10
     missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
     unfinished: Callable[[str], bool] = bool
+    wars: PatchWars = field(default_factory=PatchWars)
     conflicts: int = 0
     shared: int = 0
     _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
@@ -127,6 +134,28 @@ class Lanes:
 
     def __post_init__(self) -> None:
         self._gate = asyncio.Semaphore(self.parallel)
+
+    @classmethod
+    def of(
+        cls,
+        settings: ControllerSettings,
+        clock: Clock,
+        *,
+        reader: Reader,
+        writer: Writer,
+        keys: MergeKeys,
+    ) -> Self:
+        """Return the lanes that a controller with these settings runs."""
+        return cls(
+            reader=reader,
+            writer=writer,
+            keys=keys,
+            parallel=settings.lanes,
+            rounds=settings.conflict_retries,
+            wars=PatchWars(
+                limit=settings.patch_war_limit, window=settings.patch_war_window, clock=clock
+            ),
+        )
 
     async def submit(self, key: TargetKey, job: Job) -> TargetResult:
         """Put work into a lane and wait for its result."""
@@ -140,6 +169,7 @@ class Lanes:
             while jobs := self._waiting.pop(key, None):
                 # Who stopped waiting, because the process stops, wants no write any more.
                 waiting = [job for job in jobs if not job.result.done()]
+                waiting = [job for job in waiting if not self._left_alone(key, job)]
                 waiting.sort(key=lambda job: (job.created, job.request))
                 batch, rest = waiting[:MAX_TOGETHER], waiting[MAX_TOGETHER:]
                 if rest:
@@ -148,6 +178,21 @@ class Lanes:
                     await self._settle(key, batch)
         finally:
             del self._running[key]
+
+    def _left_alone(self, key: TargetKey, job: Job) -> bool:
+        pause = self.wars.pause(key, job.program.origin)
+        if pause is not None:
+            job.result.set_result(self._paused(pause))
+        return pause is not None
+
+    def _paused(self, pause: Pause) -> TargetResult:
+        return TargetResult(
+            outcome=Outcome.CONFLICT,
+            message=pause.message,
+            again=True,
+            after=self.wars.left(pause),
+            reason=PATCH_WAR,
+        )
 
     async def _settle(self, key: TargetKey, batch: list[Job]) -> None:
         try:
@@ -202,13 +247,18 @@ class Lanes:
         return _all(batch, result)
 
     async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
-        current, results, marked = await _evaluate(key, batch, obj, self.keys)
+        current, results, marked, runs = await _evaluate(key, batch, obj, self.keys)
         before = resource_version(obj)
         if equal(obj, current):
             return [_settled(result, before) for result in results]
+        steps = steps_of(obj, runs) if self.wars.limit else ()
+        paused = {step.origin for step in steps if self.wars.judge(key, obj, step)}
+        if paused:
+            return await self._without(key, batch, obj, paused)
         if marked and not key.kind.subresource:
             current = _mark(current, marked, self.unfinished)
         stored = await self.writer.change(key.kind, obj, current)
+        self.wars.written(key, obj, steps)
         after = resource_version(stored)
         changed = sum(result.outcome is Outcome.PATCHED for result in results)
         self.shared += max(0, changed - 1)
@@ -218,6 +268,15 @@ class Lanes:
             else result
             for result in results
         ]
+
+    async def _without(
+        self, key: TargetKey, batch: list[Job], obj: Object, paused: set[Origin]
+    ) -> list[TargetResult]:
+        """Do the work of a batch except that of rules whose pause began just now."""
+        rest = [job for job in batch if job.program.origin not in paused]
+        done = iter(await self._write(key, rest, obj) if rest else ())
+        pauses = (self.wars.pause(key, job.program.origin) for job in batch)
+        return [self._paused(pause) if pause else next(done) for pause in pauses]
 
 
 def failure(error: ClusterError) -> TargetResult:
@@ -264,22 +323,35 @@ def _settled(result: TargetResult, version: str) -> TargetResult:
 
 async def _evaluate(
     key: TargetKey, batch: list[Job], obj: Object, keys: MergeKeys
-) -> tuple[Object, list[TargetResult], list[str]]:
+) -> tuple[Object, list[TargetResult], list[str], list[Run]]:
     applied = set(_applied(obj))
     current: Mapping[str, Any] = obj
     results: list[TargetResult] = []
     marked: list[str] = []
+    runs: list[Run] = []
     for job in batch:
         if job.request in applied and not job.program.converges:
             results.append(
                 TargetResult(outcome=Outcome.UNCHANGED, message="applied before a restart")
             )
             continue
+        older = current
         current, result, repeats = await _evaluate_one(key, job, current, keys)
         results.append(result)
+        if result.outcome is Outcome.PATCHED:
+            _note(runs, job, older, current)
         if repeats:
             marked.append(job.request)
-    return dict(current), results, marked
+    return dict(current), results, marked, runs
+
+
+def _note(runs: list[Run], job: Job, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    origin = job.program.origin
+    if not runs or runs[-1].origin != origin:
+        runs.append(Run(origin=origin, before=before, after=after))
+    runs[-1].after = after
+    if job.cause:
+        runs[-1].causes.add(job.cause)
 
 
 async def _evaluate_one(

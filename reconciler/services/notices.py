@@ -22,13 +22,16 @@ from reconciler.clock import Clock
 from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.lanes import ENTRY_NOT_READY
+from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Event, Events
 from reconciler.services.process import Attempt
 
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
 CAUGHT_UP = "CaughtUp"
-PARKED = frozenset({"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY})
+PARKED = frozenset(
+    {"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY, PATCH_WAR}
+)
 """Reasons of waiting that somebody has to do something about; the others pass by themselves."""
 _BURST = 50.0
 _PER_SECOND = 2.0

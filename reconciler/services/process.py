@@ -42,6 +42,7 @@ from reconciler.services.gates import Gates
 from reconciler.services.holding import Holding
 from reconciler.services.lanes import Job, Lanes, TargetKey, TargetResult, failure
 from reconciler.services.loading import Loads
+from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Loader, Policies
 from reconciler.services.selection import Found, Selection, TargetFinder
@@ -84,6 +85,7 @@ class Processor:
     Attributes:
         holding: Holds requests back as their policies say.
         left_alone: Tells of a target that the settings exclude.
+        own_user: Full name of the user who writes targets.
     """
 
     index: PolicyIndex
@@ -96,6 +98,7 @@ class Processor:
     holding: Holding
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     left_alone: Callable[[TargetKey], bool] = lambda _key: False
+    own_user: str = ""
 
     async def attempt(
         self, request: UpdateRequest, chance: float, *, claim: Callable[[], str] = str
@@ -166,6 +169,7 @@ class Processor:
                         loads=loads,
                         listed=item.obj,
                         exempt=exempt,
+                        cause=self._cause(request.spec),
                     ),
                 )
                 for item in chosen
@@ -234,6 +238,10 @@ class Processor:
             return Skip(reason="RuleGone", message=message)
         return program
 
+    def _cause(self, spec: RequestSpec) -> str:
+        user = (spec.user.get("userInfo") or {}).get("username", "")
+        return spec.resource.uid if user and user == self.own_user else ""
+
     @property
     def _gates(self) -> Gates:
         return Gates(triggers=self.triggers, exceptions=self.exceptions)
@@ -254,7 +262,9 @@ class Processor:
     ) -> Disposition:
         retries = [item for item in results if item.again and not _exhausted(item, targets)]
         if retries:
-            worst = max(retries, key=lambda item: (item.outcome is Outcome.FORBIDDEN, item.after))
+            # What is paused for long holds nothing up that may go on sooner.
+            soon = [item for item in retries if item.reason != PATCH_WAR]
+            worst = max(soon or retries, key=_urgency)
             return self._retry(request, worst, chance)
         if selection.errors:
             return Fail(reason="TargetUnresolved", message="; ".join(selection.errors))
@@ -280,6 +290,10 @@ def trigger_gone(ref: ObjectRef) -> Skip:
     """Return how a request ends whose trigger does not exist any more."""
     which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
     return Skip(reason="TriggerGone", message=f"{which} is gone")
+
+
+def _urgency(result: TargetResult) -> tuple[bool, float]:
+    return result.outcome is Outcome.FORBIDDEN, result.after
 
 
 def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:

@@ -61,12 +61,11 @@ class Place:
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
         """Return what the settings say."""
-        account = settings.background_service_account
         return cls(
             url=settings.webhook_url,
             service=settings.service,
             namespace=settings.namespace,
-            background_user=f"system:serviceaccount:{settings.namespace}:{account}",
+            background_user=settings.background_user,
             timeout=settings.webhook_timeout,
             margin=settings.ready_margin,
         )

@@ -34,6 +34,7 @@ from reconciler.services.diversion import undivertible
 from reconciler.services.existing import Existing, Place, position
 from reconciler.services.holding import Holding
 from reconciler.services.lanes import ENTRY_NOT_READY, failure
+from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
 
@@ -297,12 +298,16 @@ class Sweeper:
                 yield items[:size]
                 items = items[size:]
 
-    async def _work(self, tally: _Tally, program: Program, objects: list[Object]) -> Retry | None:
-        """Work on a chunk; return why an order has to wait with it, None where it is done."""
+    async def _work(
+        self, tally: _Tally, program: Program, objects: list[Object]
+    ) -> Retry | Hold | None:
+        """Work on a chunk; return why the sweep has to wait with it, None where it is done."""
         attempts = await asyncio.gather(
             *(self._one(tally.request, program, obj) for obj in objects)
         )
         _check_entries(attempts)
+        if (held := self._paused(attempts)) is not None:
+            return held
         if tally.diverted and (stuck := _too_many(tally.progress, attempts)) is not None:
             return stuck
         failed: list[tuple[Object, Attempt]] = []
@@ -324,6 +329,13 @@ class Sweeper:
             failed=tally.progress.failed + len(failed),
         )
         return None
+
+    def _paused(self, attempts: Iterable[Attempt | None]) -> Hold | None:
+        waits = _common_wait(attempts, PATCH_WAR)
+        if waits is None:
+            return None
+        until = self.clock.now() + timedelta(seconds=waits.after)
+        return Hold(reason=waits.reason, message=waits.message, until=until)
 
     async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
         trigger = await self.processor.triggers.of_object(obj, program)
@@ -430,10 +442,16 @@ def _too_many(progress: SweepProgress, attempts: Iterable[Attempt | None]) -> Re
 
 def _check_entries(attempts: Iterable[Attempt | None]) -> None:
     """Raise where every trigger waits for a GlobalContextEntry: then one request shall wait."""
+    waits = _common_wait(attempts, ENTRY_NOT_READY)
+    if waits is not None:
+        raise NotReady(waits.message)
+
+
+def _common_wait(attempts: Iterable[Attempt | None], reason: str) -> Retry | None:
+    """Return what the first trigger waits for where all of them wait for that reason."""
     ends = [attempt.disposition for attempt in attempts if attempt is not None]
-    waiting = [end for end in ends if isinstance(end, Retry) and end.reason == ENTRY_NOT_READY]
-    if waiting and len(waiting) == len(ends):
-        raise NotReady(waiting[0].message)
+    waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]
+    return waiting[0] if waiting and len(waiting) == len(ends) else None
 
 
 def _add(counts: Counts, attempt: Attempt) -> Counts:

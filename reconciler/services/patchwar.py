@@ -1,0 +1,338 @@
+"""Patch wars: a rule's change that somebody undoes again and again, or that leads to itself.
+
+A number of writes says nothing: a flood of triggers may write one target a thousand times. So
+two things count. A *field that goes back*: the rule left a value there, finds another one, and
+is about to leave the same value again. A *lap*: a trigger that our own write changed makes the
+rule write the target again, and our own writes lead from that target back to the trigger. Only
+digests of values are kept, in this process; a new leader begins to count anew.
+"""
+
+import hashlib
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import orjson
+
+from reconciler.api.meta import FIELD_MANAGER, Object, ref_of
+from reconciler.clock import Clock, SystemClock
+from reconciler.config import render_duration
+from reconciler.engine.patch import equal
+from reconciler.engine.patch.paths import render_pointer
+from reconciler.engine.program import Origin
+
+PATCH_WAR: Final = "PatchWar"
+"""The reason of what waits because its target is paused."""
+_MAX_FIELDS: Final = 64
+"""Fields of one write that are looked at: a war shows in any of them."""
+_MAX_REMEMBERED: Final = 20_000
+"""Fields and laps that are remembered; each takes about half a kilobyte."""
+_ABSENT: Final = object()
+_NOTHING: Final = b""
+
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A rule leaves a target alone, until this time of the monotonic clock."""
+
+    until: float
+    message: str
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What a rule left in a field, and when it put that back."""
+
+    left: bytes
+    times: deque[float]
+
+
+@dataclass(slots=True)
+class _Field:
+    seen: float
+    traces: dict[Origin, _Trace] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    place: Place
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one rule makes of a target with one write.
+
+    Attributes:
+        causes: The uids of those of its triggers that our own writes changed.
+    """
+
+    origin: Origin
+    moves: tuple[_Move, ...]
+    causes: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What requests of one rule, one after the other, make of an object."""
+
+    origin: Origin
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    causes: set[str] = field(default_factory=set)
+
+
+def steps_of(obj: Mapping[str, Any], runs: Sequence[Run]) -> tuple[Step, ...]:
+    """Return what each rule contributes to one write; what a later rule overwrote is nothing."""
+    net = _moves(obj, runs[-1].after) if runs else ()
+    causes: dict[Origin, set[str]] = {}
+    for run in runs:
+        causes.setdefault(run.origin, set()).update(run.causes)
+    if len(causes) == 1:
+        done = dict.fromkeys(causes, net)
+    else:
+        done = {origin: _contributed(origin, net, runs) for origin in causes}
+    return tuple(
+        Step(origin=origin, moves=moves, causes=frozenset(causes[origin]))
+        for origin, moves in done.items()
+    )
+
+
+def _contributed(origin: Origin, net: tuple[_Move, ...], runs: Iterable[Run]) -> tuple[_Move, ...]:
+    left: dict[Place, bytes] = {}
+    for run in runs:
+        if run.origin == origin:
+            left |= {move.place: move.after for move in _moves(run.before, run.after)}
+    return tuple(move for move in net if left.get(move.place) == move.after)
+
+
+def _moves(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[_Move, ...]:
+    """Return the fields in which objects differ, the same ones for the same difference."""
+    found = sorted(_changes(before, after, ()), key=lambda item: str(item[0]))
+    return tuple(
+        _Move(place, _digest(old), _digest(new)) for place, old, new in found[:_MAX_FIELDS]
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class PatchWars:
+    """Counts, and pauses a rule at a target.
+
+    Attributes:
+        limit: How often a change is repeated within the window; 0: for ever, nothing is counted.
+        window: Seconds that count, and that a pause takes.
+        begun: Pauses that began.
+    """
+
+    limit: int = 0
+    window: float = 300.0
+    clock: Clock = field(default_factory=SystemClock)
+    begun: int = 0
+    _fields: OrderedDict[tuple[Hashable, Place], _Field] = field(default_factory=OrderedDict)
+    _laps: OrderedDict[tuple[Origin, str, str], deque[float]] = field(default_factory=OrderedDict)
+    _pauses: dict[tuple[Hashable, Origin], Pause] = field(default_factory=dict)
+
+    def pause(self, target: Hashable, origin: Origin) -> Pause | None:
+        """Return the pause of a rule at a target, None where there is none."""
+        pause = self._pauses.get((target, origin))
+        if pause is not None and pause.until <= self.clock.monotonic():
+            del self._pauses[target, origin]
+            return None
+        return pause
+
+    def left(self, pause: Pause) -> float:
+        """Return the seconds until a pause ends."""
+        return max(0.0, pause.until - self.clock.monotonic())
+
+    def paused(self) -> int:
+        """Return how many targets are paused, each once per rule."""
+        now = self.clock.monotonic()
+        for key in [key for key, pause in self._pauses.items() if pause.until <= now]:
+            del self._pauses[key]
+        return len(self._pauses)
+
+    def judge(self, target: Hashable, obj: Object, step: Step) -> Pause | None:
+        """Begin a pause where a write would be one repetition too many.
+
+        Args:
+            target: The same value for the same object.
+            obj: The object as it was read.
+            step: The write that is about to be sent.
+        """
+        if not self.limit:
+            return None
+        why = self._undone(target, obj, step) or self._circle(obj, step)
+        if not why:
+            return None
+        end = self.clock.now() + timedelta(seconds=self.window)
+        message = f"{ref_of(obj)}: {why}, so it is left alone until {end:%H:%M:%S} UTC"
+        pause = Pause(until=self.clock.monotonic() + self.window, message=message)
+        self._pauses[target, step.origin] = pause
+        self.begun += 1
+        return pause
+
+    def written(self, target: Hashable, obj: Object, steps: Iterable[Step]) -> None:
+        """Take in a write that was stored; ``obj`` is the object before it."""
+        if not self.limit:
+            return
+        now = self.clock.monotonic()
+        uid = ref_of(obj).uid
+        for step in steps:
+            for move in step.moves:
+                self._take_in((target, move.place), step.origin, move, now)
+            for cause in step.causes:
+                lap = step.origin, cause, uid
+                self._laps.setdefault(lap, deque(maxlen=self.limit)).append(now)
+                self._laps.move_to_end(lap)
+        self._forget(now)
+
+    def _take_in(
+        self, key: tuple[Hashable, Place], origin: Origin, move: _Move, now: float
+    ) -> None:
+        known = self._fields.setdefault(key, _Field(now))
+        known.seen = now
+        self._fields.move_to_end(key)
+        trace = known.traces.get(origin)
+        if trace is None:
+            known.traces[origin] = _Trace(move.after, deque(maxlen=self.limit))
+            return
+        if _goes_back(trace, move):
+            trace.times.append(now)
+        trace.left = move.after
+
+    def _forget(self, now: float) -> None:
+        begin = now - self.window
+        while self._fields and (
+            len(self._fields) > _MAX_REMEMBERED or next(iter(self._fields.values())).seen < begin
+        ):
+            self._fields.popitem(last=False)
+        while self._laps and (
+            len(self._laps) > _MAX_REMEMBERED or next(iter(self._laps.values()))[-1] < begin
+        ):
+            self._laps.popitem(last=False)
+
+    def _full(self, times: deque[float]) -> bool:
+        begin = self.clock.monotonic() - self.window
+        return len(times) == self.limit and times[0] >= begin
+
+    def _undone(self, target: Hashable, obj: Object, step: Step) -> str:
+        for move in step.moves:
+            known = self._fields.get((target, move.place))
+            trace = None if known is None else known.traces.get(step.origin)
+            if known is None or trace is None:
+                continue
+            if _goes_back(trace, move) and self._full(trace.times):
+                trace.times.clear()
+                ours = [other for other in known.traces if other != step.origin]
+                other = _rules(ours) or _last_manager(obj, move.place)
+                return (
+                    f"{_rule(step.origin)} put back {render_pointer(move.place)} {self._often}"
+                    f" and each time it was changed again; look at {other}"
+                )
+        return ""
+
+    def _circle(self, obj: Object, step: Step) -> str:
+        uid = ref_of(obj).uid
+        for cause in step.causes:
+            times = self._laps.get((step.origin, cause, uid))
+            if times is None or not self._full(times) or not self._leads(uid, cause):
+                continue
+            others = [lap[0] for lap in self._laps if lap[0] != step.origin and uid in lap[1:]]
+            del self._laps[step.origin, cause, uid]
+            look = f" together with {_rules(others)}" if others else ""
+            return (
+                f"{_rule(step.origin)} changed it {self._often}, each time because of our own"
+                f" writes; it triggers itself{look}: remove skipBackgroundRequests: false, or"
+                " make the rule come to an end"
+            )
+        return ""
+
+    @property
+    def _often(self) -> str:
+        return f"{self.limit} times within {render_duration(self.window)}"
+
+    def _leads(self, begin: str, end: str) -> bool:
+        """Tell whether our own writes lead from one object to another."""
+        follows: dict[str, set[str]] = {}
+        for _, cause, target in self._laps:
+            follows.setdefault(cause, set()).add(target)
+        seen, ahead = {begin}, [begin]
+        while ahead:
+            here = ahead.pop()
+            if here == end:
+                return True
+            new = follows.get(here, set()) - seen
+            seen |= new
+            ahead += new
+        return False
+
+
+def _goes_back(trace: _Trace, move: _Move) -> bool:
+    return move.before != trace.left and move.after == trace.left
+
+
+def _rule(origin: Origin) -> str:
+    return f"rule {origin.rule} of policy {origin.policy}"
+
+
+def _rules(origins: Iterable[Origin]) -> str:
+    return " and ".join(sorted({_rule(origin) for origin in origins}))
+
+
+def _changes(before: Any, after: Any, place: Place) -> Iterator[tuple[Place, Any, Any]]:
+    if before is after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in before.keys() | after.keys():
+            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+            yield from _changes(old, new, (*place, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _changes(old, new, (*place, index))
+    elif not equal(before, after):
+        yield place, before, after
+
+
+def _digest(value: Any) -> bytes:
+    if value is _ABSENT:
+        return _NOTHING
+    content = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _last_manager(obj: Object, place: Place) -> str:
+    """Return who is likely to have changed a field: who owns it, else who wrote last."""
+    entries = [
+        entry
+        for entry in (obj.get("metadata") or {}).get("managedFields") or ()
+        if entry.get("manager") != FIELD_MANAGER and not entry.get("subresource")
+    ]
+    owners = [entry for entry in entries if _owns(entry.get("fieldsV1") or {}, place)]
+    last = max(owners or entries, key=lambda entry: str(entry.get("time", "")), default=None)
+    if last is None:
+        return "the other writer of that field"
+    return f"manager {last.get('manager')}, who wrote it last at {_moment(last.get('time'))}"
+
+
+def _moment(text: Any) -> str:
+    try:
+        return f"{datetime.fromisoformat(str(text)):%H:%M:%S} UTC"
+    except ValueError:
+        return "an unknown time"
+
+
+def _owns(fields: Mapping[str, Any], place: Place) -> bool:
+    for step in place:
+        if isinstance(step, int):
+            # Elements of lists stand there by their keys: the list is near enough.
+            return True
+        inner = fields.get(f"f:{step}")
+        if inner is None:
+            return False
+        fields = inner
+    return True
