@@ -10,7 +10,7 @@ from reconciler.cli.dev.binaries import Binaries
 from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import ProgramSettings, install
 from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
-from tests.faults.rig import SHORT_LEASE, Rig, open_rig
+from tests.faults.rig import SHORT_LEASE, SHORT_WAR, Rig, open_rig
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def breakable(binaries: Binaries | Path) -> Iterator[Programs]:
         settings = install(plane, "demo")
         shipped = settings[CONTROLLER]
         settings[CONTROLLER] = ProgramSettings(
-            flags=(*shipped.flags, *SHORT_LEASE), env=shipped.env
+            flags=(*shipped.flags, *SHORT_LEASE, *SHORT_WAR), env=shipped.env
         )
         with start_programs(plane, settings=settings) as programs:
             yield programs

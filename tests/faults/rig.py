@@ -32,6 +32,8 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 # A killed leader is followed after seconds instead of a quarter of a minute.
 SHORT_LEASE = ("--lease-duration=5s", "--lease-renew=4s", "--lease-retry=1s")
 
+SHORT_WAR = ("--patch-war-window=15s",)
+
 
 def _kind(api_version: str, kind: str, plural: str, *, namespaced: bool = True) -> Kind:
     group, _, version = api_version.rpartition("/")
@@ -221,11 +223,12 @@ class Rig:
         path += f"/{subresource}" if subresource else ""
         return await self._send("PATCH", path, patch, content_type=MERGE_PATCH)
 
-    async def replace(self, obj: Object) -> Object:
+    async def replace(self, obj: Object, manager: str = "") -> Object:
         """Write back an object that was read, as a PUT."""
         meta = obj["metadata"]
         path = object_path(self._kinds[obj["kind"]], meta.get("namespace", ""), meta["name"])
-        return await self._send("PUT", path, obj)
+        query = {"fieldManager": manager} if manager else {}
+        return await self._send("PUT", path, obj, query=query)
 
     async def delete(self, kind: str, name: str, namespace: str | None = None) -> None:
         """Delete an object that exists."""

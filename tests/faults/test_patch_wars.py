@@ -1,0 +1,122 @@
+"""Own writes, chains of rules, and writers that undo each other without end."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import State
+from reconciler.errors import Conflict
+from reconciler.services.patchwar import PATCH_WAR
+from tests.faults.rig import BACKGROUND, Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+COPY = {"data": {"n": "{{ request.object.data.n }}"}}
+LONGER = {"data": {"n": "{{ request.object.data.n }}x"}}
+
+
+def step(place: str, begin: str, end: str, patch: Object = COPY, **more: object) -> Object:
+    """Return a rule by which one ConfigMap changes another."""
+    return rule(place, [target(place, end)], patch, names=begin, name=f"{begin}-{end}", **more)
+
+
+async def asked(rig: Rig, name: str) -> list[str]:
+    """Return who fired a rule, oldest request first."""
+    found = [item for item in await rig.requests() if item.spec.rule == name]
+    found.sort(key=lambda item: item.created)
+    return [item.spec.user["userInfo"]["username"] for item in found]
+
+
+async def test_an_own_write_fires_nothing_unless_a_rule_wants_it(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create_all(config_map(place, name, n="0") for name in ("b", "c", "d"))
+    await rig.apply(
+        step(place, "a", "b"),
+        step(place, "b", "c"),
+        step(place, "b", "d", skipBackgroundRequests=False),
+    )
+    await rig.create(config_map(place, "a", n="1"))
+    await rig.applied({"b": {"n": "1"}, "d": {"n": "1"}}, within=20)
+    # Recording ends before the write is stored: what is not there now never comes.
+    assert await asked(rig, "b-c") == []
+    assert await asked(rig, "b-d") == [BACKGROUND]
+    assert await rig.data("c") == {"n": "0"}
+    await rig.merge("ConfigMap", "b", {"data": {"n": "2"}})
+    await rig.applied({"c": {"n": "2"}, "d": {"n": "2"}}, within=20)
+    assert len(await asked(rig, "b-c")) == 1
+
+
+async def test_rules_that_lead_back_and_agree_come_to_an_end(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "b", n="0"))
+    await rig.apply(
+        step(place, "a", "b", skipBackgroundRequests=False),
+        step(place, "b", "a", skipBackgroundRequests=False),
+    )
+    await rig.create(config_map(place, "a", n="1"))
+    await rig.applied({"b": {"n": "1"}}, within=20)
+    await rig.finish(count=2)
+    await rig.merge("ConfigMap", "b", {"data": {"n": "2"}})
+    await rig.applied({"a": {"n": "2"}}, within=20)
+    await rig.finish(count=4)
+    assert await rig.states() == {State.COMPLETED: 4}
+    assert await rig.calls("patch", "configmaps") == 2
+
+
+async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create_all(config_map(place, name, n="") for name in ("b", "other"))
+    await rig.apply(
+        step(place, "a", "b", LONGER, skipBackgroundRequests=False),
+        step(place, "b", "a", LONGER, skipBackgroundRequests=False),
+        step(place, "trigger-1", "other"),
+    )
+    await rig.create(config_map(place, "a", n=""))
+    request = await rig.parked(PATCH_WAR, within=30)
+    assert "it triggers itself together with rule" in request.status.message
+    assert request.status.next_attempt is not None
+    length = len((await rig.data("a"))["n"])
+    assert 10 <= length <= 30
+    await rig.create(config_map(place, "trigger-1", n="1"))
+    await rig.applied({"other": {"n": "1"}}, within=20)
+
+    async def untold() -> list[str]:
+        events = await rig.items("Event", place)
+        about = [item["regarding"]["name"] for item in events if "regarding" in item]
+        about += [item["involvedObject"]["name"] for item in events if "involvedObject" in item]
+        return [] if request.status.targets[0].ref.name in about else about or ["no event"]
+
+    await rig.settle(untold, within=10)
+
+
+async def test_another_writer_who_undoes_a_change_is_named_and_waited_for(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "fought", color="blue"))
+    red = {"data": {"color": "red"}}
+    await rig.apply(rule(place, [target(place, "fought")], red, names="fought"))
+
+    async def paint() -> None:
+        # What a controller does that wants its own value there.
+        while True:
+            live = await rig.get("ConfigMap", "fought")
+            if live["data"]["color"] == "red":
+                live["data"]["color"] = "blue"
+                with contextlib.suppress(Conflict):
+                    await rig.replace(live, manager="painter")
+            await asyncio.sleep(0.02)
+
+    await rig.merge("ConfigMap", "fought", {"data": {"begin": "now"}})
+    painting = asyncio.create_task(paint())
+    try:
+        request = await rig.parked(PATCH_WAR, within=30)
+        status = request.status
+        assert "put back /data/color 10 times within 15s" in status.message
+        assert "look at manager painter, who wrote it last at " in status.message
+        assert await rig.data("fought") == {"color": "blue", "begin": "now"}
+    finally:
+        painting.cancel()
+        await asyncio.gather(painting, return_exceptions=True)
+    await rig.applied({"fought": red["data"]}, within=30)
+    assert (await rig.get("ConfigMap", "fought"))["data"]["begin"] == "now"
