@@ -18,6 +18,9 @@ from reconciler.errors import InvalidSetting
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 30.0
+PAGE_BYTES = 8 * 1024 * 1024
+"""Largest page of a list, where nothing else is set."""
+_LEAST_IN_FLIGHT = 1024 * 1024
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -163,6 +166,11 @@ class ControllerSettings(ProcessSettings):
         default=False, meaning="Leave targets alone that resourceFilters names, as triggers are."
     )
     list_page: int = _setting(500, "Objects per page of a list.")
+    max_in_flight: int = _setting(
+        8 * PAGE_BYTES,
+        "Objects of users that are in memory at the same time, bytes of JSON; a page of a list is"
+        " no larger than an eighth of it. 0: no limit.",
+    )
     lanes: int = _setting(64, "Targets worked on at the same time.")
     conflict_retries: int = _setting(10, "Evaluations of one target per attempt after a 409.")
     patch_war_limit: int = _setting(
@@ -189,6 +197,11 @@ class ControllerSettings(ProcessSettings):
         0.5, "Pause between a stored webhook configuration and Ready.", duration=True
     )
     drain_timeout: float = _setting(10.0, "Time to finish work at the end.", duration=True)
+
+    @property
+    def page_bytes(self) -> int:
+        """Return the largest page of a list, 0: any."""
+        return self.max_in_flight // 8
 
 
 S = TypeVar("S", bound=ProcessSettings)
@@ -262,6 +275,8 @@ def _check(settings: ControllerSettings) -> None:
     if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
         msg = "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
         raise InvalidSetting(msg)
+    if settings.max_in_flight and settings.max_in_flight < _LEAST_IN_FLIGHT:
+        raise InvalidSetting("--max-in-flight must be at least 1048576; 0 is no limit")
     if settings.patch_war_limit < 0:
         raise InvalidSetting("--patch-war-limit must not be negative; 0 switches it off")
     if settings.patch_war_window < 1:

@@ -2,7 +2,8 @@
 
 The author of a policy: `InvalidPolicy`, `EvaluationError`.
 The cluster, at one object: `Conflict`, `Gone`, `Forbidden`, `Invalid`, `Denied`, `UnknownKind`.
-The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`.
+The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`,
+`TooMuch`.
 The person who starts a program: `InvalidSetting`.
 """
 
@@ -93,6 +94,10 @@ class Throttled(ClusterError):
 
 class Unavailable(ClusterError):
     """No usable answer: connection refused, time-out, 5xx."""
+
+
+class TooMuch(ClusterError):
+    """The answer is larger than the caller takes; ask for less."""
 
 
 class NotReady(ClusterError):

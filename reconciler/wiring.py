@@ -64,7 +64,9 @@ def controller_services(
     processor = Processor(
         index=index,
         policies=cluster.policies,
-        finder=TargetFinder(kinds=kinds, reader=reader, page=settings.list_page),
+        finder=TargetFinder(
+            kinds=kinds, reader=reader, page=settings.list_page, flight=lanes.flight
+        ),
         triggers=triggers,
         lanes=lanes,
         loader=entries,

@@ -57,6 +57,7 @@ class Gauges:
         self._grown("shared", metrics.shared_writes, services.lanes.shared)
         self._grown("wars", metrics.patch_wars, services.lanes.wars.begun)
         metrics.paused_targets.set(services.lanes.wars.paused())
+        metrics.in_flight.set(services.lanes.flight.used)
         self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)
         self._grown("limit", metrics.events_dropped.labels("limit"), accounts.notices.held_back)
         self._grown("reports", metrics.reports_written, accounts.reports.written)

@@ -37,6 +37,7 @@ from reconciler.errors import (
     Invalid,
     InvalidSetting,
     Throttled,
+    TooMuch,
     Unauthorized,
     Unavailable,
     UnknownKind,
@@ -137,6 +138,7 @@ class Client:
         accept: str = JSON,
         timeout: float = 30.0,  # noqa: ASYNC109  (covers all attempts, which a caller cannot)
         repeat: bool = True,
+        most: int = 0,
     ) -> bytes:
         """Send one request and return the body of the answer.
 
@@ -153,6 +155,10 @@ class Client:
             accept: Media types of the answer.
             timeout: Seconds for all attempts together.
             repeat: Off for callers that have a rhythm of their own.
+            most: Bytes of the answer that the caller takes, 0: any; more of it is not read.
+
+        Raises:
+            TooMuch: The answer is larger.
         """
         call = describe(method, path)
         headers = {"Accept": accept, **self._headers}
@@ -165,7 +171,9 @@ class Client:
             if method != "GET" and not self.may_write():
                 raise ClusterError(f"{call}: this process does not hold the Lease any more")
             try:
-                return await self._attempt(call, method, url, body=body, headers=headers)
+                return await self._attempt(
+                    call, method, url, body=body, headers=headers, most=most
+                )
             except ClusterError as error:
                 seen.append(error)
                 raise
@@ -183,7 +191,10 @@ class Client:
 
     async def json(self, method: str, path: str, **options: Any) -> Any:
         """Send one request as `request` does and return the decoded answer."""
-        answer = await self.request(method, path, **options)
+        return self.decode(method, path, await self.request(method, path, **options))
+
+    def decode(self, method: str, path: str, answer: bytes) -> Any:
+        """Return what a request was answered with, decoded."""
         try:
             return orjson.loads(answer)
         except orjson.JSONDecodeError as error:
@@ -253,7 +264,8 @@ class Client:
             async with self._open(
                 call, method, url, headers=options["headers"], data=body
             ) as response:
-                return await response.read()
+                most: int = options["most"]
+                return await (_read(call, response, most) if most else response.read())
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(call, self.address, error) from error
 
@@ -292,6 +304,15 @@ class Client:
         return Unavailable(
             f"{call}: the API server at {self.address} does not answer within {timeout:g}s"
         )
+
+
+async def _read(call: Call, response: aiohttp.ClientResponse, most: int) -> bytes:
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > most:
+            raise TooMuch(f"{call}: the answer is larger than {most} bytes")
+    return bytes(body)
 
 
 def encode(value: Any) -> bytes:

@@ -41,7 +41,7 @@ class KubeCluster:
         """Return the adapters that a controller with these settings uses."""
         return cls(
             kinds=KubeKinds(client, clock),
-            reader=KubeReader(client),
+            reader=KubeReader(client, page_bytes=settings.page_bytes),
             writer=KubeWriter(client, clock),
             keys=KubeMergeKeys(client, clock, say),
             policies=KubePolicies(client),

@@ -1,22 +1,34 @@
 """The `Reader` port: live reads as raw bytes and plain dicts."""
 
-from typing import Any
+from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object
+from reconciler.config import PAGE_BYTES
+from reconciler.errors import TooMuch
 from reconciler.kube.client import JSON, Client
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.services.ports import Page
 
 _LIST_TIMEOUT = 60.0
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_LESS: Final = 4
+_SPARE: Final = 0.75
+"""How much of a page's bytes is planned to be used, because objects differ."""
 
 
 class KubeReader:
-    """Reads objects of any kind; with ``metadata_only`` lists hold nothing but metadata."""
+    """Reads objects of any kind; no page is larger than ``page_bytes`` unless one object is.
 
-    def __init__(self, client: Client, *, metadata_only: bool = False) -> None:
+    With ``metadata_only`` lists hold nothing but metadata.
+    """
+
+    def __init__(
+        self, client: Client, *, page_bytes: int = PAGE_BYTES, metadata_only: bool = False
+    ) -> None:
         self._client = client
         self._accept = METADATA_LIST if metadata_only else JSON
+        self._page_bytes = page_bytes
+        self._means: dict[str, float] = {}
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return the object, of a kind with subresource that subresource."""
@@ -34,23 +46,44 @@ class KubeReader:
         token: str = "",
     ) -> Page:
         """Return one page; an empty namespace means all. Items carry apiVersion and kind."""
-        query = {
-            "limit": str(limit),
-            "labelSelector": labels,
-            "fieldSelector": fields,
-            "continue": token,
-        }
-        answer = await self._client.json(
-            "GET",
-            collection_path(kind, namespace),
-            query={key: value for key, value in query.items() if value},
-            accept=self._accept,
-            timeout=_LIST_TIMEOUT,
-        )
-        return page_of(answer, kind)
+        path = collection_path(kind, namespace)
+        selection = {"labelSelector": labels, "fieldSelector": fields, "continue": token}
+        query = {key: value for key, value in selection.items() if value}
+        body = await self._body(kind, path, query, limit)
+        page = page_of(self._client.decode("GET", path, body), kind, size=len(body))
+        if page.items:
+            self._learn(kind, page.size / len(page.items))
+        return page
+
+    async def _body(self, kind: Kind, path: str, query: dict[str, str], limit: int) -> bytes:
+        fit = self._fitting(kind, limit)
+        while True:
+            try:
+                return await self._client.request(
+                    "GET",
+                    path,
+                    query={"limit": str(fit), **query},
+                    accept=self._accept,
+                    timeout=_LIST_TIMEOUT,
+                    most=self._page_bytes if fit > 1 else 0,
+                )
+            except TooMuch:
+                self._learn(kind, self._page_bytes / fit)
+                fit = max(1, fit // _LESS)
+
+    def _fitting(self, kind: Kind, limit: int) -> int:
+        mean = self._means.get(kind.resource, 0.0)
+        if not mean or not self._page_bytes:
+            return limit
+        return max(1, min(limit, int(self._page_bytes * _SPARE / mean)))
+
+    def _learn(self, kind: Kind, mean: float) -> None:
+        # Larger counts at once, smaller little by little.
+        known = self._means.get(kind.resource, 0.0)
+        self._means[kind.resource] = max(mean, (known + mean) / 2)
 
 
-def page_of(answer: Any, kind: Kind) -> Page:
+def page_of(answer: Any, kind: Kind, *, size: int = 0) -> Page:
     """Return a decoded list as a page; items come without their kind, or only with a form's."""
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
     meta = answer.get("metadata") or {}
@@ -59,4 +92,5 @@ def page_of(answer: Any, kind: Kind) -> Page:
         token=meta.get("continue") or "",
         remaining=meta.get("remainingItemCount") or 0,
         resource_version=meta.get("resourceVersion") or "",
+        size=size,
     )

@@ -53,6 +53,7 @@ class Metrics:
     policies: Gauge
     entries: Gauge
     entry_failures: Counter
+    in_flight: Gauge
     leader: Gauge
     kyverno_live: Gauge
     setting_refused: Gauge
@@ -154,6 +155,7 @@ def create_metrics() -> Metrics:
         entry_failures=counter(
             "entry_failures_total", "Times a GlobalContextEntry turned out to be unreadable."
         ),
+        in_flight=gauge("in_flight_bytes", "Objects of users in memory, as JSON."),
         leader=gauge("leader", "1 while this process holds the Lease."),
         kyverno_live=gauge("kyverno_live", "1 while a live Kyverno is in the cluster."),
         setting_refused=gauge(

@@ -3,12 +3,14 @@
 Each is to be matched again: a list is only as narrow as the API server can make it.
 """
 
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field, replace
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.match import KindSelector, Listing
 from reconciler.errors import Expired
+from reconciler.services.inflight import InFlight
 from reconciler.services.ports import Kinds, Page, Reader
 
 
@@ -33,6 +35,7 @@ class Existing:
     kinds: Kinds
     reader: Reader
     page: int = 500
+    flight: InFlight = field(default_factory=InFlight)
 
     async def places(self, listings: Iterable[Listing]) -> list[Place]:
         """Return the lists in which all objects are that a rule may match."""
@@ -58,35 +61,42 @@ class Existing:
             return await self.kinds.find(f"*/{version}", selector.kind)
         return await self.kinds.find(api_version, selector.kind)
 
-    async def all_pages(self, place: Place) -> AsyncIterator[Page]:
+    async def all_pages(self, place: Place) -> AsyncGenerator[Page]:
         """Yield the pages of a list; where it takes minutes, the rest is asked for anew."""
         after = ""
         while True:
             begun = after
             try:
-                async for page in self.pages(place):
-                    items = tuple(item for item in page.items if position(item) > after)
-                    after = position(items[-1]) if items else after
-                    yield replace(page, items=items)
+                async with contextlib.aclosing(self.pages(place)) as pages:
+                    async for page in pages:
+                        items = tuple(item for item in page.items if position(item) > after)
+                        after = position(items[-1]) if items else after
+                        yield replace(page, items=items)
             except Expired:
                 if after == begun:
                     raise
             else:
                 return
 
-    async def pages(self, place: Place) -> AsyncIterator[Page]:
-        """Yield the pages of a list; one that takes minutes ends as `Expired`."""
-        token = ""
+    async def pages(self, place: Place) -> AsyncGenerator[Page]:
+        """Yield the pages of a list; one that takes minutes ends as `Expired`.
+
+        A page counts as in memory until the next one is asked for, or the iteration is closed.
+        """
+        token, resource = "", place.kind.resource
         while True:
-            page = await self.reader.list_page(
-                place.kind,
-                namespace=place.namespace,
-                labels=place.listing.label_selector,
-                limit=self.page,
-                token=token,
-            )
-            yield page
-            token = page.token
+            async with self.flight.pages.hold(self.flight.expected_page(resource)) as hold:
+                page = await self.reader.list_page(
+                    place.kind,
+                    namespace=place.namespace,
+                    labels=place.listing.label_selector,
+                    limit=self.page,
+                    token=token,
+                )
+                hold.resize(self.flight.weigh_page(resource, page.size))
+                yield page
+                token = page.token
+                del page
             if not token:
                 return
 

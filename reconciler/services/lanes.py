@@ -33,6 +33,7 @@ from reconciler.errors import (
     Throttled,
     UnknownKind,
 )
+from reconciler.services.inflight import InFlight
 from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
 from reconciler.services.ports import MergeKeys, Reader, Writer
@@ -113,6 +114,7 @@ class Lanes:
         missing_pauses: Seconds between looks at an object that is not there.
         keys: Asked only where a rule has a strategic merge.
         unfinished: Whether a request's final status is not stored yet; its marker stays.
+        flight: Bounds the bytes of targets in memory.
         wars: Pauses a rule at a target where somebody undoes its change again and again.
         conflicts: Writes that met a newer version of the target.
         shared: Requests whose change went with the write of another.
@@ -126,6 +128,7 @@ class Lanes:
     missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
     unfinished: Callable[[str], bool] = bool
     wars: PatchWars = field(default_factory=PatchWars)
+    flight: InFlight = field(default_factory=InFlight)
     conflicts: int = 0
     shared: int = 0
     _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
@@ -152,6 +155,7 @@ class Lanes:
             keys=keys,
             parallel=settings.lanes,
             rounds=settings.conflict_retries,
+            flight=InFlight.of(settings),
             wars=PatchWars(
                 limit=settings.patch_war_limit, window=settings.patch_war_window, clock=clock
             ),
@@ -217,11 +221,15 @@ class Lanes:
         # A list is older than what the others in the batch may be about.
         listed = batch[0].listed if len(batch) == 1 else None
         missing = iter(self.missing_pauses)
-        conflicts, uid = 0, ""
+        conflicts, uid, resource = 0, "", key.kind.resource
         while conflicts < self.rounds:
             try:
-                async with self._gate:
+                size = self.flight.expected(resource)
+                if listed is not None:
+                    size = self.flight.weigh(resource, listed)
+                async with self._gate, self.flight.targets.hold(size) as hold:
                     obj = listed or await self.reader.get(key.kind, key.namespace, key.name)
+                    hold.resize(self.flight.weigh(resource, obj))
                     uid = ref_of(obj).uid
                     results = await self._write(key, batch, obj)
                     return [replace(result, uid=uid) for result in results]

@@ -28,12 +28,14 @@ class Page:
     Attributes:
         token: Continues the list; empty at its end. It expires after minutes (`Expired`).
         remaining: How many follow as far as the server tells, else 0.
+        size: Bytes of JSON that it came in, 0 where that is not known.
     """
 
     items: tuple[Object, ...]
     token: str = ""
     remaining: int = 0
     resource_version: str = ""
+    size: int = 0
 
 
 class Kinds(Protocol):
@@ -85,6 +87,7 @@ class Reader(Protocol):
     ) -> Page:
         """Return one page; an empty namespace means all. Items carry apiVersion and kind.
 
+        It may have fewer items than ``limit`` although more follow, where they are large.
         ``labels`` and ``fields`` are selectors in the API's text form.
         """
         ...

@@ -40,6 +40,7 @@ from reconciler.requests.schedule import Backoff
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.gates import Gates
 from reconciler.services.holding import Holding
+from reconciler.services.inflight import InFlight
 from reconciler.services.lanes import Job, Lanes, TargetKey, TargetResult, failure
 from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR
@@ -100,6 +101,11 @@ class Processor:
     left_alone: Callable[[TargetKey], bool] = lambda _key: False
     own_user: str = ""
 
+    @property
+    def flight(self) -> InFlight:
+        """Return what bounds the bytes of triggers in memory."""
+        return self.lanes.flight
+
     async def attempt(
         self, request: UpdateRequest, chance: float, *, claim: Callable[[], str] = str
     ) -> Attempt | Unconfirmed:
@@ -117,20 +123,35 @@ class Processor:
                 return Attempt(disposition=program)
             if (held := self.holding.closed(request.spec.policy)) is not None:
                 return Attempt(disposition=held, program=program)
+        except ClusterError as error:
+            return Attempt(disposition=self._retry(request, failure(error), chance))
+        resource = f"{request.spec.resource.api_version}/{request.spec.resource.kind}"
+        async with self.flight.triggers.hold(self.flight.expected(resource)) as hold:
+            trigger = await self._read(request, program, chance)
+            if isinstance(trigger, Attempt):
+                return trigger
+            if trigger.presence is Presence.WAITING:
+                return Unconfirmed()
+            if trigger.subject is not None:
+                hold.resize(self.flight.weigh(resource, trigger.subject.obj))
+            left = self._left(request, claim())
+            if left is not None:
+                return Attempt(disposition=left, program=program)
+            return await self.apply(request, program, trigger, chance)
+
+    async def _read(
+        self, request: UpdateRequest, program: Program, chance: float
+    ) -> Trigger | Attempt:
+        try:
             trigger = await self.triggers.read(request.spec, program)
         except Gone as error:
             message = f"what was recorded of the trigger was removed: {error}"
             return Attempt(disposition=Fail(reason="RecordGone", message=message))
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), chance))
-        if trigger.presence is Presence.WAITING:
-            return Unconfirmed()
         if trigger.presence is Presence.GONE:
             return Attempt(disposition=trigger_gone(request.spec.resource), program=program)
-        left = self._left(request, claim())
-        if left is not None:
-            return Attempt(disposition=left, program=program)
-        return await self.apply(request, program, trigger, chance)
+        return trigger
 
     async def apply(
         self, request: UpdateRequest, program: Program, trigger: Trigger, chance: float
@@ -153,28 +174,29 @@ class Processor:
         if closed is not None:
             return Attempt(disposition=closed, program=program)
         exempt = self._gates.exempt(program, context, loads)
-        selection = await self.finder.select(program, context, loads)
         done = _done(request.status)
-        chosen = [item for item in selection.found if _identity(item.key) not in done]
-        results = await asyncio.gather(
-            *(
-                self._change(
-                    item.key,
-                    Job(
-                        request=request.name,
-                        created=request.created,
-                        program=program,
-                        query=item.query,
-                        context=context,
-                        loads=loads,
-                        listed=item.obj,
-                        exempt=exempt,
-                        cause=self._cause(request.spec),
-                    ),
+        with self.flight.kept.room() as room:
+            selection = await self.finder.select(program, context, loads, room)
+            chosen = [item for item in selection.found if _identity(item.key) not in done]
+            results = await asyncio.gather(
+                *(
+                    self._change(
+                        item.key,
+                        Job(
+                            request=request.name,
+                            created=request.created,
+                            program=program,
+                            query=item.query,
+                            context=context,
+                            loads=loads,
+                            listed=item.obj,
+                            exempt=exempt,
+                            cause=self._cause(request.spec),
+                        ),
+                    )
+                    for item in chosen
                 )
-                for item in chosen
             )
-        )
         found = tuple(zip(chosen, results, strict=True))
         targets = merge_targets(
             request.status.targets,

@@ -1,7 +1,7 @@
 """Which objects a rule's targets mean: GET by exact name, else a LIST as narrow as it can be."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.context import Context
@@ -9,6 +9,7 @@ from reconciler.engine.evaluate import queries
 from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, EvaluationError, Gone, UnknownKind
+from reconciler.services.inflight import InFlight, Room
 from reconciler.services.lanes import TargetKey, TargetResult, failure
 from reconciler.services.loading import Loads
 from reconciler.services.ports import Kinds, Reader
@@ -39,14 +40,24 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFinder:
-    """Finds targets through live reads."""
+    """Finds targets through live reads.
+
+    Attributes:
+        flight: Bounds the bytes of lists in memory.
+    """
 
     kinds: Kinds
     reader: Reader
     page: int = 500
+    flight: InFlight = field(default_factory=InFlight)
 
-    async def select(self, program: Program, context: Context, loads: Loads) -> Selection:
-        """Return the objects that a rule's targets mean; one failing target stops no other."""
+    async def select(
+        self, program: Program, context: Context, loads: Loads, room: Room | None = None
+    ) -> Selection:
+        """Return the objects that a rule's targets mean; one failing target stops no other.
+
+        What a list gave and has no place in the room is left to be read again.
+        """
         try:
             asked, errors = await loads.evaluate(lambda: queries(program, context))
         except EvaluationError as error:
@@ -57,14 +68,14 @@ class TargetFinder:
         failures: list[TargetResult] = []
         for query in asked:
             try:
-                found.extend([item async for item in self._matching(query)])
+                found.extend([item async for item in self._matching(query, room)])
             except EvaluationError as error:
                 errors.append(str(error))
             except ClusterError as error:
                 failures.append(failure(error))
         return Selection(found=tuple(found), errors=tuple(errors), failures=tuple(failures))
 
-    async def _matching(self, query: TargetQuery) -> AsyncIterator[Found]:
+    async def _matching(self, query: TargetQuery, room: Room | None) -> AsyncIterator[Found]:
         for kind in await self._kinds(query):
             place = query.namespace if kind.namespaced else None
             namespace = place.text if place is not None and place.exact else ""
@@ -74,11 +85,8 @@ class TargetFinder:
                 if await self._is_meant(query, key):
                     yield Found(query=query, key=key)
                 continue
-            async for obj in self._listed(replace(kind, subresource=""), namespace, query):
-                meta = obj["metadata"]
-                key = TargetKey(kind=kind, namespace=meta.get("namespace", ""), name=meta["name"])
-                # Of a subresource the list gave the parent; the lane reads the rest.
-                yield Found(query=query, key=key, obj=None if kind.subresource else obj)
+            async for item in self._listed(kind, namespace, query, room):
+                yield item
 
     async def _kinds(self, query: TargetQuery) -> tuple[Kind, ...]:
         kinds = await self.kinds.find(query.api_version, query.kind)
@@ -107,17 +115,31 @@ class TargetFinder:
             return True
 
     async def _listed(
-        self, kind: Kind, namespace: str, query: TargetQuery
-    ) -> AsyncIterator[Object]:
+        self, kind: Kind, namespace: str, query: TargetQuery, room: Room | None
+    ) -> AsyncIterator[Found]:
         labels = "" if query.selector is None else query.selector.server
-        token = ""
+        parent, flight, token = replace(kind, subresource=""), self.flight, ""
         while True:
-            page = await self.reader.list_page(
-                kind, namespace=namespace, labels=labels, limit=self.page, token=token
-            )
-            for obj in page.items:
-                if query.accepts(obj):
-                    yield obj
-            token = page.token
+            async with flight.lists.hold(flight.expected_page(parent.resource)) as hold:
+                page = await self.reader.list_page(
+                    parent, namespace=namespace, labels=labels, limit=self.page, token=token
+                )
+                hold.resize(flight.weigh_page(parent.resource, page.size))
+                found = [
+                    self._found(kind, query, obj, room) for obj in page.items if query.accepts(obj)
+                ]
+                token = page.token
+                del page
+            for item in found:
+                yield item
             if not token:
                 return
+
+    def _found(self, kind: Kind, query: TargetQuery, obj: Object, room: Room | None) -> Found:
+        meta = obj["metadata"]
+        key = TargetKey(kind=kind, namespace=meta.get("namespace", ""), name=meta["name"])
+        # Of a subresource the list gave the parent; the lane reads the rest.
+        keep = not kind.subresource and (
+            room is None or room.take(self.flight.weigh(kind.resource, obj))
+        )
+        return Found(query=query, key=key, obj=obj if keep else None)

@@ -7,7 +7,7 @@ before the cursor moves; ten thousand triggers are one object and not ten thousa
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -211,7 +211,17 @@ class Sweeper:
     ) -> Disposition | None:
         """Work through the lists once; return what is in the way, None at their end."""
         for place, after in _left(places, tally.progress.cursor):
-            async for page in self._chunks(tally, place, after):
+            ended = await self._through(tally, program, place, after)
+            if ended is not None:
+                return ended
+        return None
+
+    async def _through(
+        self, tally: _Tally, program: Program, place: Place, after: str
+    ) -> Disposition | None:
+        """Work through one list; return what is in the way, None at its end."""
+        async with contextlib.aclosing(self._chunks(tally, place, after)) as chunks:
+            async for page in chunks:
                 if (held := await self._gate(tally, len(page))) is not None:
                     return held
                 if (stuck := await self._work(tally, program, page)) is not None:
@@ -269,7 +279,9 @@ class Sweeper:
 
     @property
     def _existing(self) -> Existing:
-        return Existing(kinds=self.kinds, reader=self.reader, page=self.page)
+        return Existing(
+            kinds=self.kinds, reader=self.reader, page=self.page, flight=self.processor.flight
+        )
 
     async def _count(self, places: Iterable[Place]) -> int:
         total = 0
@@ -288,15 +300,16 @@ class Sweeper:
 
     async def _chunks(
         self, tally: _Tally, place: Place, after: str
-    ) -> AsyncIterator[list[Object]]:
+    ) -> AsyncGenerator[list[Object]]:
         chosen = _chosen(tally.progress)
-        async for page in self._existing.pages(place):
-            items = [item for item in page.items if position(item) > after and chosen(item)]
-            while items:
-                failed = tally.progress.failed
-                size = self.holding.chunk(tally.policy, self.parallel, failed)
-                yield items[:size]
-                items = items[size:]
+        async with contextlib.aclosing(self._existing.pages(place)) as pages:
+            async for page in pages:
+                items = [item for item in page.items if position(item) > after and chosen(item)]
+                while items:
+                    failed = tally.progress.failed
+                    size = self.holding.chunk(tally.policy, self.parallel, failed)
+                    yield items[:size]
+                    items = items[size:]
 
     async def _work(
         self, tally: _Tally, program: Program, objects: list[Object]

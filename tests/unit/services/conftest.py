@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -67,6 +67,7 @@ class Wire:
     calls: Counter[str] = field(default_factory=Counter)
     before_change: Callable[[Object, Object], Awaitable[Any] | None] = lambda *_: None
     before_read: Callable[[str, str], Awaitable[Any] | None] = lambda *_: None
+    page_size: int = 0
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         self.calls["get"] += 1
@@ -77,7 +78,8 @@ class Wire:
     async def list_page(self, kind: Kind, **options: Any) -> Page:
         self.calls["list"] += 1
         await _step(self.before_read("list", kind.kind))
-        return await self.cluster.list_page(kind, **options)
+        page = await self.cluster.list_page(kind, **options)
+        return replace(page, size=self.page_size)
 
     async def change(self, kind: Kind, before: Object, after: Object) -> Object:
         self.calls["change"] += 1
