@@ -17,6 +17,7 @@ UNITS = (
     "retrofit_waiting_seen",
     "retrofit_waiting_limit",
     "retrofit_diverting",
+    "retrofit_paused_targets",
     "retrofit_leader",
     "retrofit_kyverno_live",
     "retrofit_setting_refused",
