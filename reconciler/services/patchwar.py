@@ -284,18 +284,23 @@ def _rules(origins: Iterable[Origin]) -> str:
     return " and ".join(sorted({_rule(origin) for origin in origins}))
 
 
-def _changes(before: Any, after: Any, place: Place) -> Iterator[tuple[Place, Any, Any]]:
-    if before is after:
-        return
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in before.keys() | after.keys():
-            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
-            yield from _changes(old, new, (*place, key))
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from _changes(old, new, (*place, index))
-    elif not equal(before, after):
-        yield place, before, after
+def _changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], place: Place
+) -> Iterator[tuple[Place, Any, Any]]:
+    for key in before.keys() | after.keys():
+        old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        if old is not new:
+            yield from _differences(old, new, (*place, key))
+
+
+def _differences(old: Any, new: Any, place: Place) -> Iterator[tuple[Place, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _changes(old, new, place)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from _differences(*pair, (*place, index))
+    elif not equal(old, new):
+        yield place, old, new
 
 
 def _digest(value: Any) -> bytes:

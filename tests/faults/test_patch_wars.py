@@ -82,11 +82,15 @@ async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig
     await rig.create(config_map(place, "trigger-1", n="1"))
     await rig.applied({"other": {"n": "1"}}, within=20)
 
-    async def untold() -> list[str]:
-        events = await rig.items("Event", place)
-        about = [item["regarding"]["name"] for item in events if "regarding" in item]
-        about += [item["involvedObject"]["name"] for item in events if "involvedObject" in item]
-        return [] if request.status.targets[0].ref.name in about else about or ["no event"]
+    about = {(place, request.status.targets[0].ref.name), ("default", rig.namespace)}
+
+    async def untold() -> set[tuple[str, str]]:
+        return about - {
+            (space, item["involvedObject"]["name"])
+            for space in (place, "default")
+            for item in await rig.items("Event", space)
+            if "so it is left alone until" in item["message"]
+        }
 
     await rig.settle(untold, within=10)
 
