@@ -11,7 +11,7 @@ import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import orjson
@@ -321,14 +321,7 @@ def _last_manager(obj: Object, place: Place) -> str:
     last = max(owners or entries, key=lambda entry: str(entry.get("time", "")), default=None)
     if last is None:
         return "the other writer of that field"
-    return f"manager {last.get('manager')}, who wrote it last at {_moment(last.get('time'))}"
-
-
-def _moment(text: Any) -> str:
-    try:
-        return f"{datetime.fromisoformat(str(text)):%H:%M:%S} UTC"
-    except ValueError:
-        return "an unknown time"
+    return f"manager {last.get('manager')}, who wrote it last at {last.get('time')}"
 
 
 def _owns(fields: Mapping[str, Any], place: Place) -> bool:

@@ -178,3 +178,19 @@ def test_exceptions_need_the_namespaces_that_count(settings):
     with pytest.raises(InvalidSetting, match="--enable-policy-exception needs"):
         build(settings, {"enable_policy_exception": True, "exception_namespace": " "})
     assert build(settings, {"enable_policy_exception": True, "exception_namespace": "*"})
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "right"),
+    [
+        ("patch_war_limit", -1, 0),
+        ("patch_war_window", 0.5, 1.0),
+        ("max_in_flight", 1000, 0),
+        ("max_in_flight", -1, 1024 * 1024),
+    ],
+)
+def test_limits_that_would_stop_the_work_are_refused(field, wrong, right):
+    flag = "--" + field.replace("_", "-")
+    with pytest.raises(InvalidSetting, match=flag):
+        build(ControllerSettings, {field: wrong})
+    assert getattr(build(ControllerSettings, {field: right}), field) == right

@@ -116,7 +116,7 @@ async def test_the_manager_who_owns_the_field_is_named(world, make, run, wars, t
     meta = (await world.read(target))["metadata"]
     await world.edit(target, metadata={**meta, "managedFields": managers})
     assert (
-        "look at manager painter, who wrote it last at 10:00:00 UTC"
+        "look at manager painter, who wrote it last at 2026-06-01T10:00:00Z"
         in (await run(policy, trigger)).message
     )
 
