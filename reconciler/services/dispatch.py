@@ -98,6 +98,8 @@ class Dispatcher:
         if request.name not in self.queue.working:
             # What is in work plans itself when it ends; this may be its own progress.
             nudged = known is not None and request.nudge != known.nudge
+            if nudged:
+                self.processor.lanes.wars.forgive(request.spec.policy, request.spec.rule)
             due = self.clock.monotonic() if nudged else self._due(request)
             self.queue.push(request.name, due)
         self._changed.set()

@@ -145,6 +145,11 @@ class PatchWars:
             return None
         return pause
 
+    def forgive(self, policy: str, rule: str) -> None:
+        """End the pauses of a rule: somebody wants it tried again."""
+        for key in [key for key in self._pauses if (key[1].policy, key[1].rule) == (policy, rule)]:
+            del self._pauses[key]
+
     def left(self, pause: Pause) -> float:
         """Return the seconds until a pause ends."""
         return max(0.0, pause.until - self.clock.monotonic())
@@ -170,7 +175,9 @@ class PatchWars:
         if not why:
             return None
         end = self.clock.now() + timedelta(seconds=self.window)
-        message = f"{ref_of(obj)}: {why}, so it is left alone until {end:%H:%M:%S} UTC"
+        message = (
+            f"{ref_of(obj)}: {why}; {_rule(step.origin)} pauses here until {end:%H:%M:%S} UTC"
+        )
         pause = Pause(until=self.clock.monotonic() + self.window, message=message)
         self._pauses[target, step.origin] = pause
         self.begun += 1
@@ -230,10 +237,7 @@ class PatchWars:
                 trace.times.clear()
                 ours = [other for other in known.traces if other != step.origin]
                 other = _rules(ours) or _last_manager(obj, move.place)
-                return (
-                    f"{_rule(step.origin)} put back {render_pointer(move.place)} {self._often}"
-                    f" and each time it was changed again; look at {other}"
-                )
+                return f"{render_pointer(move.place)} was undone {self._often}, look at {other}"
         return ""
 
     def _circle(self, obj: Object, step: Step) -> str:
@@ -244,11 +248,10 @@ class PatchWars:
                 continue
             others = [lap[0] for lap in self._laps if lap[0] != step.origin and uid in lap[1:]]
             del self._laps[step.origin, cause, uid]
-            look = f" together with {_rules(others)}" if others else ""
+            by = f" by {_rules(others)}" if others else ""
             return (
-                f"{_rule(step.origin)} changed it {self._often}, each time because of our own"
-                f" writes; it triggers itself{look}: remove skipBackgroundRequests: false, or"
-                " make the rule come to an end"
+                f"changed {self._often} because of our own writes, which lead back here{by}:"
+                " remove skipBackgroundRequests: false, or make the rules come to an end"
             )
         return ""
 
@@ -321,7 +324,7 @@ def _last_manager(obj: Object, place: Place) -> str:
     last = max(owners or entries, key=lambda entry: str(entry.get("time", "")), default=None)
     if last is None:
         return "the other writer of that field"
-    return f"manager {last.get('manager')}, who wrote it last at {last.get('time')}"
+    return f"manager {last.get('manager')}, who wrote at {last.get('time')}"
 
 
 def _owns(fields: Mapping[str, Any], place: Place) -> bool:

@@ -75,7 +75,7 @@ async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig
     )
     await rig.create(config_map(place, "a", n=""))
     request = await rig.parked(PATCH_WAR, within=30)
-    assert "it triggers itself together with rule" in request.status.message
+    assert "because of our own writes, which lead back here by rule" in request.status.message
     assert request.status.next_attempt is not None
     length = len((await rig.data("a"))["n"])
     assert 10 <= length <= 30
@@ -89,7 +89,7 @@ async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig
             (space, item["involvedObject"]["name"])
             for space in (place, "default")
             for item in await rig.items("Event", space)
-            if "so it is left alone until" in item["message"]
+            if "pauses here until" in item["message"]
         }
 
     await rig.settle(untold, within=10)
@@ -116,8 +116,8 @@ async def test_another_writer_who_undoes_a_change_is_named_and_waited_for(rig: R
     try:
         request = await rig.parked(PATCH_WAR, within=30)
         status = request.status
-        assert "put back /data/color 10 times within 15s" in status.message
-        assert "look at manager painter, who wrote it last at " in status.message
+        assert "/data/color was undone 10 times within 15s" in status.message
+        assert "look at manager painter, who wrote at " in status.message
         assert await rig.data("fought") == {"color": "blue", "begin": "now"}
     finally:
         painting.cancel()

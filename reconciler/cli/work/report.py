@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.api.updaterequest import State, render_time
 from reconciler.cli.work.overview import Overview, PolicyLine, Sweep, Trouble
 from reconciler.config import render_duration
+from reconciler.services.patchwar import PATCH_WAR
 
 _COLUMNS = (State.PENDING, State.COMPLETED, State.SKIP, State.FAILED)
 _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
@@ -114,6 +115,11 @@ def _cure(item: Trouble) -> str:
         return (
             f"grant the controller: {item.permission} (a ClusterRole with the label"
             " rbac.kyverno.io/aggregate-to-background-controller); it goes on by itself"
+        )
+    if item.reason == PATCH_WAR:
+        return (
+            "make one of the two leave the field alone; to go on before the next attempt:"
+            f" kubectl retrofit retry {item.policy}"
         )
     if item.state is State.FAILED:
         return f"correct the cause, then: kubectl retrofit retry {item.policy} --failed"

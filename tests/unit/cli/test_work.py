@@ -153,3 +153,12 @@ def test_retry_wants_to_know_what() -> None:
     done = CliRunner().invoke(retrofit, ["retry"])
     assert done.exit_code == 2
     assert "--failed" in done.stderr
+
+
+def test_a_patch_war_names_the_way_on() -> None:
+    war = "Secret a/s: /data/color was undone 10 times within 5m"
+    found = overview([request("a", reason="PatchWar", message=war)], policies=[])
+    lines = list(lines_of(found, now=NOW))
+    assert f"  1 of p / r, PatchWar: {war}" in lines
+    (cure,) = [line for line in lines if "to do:" in line]
+    assert cure.endswith("kubectl retrofit retry p")

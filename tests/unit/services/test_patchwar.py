@@ -2,7 +2,9 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.meta import ANNOTATION_RETRY
 from reconciler.api.updaterequest import Outcome, State
+from reconciler.memory.kinds import REQUESTS
 from reconciler.services.patchwar import PATCH_WAR, PatchWars
 
 LIMIT, WINDOW = 3, 300.0
@@ -55,8 +57,10 @@ async def test_a_change_that_is_undone_again_and_again_is_paused(
         await world.edit(target, data={"color": "blue"})
     status = await run(policy, trigger)
     assert (status.state, status.reason) == (State.PENDING, PATCH_WAR)
-    assert "Secret a/s" in status.message
-    assert "rule r of policy p put back /data/color 3 times within 5m" in status.message
+    assert status.message == (
+        "Secret a/s: /data/color was undone 3 times within 5m, look at the other writer of that"
+        " field; rule r of policy p pauses here until 12:05:00 UTC"
+    )
     assert status.targets[0].outcome is Outcome.CONFLICT
     assert status.next_attempt == world.clock.now() + timedelta(seconds=WINDOW)
     assert (await world.read(target))["data"] == {"color": "blue"}
@@ -82,6 +86,21 @@ async def test_what_waits_for_a_pause_reads_no_target_and_goes_on_by_itself(
     assert wars.paused() == 0
 
 
+async def test_a_person_can_end_the_pause(world, make, run, wars, target, trigger):
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 2):
+        status = await run(policy, trigger)
+        await world.edit(target, data={"color": "blue"})
+    assert status.reason == PATCH_WAR
+    request = await world.requests.get(f"ur-{LIMIT + 2}")
+    stored = await world.cluster.get(REQUESTS, request.namespace, request.name)
+    await world.edit(stored, annotations={ANNOTATION_RETRY: "now"})
+    world.dispatcher.notice(await world.requests.get(request.name))
+    await world.settle()
+    assert (await world.status(request.name)).state is State.COMPLETED
+    assert (await world.read(target))["data"] == {"color": "red"}
+
+
 async def test_rules_that_undo_each_other_are_named(world, make, run, wars, target, trigger):
     red = world.install(setter(make, "red", "one"))
     blue = world.install(setter(make, "blue", "two"))
@@ -93,8 +112,9 @@ async def test_rules_that_undo_each_other_are_named(world, make, run, wars, targ
     held = [await world.status(f"ur-{n}") for n in range(1, 4 * LIMIT + 1)]
     told = {item.message for item in held if item.reason == PATCH_WAR}
     assert len(told) == 1
-    assert "rule r of policy one put back" in (text := told.pop())
-    assert "look at rule r of policy two" in text
+    text = told.pop()
+    assert "look at rule r of policy two;" in text
+    assert "rule r of policy one pauses here" in text
     assert status.state is State.COMPLETED, "the other rule and its requests go on"
 
 
@@ -116,7 +136,7 @@ async def test_the_manager_who_owns_the_field_is_named(world, make, run, wars, t
     meta = (await world.read(target))["metadata"]
     await world.edit(target, metadata={**meta, "managedFields": managers})
     assert (
-        "look at manager painter, who wrote it last at 2026-06-01T10:00:00Z"
+        "look at manager painter, who wrote at 2026-06-01T10:00:00Z"
         in (await run(policy, trigger)).message
     )
 
@@ -200,7 +220,7 @@ async def test_a_rule_that_triggers_itself_is_paused(world, make, run, wars):
         assert (await run(policy, one, user=BY_US)).state is State.COMPLETED
     status = await run(policy, one, user=BY_US)
     assert status.reason == PATCH_WAR
-    assert "it triggers itself" in status.message
+    assert "because of our own writes, which lead back here: remove" in status.message
     assert (await world.read(one))["data"] == {"n": "x" + LIMIT * "x"}
 
 
@@ -221,7 +241,7 @@ async def test_two_rules_that_trigger_each_other_are_paused(world, make, run, wa
         ]
     assert states[: 2 * LIMIT] == ["Applied"] * 2 * LIMIT
     assert PATCH_WAR in states
-    assert "together with rule r of policy back" in (await world.status("ur-7")).message
+    assert "lead back here by rule r of policy back:" in (await world.status("ur-7")).message
 
 
 async def test_a_chain_without_return_is_no_loop(world, make, run, wars, target):
