@@ -17,6 +17,7 @@ from reconciler.config import ControllerSettings
 
 _UNKNOWN: Final = 1024 * 1024
 """What an object of a kind is taken for of which none was seen: about the largest there is."""
+_LEAST_PART: Final = 32
 _FADE: Final = 0.99
 
 
@@ -147,8 +148,14 @@ class InFlight:
         return sum(gate.used for gate in gates)
 
     def expected(self, resource: str) -> int:
-        """Return what an object of a kind is taken for before it is read: the largest lately."""
-        return int(self._largest.get(resource, _UNKNOWN)) if self.page else 0
+        """Return what an object of a kind is taken for before it is read: the largest lately.
+
+        At least so much that no more than 64 are being read at the same time: small ones are read
+        in a moment, and whoever expects nothing else shall not be surprised by hundreds.
+        """
+        if not self.page:
+            return 0
+        return max(self.page // _LEAST_PART, int(self._largest.get(resource, _UNKNOWN)))
 
     def weigh(self, resource: str, obj: Mapping[str, Any]) -> int:
         """Return the bytes of an object that was read, and remember them for its kind."""
