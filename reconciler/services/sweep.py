@@ -22,11 +22,10 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.clock import Clock
-from reconciler.config import render_duration
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, Conflict, Gone, NotReady
-from reconciler.requests.lifecycle import FINAL, Disposition, Done, Fail, Hold, Retry, Skip, count
+from reconciler.errors import ClusterError, Gone, NotReady
+from reconciler.requests.lifecycle import FINAL, Disposition, Done, Fail, Hold, Retry, Skip
 from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, labels
 from reconciler.requests.overload import Settling
@@ -37,11 +36,10 @@ from reconciler.services.lanes import ENTRY_NOT_READY, failure
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
+from reconciler.services.tally import Tally
 
 Each = Callable[[RequestSpec, Attempt], None]
 
-_REPORT_EVERY = 0.5
-"""Seconds between two writes of the progress."""
 _SHORT = 0.5
 """Seconds that a sweep waits for its turn without a word in its status."""
 _CHILDREN = 1000
@@ -49,28 +47,6 @@ _CHILDREN = 1000
 _AGAIN: Final = Hold(reason="Settling", message="")
 """No end: the walk begins anew, for a newer generation or for triggers that came meanwhile."""
 _ALL, _CANARY, _PROMOTION, _REST = "all", "canary", "promotion", "rest"
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What a sweep has done so far; changed in place while it runs."""
-
-    progress: SweepProgress
-    counts: Counts
-    request: UpdateRequest
-    begun: float
-    begun_at: int
-    reported: float
-
-    @property
-    def policy(self) -> str:
-        """Return the key of the policy."""
-        return self.request.spec.policy
-
-    @property
-    def diverted(self) -> bool:
-        """Return whether it stands for triggers that were not recorded one by one."""
-        return self.request.spec.sequence > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +81,7 @@ class Sweeper:
 
     async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
         """Go on with a sweep to its end; return it as stored last, and how it ended."""
-        progress = request.status.sweep or SweepProgress()
-        tally = _Tally(
-            progress=progress,
-            counts=request.status.counts,
-            request=request,
-            begun=self.clock.monotonic(),
-            begun_at=progress.done,
-            reported=0.0,
-        )
+        tally = Tally.of(request, self.clock.monotonic())
         ended: Disposition = _AGAIN
         try:
             while ended is _AGAIN:
@@ -134,7 +102,7 @@ class Sweeper:
         )
         return tally.request, attempt
 
-    async def _walk(self, tally: _Tally) -> Disposition:
+    async def _walk(self, tally: Tally) -> Disposition:
         program = await self._current(tally.request.spec)
         if isinstance(program, Skip | Fail):
             return program
@@ -143,8 +111,8 @@ class Sweeper:
         generation = program.origin.generation
         if tally.progress.generation not in (0, generation):
             # What a person asked for is the rule as it is now, for all triggers.
-            tally.progress, tally.counts = SweepProgress(), Counts()
-            tally.begun, tally.begun_at = self.clock.monotonic(), 0
+            tally.restart(SweepProgress(), self.clock.monotonic())
+            tally.counts = Counts()
         tally.progress = replace(tally.progress, generation=generation)
         if tally.diverted and (held := self._begin_round(tally)) is not None:
             return held
@@ -158,7 +126,7 @@ class Sweeper:
             tally.progress = replace(tally.progress, phase=phase, canary=canary)
         return await self._phases(tally, program, places)
 
-    async def _phases(self, tally: _Tally, program: Program, places: list[Place]) -> Disposition:
+    async def _phases(self, tally: Tally, program: Program, places: list[Place]) -> Disposition:
         if tally.progress.phase == _CANARY:
             if (ended := await self._pass(tally, program, places)) is not None:
                 return ended
@@ -174,7 +142,7 @@ class Sweeper:
             return _AGAIN
         return _summary(tally.progress)
 
-    def _begin_round(self, tally: _Tally) -> Hold | None:
+    def _begin_round(self, tally: Tally) -> Hold | None:
         """Begin a round for the triggers that are settled; return why there is none yet."""
         name, now = tally.request.name, self.clock.monotonic()
         self.settling.note(name, tally.request.spec.sequence, now)
@@ -189,13 +157,13 @@ class Sweeper:
             )
             until = self.clock.now() + timedelta(seconds=wait)
             return Hold(reason="Settling", message=message, until=until)
-        tally.progress = replace(
+        progress = replace(
             tally.progress, sequence=sequence, cursor="", done=0, total=-1, phase=_ALL
         )
-        tally.begun, tally.begun_at = self.clock.monotonic(), 0
+        tally.restart(progress, self.clock.monotonic())
         return None
 
-    async def _is_last_round(self, tally: _Tally) -> bool:
+    async def _is_last_round(self, tally: Tally) -> bool:
         """Return whether no trigger came that the round may have missed."""
         tally.request = await self.requests.get(tally.request.name)
         name, sequence = tally.request.name, tally.request.spec.sequence
@@ -207,7 +175,7 @@ class Sweeper:
         return False
 
     async def _pass(
-        self, tally: _Tally, program: Program, places: list[Place]
+        self, tally: Tally, program: Program, places: list[Place]
     ) -> Disposition | None:
         """Work through the lists once; return what is in the way, None at their end."""
         for place, after in _left(places, tally.progress.cursor):
@@ -217,7 +185,7 @@ class Sweeper:
         return None
 
     async def _through(
-        self, tally: _Tally, program: Program, place: Place, after: str
+        self, tally: Tally, program: Program, place: Place, after: str
     ) -> Disposition | None:
         """Work through one list; return what is in the way, None at its end."""
         async with contextlib.aclosing(self._chunks(tally, place, after)) as chunks:
@@ -228,7 +196,7 @@ class Sweeper:
                     return stuck
                 cursor = f"{place.label}:{position(page[-1])}"
                 tally.progress = replace(tally.progress, cursor=cursor)
-                await self._report(tally)
+                await tally.report(self.requests, self.clock.monotonic())
                 current = await self._current(tally.request.spec)
                 if isinstance(current, Skip | Fail):
                     return current
@@ -236,7 +204,7 @@ class Sweeper:
                     return _AGAIN
         return None
 
-    async def _gate(self, tally: _Tally, triggers: int) -> Hold | None:
+    async def _gate(self, tally: Tally, triggers: int) -> Hold | None:
         """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
         policy, name = tally.policy, tally.request.name
         held = self.holding.closed(policy)
@@ -252,7 +220,7 @@ class Sweeper:
         self.holding.forget(policy, name)
         return None
 
-    def _unpromoted(self, tally: _Tally) -> Hold | None:
+    def _unpromoted(self, tally: Tally) -> Hold | None:
         """Return why the sweep stops after its canaries, None where it goes on."""
         limits, progress = self.holding.limits(tally.policy), tally.progress
         if (held := self.holding.closed(tally.policy)) is not None:
@@ -299,7 +267,7 @@ class Sweeper:
         return total
 
     async def _chunks(
-        self, tally: _Tally, place: Place, after: str
+        self, tally: Tally, place: Place, after: str
     ) -> AsyncGenerator[list[Object]]:
         chosen = _chosen(tally.progress)
         async with contextlib.aclosing(self._existing.pages(place)) as pages:
@@ -312,7 +280,7 @@ class Sweeper:
                     items = items[size:]
 
     async def _work(
-        self, tally: _Tally, program: Program, objects: list[Object]
+        self, tally: Tally, program: Program, objects: list[Object]
     ) -> Retry | Hold | None:
         """Work on a chunk; return why the sweep has to wait with it, None where it is done."""
         attempts = await asyncio.gather(
@@ -331,7 +299,7 @@ class Sweeper:
             fired += not isinstance(attempt.disposition, Skip)
             if not isinstance(attempt.disposition, Done | Skip):
                 failed.append((obj, attempt))
-            tally.counts = _add(tally.counts, attempt)
+            tally.add(attempt)
         await asyncio.gather(*(self._child(tally, *item) for item in failed))
         done, total = tally.progress.done + len(objects), tally.progress.total
         tally.progress = replace(
@@ -364,7 +332,7 @@ class Sweeper:
         self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
         return attempt
 
-    async def _child(self, tally: _Tally, obj: Object, attempt: Attempt) -> None:
+    async def _child(self, tally: Tally, obj: Object, attempt: Attempt) -> None:
         spec, ref = tally.request.spec, ref_of(obj)
         child = replace(spec, resource=ref, sweep=False, sequence=0)
         parent = tally.request.name
@@ -386,35 +354,6 @@ class Sweeper:
             return (await self.requests.get(name)).status.state in FINAL
         except Gone:
             return True
-
-    async def _report(self, tally: _Tally) -> None:
-        now = self.clock.monotonic()
-        if now - tally.reported < _REPORT_EVERY:
-            return
-        tally.reported = now
-        rate = (tally.progress.done - tally.begun_at) / max(now - tally.begun, 0.001)
-        left = max(0, tally.progress.total - tally.progress.done)
-        eta = render_duration(max(1, round(left / rate))) if rate > 0 and left else ""
-        tally.progress = replace(tally.progress, eta=eta)
-        status = replace(
-            tally.request.status,
-            # What was in the way when it stopped last is so no more.
-            reason="",
-            message="",
-            next_attempt=None,
-            missing_permission="",
-            counts=tally.counts,
-            sweep=tally.progress,
-        )
-        try:
-            tally.request = await self.requests.write_status(tally.request, status)
-        except Conflict:
-            if not tally.diverted:
-                raise
-            # A trigger raised the sequence meanwhile. What was not written now is written later.
-            tally.request = await self.requests.get(tally.request.name)
-            with contextlib.suppress(Conflict):
-                tally.request = await self.requests.write_status(tally.request, status)
 
 
 def _still_divertible(program: Program | Skip | Fail) -> Program | Skip | Fail:
@@ -465,16 +404,6 @@ def _common_wait(attempts: Iterable[Attempt | None], reason: str) -> Retry | Non
     ends = [attempt.disposition for attempt in attempts if attempt is not None]
     waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]
     return waiting[0] if waiting and len(waiting) == len(ends) else None
-
-
-def _add(counts: Counts, attempt: Attempt) -> Counts:
-    from_targets = attempt.counts or count(attempt.targets)
-    return Counts(
-        patched=counts.patched + from_targets.patched,
-        unchanged=counts.unchanged + from_targets.unchanged,
-        skipped=counts.skipped + from_targets.skipped,
-        failed=counts.failed + from_targets.failed,
-    )
 
 
 def _summary(progress: SweepProgress) -> Done:
