@@ -33,6 +33,8 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 SHORT_LEASE = ("--lease-duration=5s", "--lease-renew=4s", "--lease-retry=1s")
 
 SHORT_WAR = ("--patch-war-window=15s",)
+MANAGER = "person"
+"""Who writes: else the name of the client is taken, which is that of the programs."""
 
 
 def _kind(api_version: str, kind: str, plural: str, *, namespaced: bool = True) -> Kind:
@@ -223,12 +225,11 @@ class Rig:
         path += f"/{subresource}" if subresource else ""
         return await self._send("PATCH", path, patch, content_type=MERGE_PATCH)
 
-    async def replace(self, obj: Object, manager: str = "") -> Object:
+    async def replace(self, obj: Object, manager: str = MANAGER) -> Object:
         """Write back an object that was read, as a PUT."""
         meta = obj["metadata"]
         path = object_path(self._kinds[obj["kind"]], meta.get("namespace", ""), meta["name"])
-        query = {"fieldManager": manager} if manager else {}
-        return await self._send("PUT", path, obj, query=query)
+        return await self._send("PUT", path, obj, manager=manager)
 
     async def delete(self, kind: str, name: str, namespace: str | None = None) -> None:
         """Delete an object that exists."""
@@ -488,9 +489,10 @@ class Rig:
     def _place(self, namespace: str | None) -> str:
         return self.namespace if namespace is None else namespace
 
-    async def _send(self, method: str, path: str, body: Any, **options: Any) -> Object:
-        # Else the manager is taken from the name of the client, which is that of the programs.
-        query = {"fieldManager": "person"}
+    async def _send(
+        self, method: str, path: str, body: Any, *, manager: str = MANAGER, **options: Any
+    ) -> Object:
+        query = {"fieldManager": manager}
         answer: Object = await self._client.json(
             method, path, query=query, body=encode(body), repeat=False, **options
         )
