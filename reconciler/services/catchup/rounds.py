@@ -216,7 +216,7 @@ class Rounds:
     async def _begun(self, ready: dict[str, Start]) -> None:
         """Look at the beginnings of some policies."""
         chosen = [policy for policy in self.index.policies() if policy.key in ready]
-        await self._pass(chosen, self.clock.now() - _SETTLE, doubt=True)
+        await self._pass(chosen, self.clock.now() - _SETTLE, doubt=False)
         self._starts.cover(ready.values())
         self.passes += 1
 
