@@ -94,8 +94,7 @@ class Supervision:
         answer = self._answer()
         if answer["did"] == "fail":
             raise Unavailable(f"{name} does not start: {answer['reason']}")
-        self.pids[name] = int(answer["pid"])
-        return self.pids[name]
+        return int(answer["pid"])
 
     def exit_code(self, name: str) -> int | None:
         """Return how the program ended (negative: by that signal), or None while it runs."""
@@ -186,8 +185,11 @@ class Supervision:
             if said["did"] == "exit":
                 self._exits[said["name"]] = said["code"]
                 self.pids.pop(said["name"], None)
-            else:
-                self._answers.append(said)
+                continue
+            if said["did"] == "start":
+                # Here and not by who asked: its end may be in the same chunk.
+                self.pids[said["name"]] = int(said["pid"])
+            self._answers.append(said)
         return bool(chunk)
 
 
