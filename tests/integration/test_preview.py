@@ -363,8 +363,10 @@ def test_many_triggers_take_seconds_and_few_requests(desk: Desk) -> None:
     assert counts(data)["changed"] == count
     assert len(data["rules"][0]["changes"]) == 20
     assert data["rules"][0]["changesLeftOut"] == count - 20
-    # Each target once, the triggers by pages, and what finds out what the cluster serves.
-    assert data["requests"] <= count + 10
+    # Each target once, the triggers by pages, in which those of other tests are too, and what
+    # finds out what the cluster serves.
+    names = desk.cluster.kubectl("get", "configmaps", "-A", "-o", "name").splitlines()
+    assert data["requests"] <= count + len(names) // 500 + 8
 
 
 def test_apply_says_of_a_cluster_what_it_says_of_files(
