@@ -12,7 +12,7 @@ from reconciler.engine.context import Context, request_context
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject, UserInfo
 from reconciler.engine.preconditions import Conditions
-from reconciler.engine.program import Program
+from reconciler.engine.program import IGNORE, Program
 from reconciler.errors import EvaluationError
 from reconciler.requests.draft import (
     AdmissionRequest,
@@ -25,9 +25,6 @@ from reconciler.requests.draft import (
 from reconciler.services.policies import CompiledRule
 from reconciler.services.record import Unrecorded
 from reconciler.services.settings import Filters
-
-FAIL = "Fail"
-IGNORE = "Ignore"
 
 _ROOTS = frozenset({"request", "serviceAccountName", "serviceAccountNamespace"})
 _ROLES = frozenset({"roles", "clusterRoles"})

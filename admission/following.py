@@ -10,10 +10,9 @@ from reconciler.errors import InvalidPolicy
 from reconciler.kube.watch import Watch
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.problems import tell_problems
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Change, Reader
-
-NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 
 _log = logger("admission.following")
 
@@ -84,15 +83,12 @@ class Follower:
 
     async def tell(self) -> None:
         """Log for ever what keeps the watch from going on, once per reason."""
-        told = ""
-        while True:
-            problem = self.watch.problem
-            if problem and problem != told:
-                _log.warning("watch interrupted", watch=self.name, reason=problem)
-            elif told and not problem:
-                _log.info("watch goes on", watch=self.name)
-            told = problem
-            await asyncio.sleep(_PATROL)
+        await tell_problems(
+            lambda: self.watch.problem,
+            lambda text: _log.warning("watch interrupted", watch=self.name, reason=text),
+            every=_PATROL,
+            over=lambda: _log.info("watch goes on", watch=self.name),
+        )
 
     def unready(self) -> str | None:
         """Return why its objects cannot be relied on, None when they can."""

@@ -17,6 +17,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
 from reconciler.observe.logs import logger
+from reconciler.observe.problems import tell_problems
 
 _log = logger("admission.heartbeat")
 
@@ -60,7 +61,12 @@ class Heartbeat:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(election.run(), name="election")
             tasks.create_task(self._note(), name="missed triggers")
-            tasks.create_task(_tell(election), name="election told")
+            told = tell_problems(
+                lambda: election.problem,
+                lambda text: _log.warning("no sign of life can be given", reason=text),
+                every=_PATROL,
+            )
+            tasks.create_task(told, name="election told")
 
     async def _note(self) -> None:
         leases, told = KubeLeases(self.client, self.namespace), ""
@@ -80,12 +86,3 @@ class Heartbeat:
                 told = str(error)
             # Many that are missed together are noted together.
             await asyncio.sleep(_PAUSE)
-
-
-async def _tell(election: Election) -> None:
-    told = ""
-    while True:
-        await asyncio.sleep(_PATROL)
-        if election.problem and election.problem != told:
-            _log.warning("no sign of life can be given", reason=election.problem)
-        told = election.problem

@@ -17,7 +17,6 @@ from admission.checks import Means
 from admission.decide import Limits
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.following import (
-    NAMESPACES,
     Follower,
     NamespaceLabels,
     PolicyFeed,
@@ -30,7 +29,7 @@ from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
-from reconciler.api.meta import Kind
+from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError

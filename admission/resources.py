@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from admission.decide import IGNORE, Answer, Limits, answer, decide, unknown
+from admission.decide import Answer, Limits, answer, decide, unknown
 from admission.roles import RoleIndex
 from reconciler.clock import Clock
+from reconciler.engine.program import IGNORE
 from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics

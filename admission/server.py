@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import orjson
 from aiohttp import web
 
-from admission.decide import FAIL, IGNORE, Answer
+from admission.decide import Answer
 from admission.resources import ResourceWebhook
 from admission.review import BadReview, allow, deny, parse_review
 from reconciler.clock import Clock
+from reconciler.engine.program import FAIL, IGNORE
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest

@@ -32,6 +32,7 @@ from reconciler.services.trigger import TriggerReader
 class Services:
     """The use cases of the controller, joined to one cluster."""
 
+    cluster: KubeCluster
     index: PolicyIndex
     kinds: KubeKinds
     dispatcher: Dispatcher
@@ -101,6 +102,7 @@ def controller_services(
     lanes.unfinished = dispatcher.unfinished
     entries.on_ready = lambda: dispatcher.wake_parked(ENTRY_NOT_READY)
     return Services(
+        cluster=cluster,
         index=index,
         kinds=kinds,
         dispatcher=dispatcher,

@@ -62,6 +62,9 @@ class Kind:
         return f"{name}/{self.subresource}" if self.subresource else name
 
 
+NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
     """Which object; ``uid`` is empty where any object of that name is meant."""

@@ -26,9 +26,8 @@ from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.leases import KubeLeases
-from reconciler.kube.policies import EXCEPTIONS, KubePolicies
+from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
-from reconciler.kube.reader import KubeReader
 from reconciler.kube.reports import KubeReports
 from reconciler.kube.watch import Watch
 from reconciler.observe.health import HealthServer, Readiness
@@ -295,7 +294,7 @@ def _assemble(
         accounts=accounts,
         grants=Grants(waiting=services.dispatcher, access=OwnAccess(client), clock=clock),
         telling=Telling(
-            board=KubeBoard(client, settings.namespace, clock),
+            board=KubeBoard(KubeLeases(client, settings.namespace), clock),
             dispatcher=services.dispatcher,
             marks=marks_of(settings, holder),
             say=log.warning,
@@ -397,10 +396,10 @@ def _accounts(
     reporter: Reporter,
     notices: Notices,
 ) -> Accounts:
-    policies, say = KubePolicies(client), reporter.log.warning
+    cluster, say = services.cluster, reporter.log.warning
     progress = Progress(
         index=services.index,
-        policies=policies,
+        policies=cluster.policies,
         clock=clock,
         waiting=services.dispatcher.unended,
         say=say,
@@ -408,9 +407,9 @@ def _accounts(
     reports = Reports(
         store=KubeReports(client, page=settings.list_page),
         index=services.index,
-        policies=policies,
+        policies=cluster.policies,
         kinds=services.kinds,
-        reader=KubeReader(client),
+        reader=cluster.reader,
         clock=clock,
         say=say,
         enabled=settings.reports,

@@ -28,7 +28,7 @@ def rounds_of(
     notices: Notices,
 ) -> Rounds:
     """Return the passes that a controller with these settings makes."""
-    dispatcher, page = services.dispatcher, settings.list_page
+    cluster, dispatcher, page = services.cluster, services.dispatcher, settings.list_page
 
     def waiting() -> int:
         return sum(item.spec.source is Source.CATCH_UP for item in dispatcher.unended())
@@ -44,8 +44,8 @@ def rounds_of(
         existing=Existing(
             kinds=services.kinds, reader=KubeReader(client, metadata_only=True), page=page
         ),
-        reader=KubeReader(client),
-        requests=dispatcher.requests,
+        reader=cluster.reader,
+        requests=cluster.requests,
         processor=dispatcher.processor,
         reach=Reach(live=holder),
         seen=Seen(),
@@ -53,7 +53,7 @@ def rounds_of(
     )
     return Rounds(
         index=services.index,
-        policies=dispatcher.processor.policies,
+        policies=cluster.policies,
         marks=KubeMarks(KubeLeases(client, settings.namespace)),
         search=search,
         clock=clock,

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reconciler.api.globalcontext import ENTRIES
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
 from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOKS
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.problems import tell_problems
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.neighbour import Neighbour
 from reconciler.services.ports import Change, Event, Events
@@ -30,7 +31,6 @@ _DEFINITIONS = Kind(
     plural="customresourcedefinitions",
     namespaced=False,
 )
-_NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 # A definition is served some time after its last event: look at once, and twice more.
 _LOOKS = (0.3, 1.0, 3.0)
 _PATROL = 2.0
@@ -86,7 +86,7 @@ class Surroundings:
                 self._take_configuration,
             ),
             "namespace": (
-                Watch(client, _NAMESPACES, clock, fields=own, metadata_only=True),
+                Watch(client, NAMESPACES, clock, fields=own, metadata_only=True),
                 self._take_namespace,
             ),
         }
@@ -189,12 +189,11 @@ class Surroundings:
         )
 
     async def _tell(self, name: str, watch: Watch) -> None:
-        told = ""
-        while True:
-            if watch.problem and watch.problem != told:
-                self.say(f"{name} cannot be followed: {watch.problem}")
-            told = watch.problem
-            await asyncio.sleep(_PATROL)
+        await tell_problems(
+            lambda: watch.problem,
+            lambda text: self.say(f"{name} cannot be followed: {text}"),
+            every=_PATROL,
+        )
 
 
 async def _follow(watch: Watch, take: Callable[[Change, Object], None]) -> None:

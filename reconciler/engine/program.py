@@ -16,6 +16,11 @@ Paths = frozenset[tuple[str, ...]]
 _NONE: Final = frozenset[str]()
 
 
+FAIL: Final = "Fail"
+IGNORE: Final = "Ignore"
+"""What becomes of a trigger that cannot be recorded."""
+
+
 class Convergence(Enum):
     """Whether a rule's result, fed back to the rule, changes nothing.
 
@@ -139,7 +144,7 @@ class CompiledPolicy:
     uid: str
     generation: int
     programs: tuple[Program, ...]
-    failure_policy: str = "Fail"
+    failure_policy: str = FAIL
     timeout: int | None = None
     match_conditions: tuple[Any, ...] = ()
     warnings: tuple[str, ...] = ()

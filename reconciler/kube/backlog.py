@@ -6,36 +6,29 @@ moment: ``renewTime`` has it.
 
 from collections.abc import Callable
 
-from reconciler.api.meta import ANNOTATION_SEEN, ANNOTATION_WAITING, FIELD_MANAGER, Object
+from reconciler.api.meta import ANNOTATION_SEEN, ANNOTATION_WAITING, Object
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
-from reconciler.errors import AlreadyExists, Gone
-from reconciler.kube.client import MERGE_PATCH, Client, encode
-from reconciler.kube.leases import LEASES
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.client import Client
+from reconciler.kube.leases import LEASES, KubeLeases
 from reconciler.kube.watch import Watch
 from reconciler.requests.overload import Backlog
 from reconciler.services.ports import Change
 
 BACKLOG_NAME = "kube-retrofit-backlog"
-_QUERY = {"fieldManager": FIELD_MANAGER}
 
 
 class KubeBoard:
     """The Lease of one namespace."""
 
-    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
-        self._client = client
-        self._namespace = namespace
+    def __init__(self, leases: KubeLeases, clock: Clock) -> None:
+        self._leases = leases
         self._clock = clock
 
     async def read(self) -> Backlog:
         """Return what was told last; before anything was, nothing waits."""
-        try:
-            lease = await self._client.json("GET", self._path)
-        except Gone:
-            return Backlog()
-        return _parse(lease)
+        lease = await self._leases.lease(BACKLOG_NAME)
+        return Backlog() if lease is None else _parse(lease)
 
     async def write(self, backlog: Backlog) -> None:
         """Tell it; only a leader does."""
@@ -44,29 +37,7 @@ class KubeBoard:
             "metadata": {"annotations": marks},
             "spec": {"renewTime": render_time(self._clock.now())},
         }
-        try:
-            await self._client.request(
-                "PATCH",
-                self._path,
-                query=_QUERY,
-                body=encode(body),
-                content_type=MERGE_PATCH,
-            )
-        except Gone:
-            await self._create(body)
-
-    async def _create(self, body: Object) -> None:
-        body["metadata"] |= {"name": BACKLOG_NAME, "namespace": self._namespace}
-        body |= {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
-        path = collection_path(LEASES, self._namespace)
-        try:
-            await self._client.request("POST", path, query=_QUERY, body=encode(body))
-        except AlreadyExists:
-            return  # The next telling finds it.
-
-    @property
-    def _path(self) -> str:
-        return object_path(LEASES, self._namespace, BACKLOG_NAME)
+        await self._leases.put(BACKLOG_NAME, body)
 
 
 def backlog_watch(client: Client, clock: Clock, namespace: str) -> Watch:

@@ -49,16 +49,26 @@ class KubeLeases:
             content_type=MERGE_PATCH,
         )
 
-    async def create(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Create a Lease of our own; raises `AlreadyExists`."""
-        body = {
+    async def put(self, name: str, body: Mapping[str, Any]) -> None:
+        """Change a Lease of our own by a merge patch, or make it where there is none."""
+        try:
+            await self.patch(name, body)
+        except Gone:
+            try:
+                await self._create(name, body)
+            except AlreadyExists:
+                await self.patch(name, body)
+
+    async def _create(self, name: str, body: Mapping[str, Any]) -> None:
+        own = {"name": name, "namespace": self._namespace}
+        lease = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {"name": name, "namespace": self._namespace},
-            "spec": dict(spec),
+            **body,
+            "metadata": {**body.get("metadata", {}), **own},
         }
         path = collection_path(LEASES, self._namespace)
-        await self._client.request("POST", path, query=_QUERY, body=encode(body))
+        await self._client.request("POST", path, query=_QUERY, body=encode(lease))
 
 
 class KubeMarks:
@@ -74,14 +84,7 @@ class KubeMarks:
 
     async def set_done(self, moment: datetime) -> None:
         """Store it; a leader of before may still store an earlier time, which does no harm."""
-        spec = {"renewTime": render_time(moment)}
-        try:
-            await self._leases.patch(CATCH_UP_LEASE, {"spec": spec})
-        except Gone:
-            try:
-                await self._leases.create(CATCH_UP_LEASE, spec)
-            except AlreadyExists:
-                await self._leases.patch(CATCH_UP_LEASE, {"spec": spec})
+        await self._leases.put(CATCH_UP_LEASE, {"spec": {"renewTime": render_time(moment)}})
 
     async def pulse(self) -> Pulse:
         """Return what the admission servers said last."""

@@ -14,13 +14,12 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 import aiohttp
 import orjson
 
-from reconciler.api.meta import Kind
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.errors import Invalid, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.paths import object_path
+from reconciler.kube.settings import CONFIG_MAPS
 
-_CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 _TIMEOUT = 30.0
 _MOST_BYTES = 2_000_000
 _REFUSED = 400
@@ -52,7 +51,7 @@ class KubeLoader:
         """Return what an entry asks for, decoded."""
         match load:
             case ConfigMapLoad():
-                path = object_path(_CONFIG_MAPS, load.namespace, load.name)
+                path = object_path(CONFIG_MAPS, load.namespace, load.name)
                 found = await self._client.json("GET", path)
                 return {"data": found.get("data") or {}, "metadata": found["metadata"]}
             case ApiLoad():

@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import EXCEPTION_VERSION, GROUP, POLICY_VERSION, Kind, Object
 from reconciler.engine.match import KindScope, KindSelector
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
 from reconciler.engine.wildcard import has_wildcard
 from reconciler.services.policies import digest_of
 from reconciler.services.settings import WebhookSettings
@@ -103,7 +103,7 @@ def configurations(
     """
     webhooks = [
         webhook
-        for failure_policy in ("Fail", "Ignore")
+        for failure_policy in (FAIL, IGNORE)
         for webhook in _resource_webhooks(failure_policy, policies, kinds, registration)
     ]
     return {

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.meta import Kind, Object, split_api_version
+from reconciler.api.meta import NAMESPACES, Object, split_api_version
 from reconciler.api.updaterequest import RequestSpec
 from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
@@ -189,11 +189,8 @@ class TriggerReader:
         """Return the labels of a namespace; there are none where it is gone, or is no name."""
         if not namespace:
             return {}
-        kind = Kind(
-            group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False
-        )
         try:
-            found = await self.reader.get(kind, "", namespace)
+            found = await self.reader.get(NAMESPACES, "", namespace)
         except Gone:
             return {}
         labels: Mapping[str, str] = (found.get("metadata") or {}).get("labels") or {}

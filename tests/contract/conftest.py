@@ -284,3 +284,10 @@ async def _serve_widgets(client: Client, kinds: KubeKinds) -> None:
         while not await kinds.find("contract.example/v1", "Widget"):
             kinds.invalidate()
             await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+async def client(installed_cluster):
+    client = await connect(str(installed_cluster.kubeconfig))
+    yield client
+    await client.close()

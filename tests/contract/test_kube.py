@@ -36,13 +36,6 @@ QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
 
 
 @pytest.fixture
-async def client(installed_cluster):
-    client = await connect(str(installed_cluster.kubeconfig))
-    yield client
-    await client.close()
-
-
-@pytest.fixture
 async def place(client):
     """A namespace of this test's own."""
     name = f"kube-{uuid.uuid4().hex[:8]}"

@@ -9,7 +9,6 @@ import pytest
 
 from admission.heartbeat import Heartbeat
 from reconciler.clock import SystemClock
-from reconciler.kube.client import connect
 from reconciler.kube.lease import Timing
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
 from reconciler.kube.paths import collection_path
@@ -21,13 +20,6 @@ from reconciler.services.ports import Pulse
 pytestmark = pytest.mark.cluster
 
 QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
-
-
-@pytest.fixture
-async def client(installed_cluster):
-    client = await connect(str(installed_cluster.kubeconfig))
-    yield client
-    await client.close()
 
 
 @pytest.fixture
@@ -92,7 +84,8 @@ async def test_a_server_that_saw_nobody_before_it_says_that_triggers_may_be_miss
 ):
     start, _ = servers
     marks = KubeMarks(leases)
-    await leases.create(ADMISSION_LEASE, {"holderIdentity": "killed", "leaseDurationSeconds": 2})
+    killed = {"holderIdentity": "killed", "leaseDurationSeconds": 2}
+    await leases.put(ADMISSION_LEASE, {"spec": killed})
     before = await marks.pulse()
     start()
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from reconciler.api.meta import Kind, Object, ref_of
+from reconciler.api.meta import NAMESPACES, Object, ref_of
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.engine.entries import Load
 from reconciler.engine.patch import KeyTable
@@ -12,8 +12,6 @@ from reconciler.errors import ClusterError, Gone
 from reconciler.services.dryrun import DryRun
 from reconciler.services.existing import Existing, Place, listable, within
 from reconciler.services.selection import Found, TargetFinder
-
-_NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 
 
 class LiveStock:
@@ -40,7 +38,7 @@ class LiveStock:
     async def labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, none where it does not exist."""
         try:
-            found = await self._reader.get(_NAMESPACES, "", namespace)
+            found = await self._reader.get(NAMESPACES, "", namespace)
         except Gone:
             return {}
         labels: Mapping[str, str] = found["metadata"].get("labels") or {}

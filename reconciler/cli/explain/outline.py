@@ -6,9 +6,9 @@ from typing import Any
 
 from reconciler.cli.explain.page import OPEN, Page, shown
 from reconciler.engine.match import KindScope
-from reconciler.engine.program import CompiledPolicy, Convergence, Program
+from reconciler.engine.program import IGNORE, CompiledPolicy, Convergence, Program
 from reconciler.engine.readers import of_program
-from reconciler.services.catchup.rules import IGNORE, why_lost
+from reconciler.services.catchup.rules import why_lost
 
 _CONVERGENCE = {
     Convergence.YES: "applied to its own result, it changes nothing",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.stock import Stock
@@ -15,7 +15,6 @@ from reconciler.engine.targets import TargetQuery
 from reconciler.errors import Forbidden, Gone
 from reconciler.services.selection import Found, TargetFinder
 
-_NAMESPACE = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -151,7 +150,7 @@ class LiveWorld:
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace, None where it is not there or may not be read."""
         try:
-            found = await self.cluster.reader.get(_NAMESPACE, "", name)
+            found = await self.cluster.reader.get(NAMESPACES, "", name)
         except (Gone, Forbidden):
             return None
         return dict(found["metadata"].get("labels") or {})

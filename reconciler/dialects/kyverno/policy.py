@@ -9,7 +9,7 @@ from reconciler.dialects.kyverno.autogen import ANNOTATION, generated
 from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
 from reconciler.engine.entries import Given
 from reconciler.engine.match import reading
-from reconciler.engine.program import CompiledPolicy, Origin, Program
+from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Origin, Program
 from reconciler.errors import InvalidPolicy
 
 KINDS = frozenset({"ClusterPolicy", "Policy"})
@@ -191,7 +191,7 @@ def _failure_policy(webhook: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     place, value = _either(webhook, "failurePolicy", spec, "failurePolicy")
     if value is None:
         return "Fail"
-    if value not in ("Fail", "Ignore"):
+    if value not in (FAIL, IGNORE):
         raise InvalidPolicy(place, "is Fail or Ignore")
     return str(value)
 

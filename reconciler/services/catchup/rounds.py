@@ -14,10 +14,9 @@ from datetime import datetime, timedelta
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import IGNORE, CompiledPolicy
 from reconciler.errors import ClusterError
 from reconciler.services.catchup.moments import Window
-from reconciler.services.catchup.rules import IGNORE
 from reconciler.services.catchup.search import Found, Search, Task, tasks_of
 from reconciler.services.catchup.starts import Start, Starts
 from reconciler.services.policies import PolicyIndex, policy_key

@@ -3,8 +3,6 @@
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.services.diversion import undivertible
 
-IGNORE = "Ignore"
-
 
 def why_lost(policy: CompiledPolicy, program: Program) -> str:
     """Return why a trigger of a rule that was not recorded cannot be found, else empty."""

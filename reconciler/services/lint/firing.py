@@ -6,10 +6,10 @@ from reconciler.engine.edits import Edit, ForeachEdit
 from reconciler.engine.entries import Entry
 from reconciler.engine.jmes.reads import EVERYTHING
 from reconciler.engine.match import KindScope
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import IGNORE, CompiledPolicy, Program
 from reconciler.engine.readers import of_program
 from reconciler.engine.variables import Template
-from reconciler.services.catchup.rules import IGNORE, why_lost
+from reconciler.services.catchup.rules import why_lost
 from reconciler.services.lint.finding import Finding, Level, Scope
 
 _USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})

@@ -30,6 +30,7 @@ from reconciler.engine.program import Program
 from reconciler.errors import Gone, InvalidSetting, UnknownKind
 from reconciler.services.dryrun import Identity, Write
 from reconciler.services.preview import Chunk, Seen, Touch
+from tests.unit.cli.nowhere import KUBECONFIG
 
 POLICY = {
     "apiVersion": "kyverno.io/v1",
@@ -48,14 +49,6 @@ POLICY = {
         ]
     },
 }
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: a, user: {token: x}}]
-contexts: [{name: a, context: {cluster: a, user: a}}]
-current-context: a
-"""
 
 
 def program() -> Program:

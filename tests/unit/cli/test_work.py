@@ -22,16 +22,9 @@ from reconciler.cli.work.overview import overview
 from reconciler.cli.work.place import policy_key, request_name
 from reconciler.cli.work.report import data_of, lines_of
 from reconciler.errors import InvalidSetting
+from tests.unit.cli.nowhere import KUBECONFIG
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
-NOWHERE = """
-apiVersion: v1
-kind: Config
-clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: a, user: {token: x}}]
-contexts: [{name: a, context: {cluster: a, user: a}}]
-current-context: a
-"""
 
 
 def request(name: str, *, retried: str = "", sweep: bool = False, **status: Any) -> UpdateRequest:
@@ -142,7 +135,7 @@ def test_nothing_is_said_to_be_nothing() -> None:
 @pytest.mark.parametrize("words", [["run", "p"], ["status"], ["retry", "p"]])
 def test_an_unreachable_cluster_is_one_line(words: list[str], tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
-    path.write_text(NOWHERE)
+    path.write_text(KUBECONFIG)
     done = CliRunner().invoke(retrofit, [*words, "--kubeconfig", str(path)])
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1

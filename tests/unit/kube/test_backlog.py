@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.kube.backlog import KubeBoard, backlog_taker
+from reconciler.kube.leases import KubeLeases
 from reconciler.requests.overload import Backlog
 from tests.unit.kube.conftest import StillClock
 
@@ -19,7 +20,7 @@ def lease(**marks):
 
 @pytest.fixture
 def board(client):
-    return KubeBoard(client, "kyverno", StillClock())
+    return KubeBoard(KubeLeases(client, "kyverno"), StillClock())
 
 
 async def test_it_is_told_with_one_patch(api, board):
