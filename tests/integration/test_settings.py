@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import signal
 import urllib.request
@@ -133,6 +134,48 @@ async def test_filtered_objects_trigger_nothing_neither_at_once_nor_by_a_policy_
 
         await rig.settle(unswept, within=15.0)
         assert "swept" not in await rig.data("target")
+
+
+async def test_a_kind_fires_once_its_own_filter_is_removed_and_its_subresources_stay_filtered(
+    rig: Rig,
+) -> None:
+    shipped = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
+    node = f"{rig.namespace}-node"
+    await rig.create(config_map(rig.namespace, "target"))
+    resources = {"kinds": ["Node", "Node/status"], "names": [node]}
+    mutate = {"targets": [target(rig.namespace, "target")], "patchStrategicMerge": GOT}
+    await rig.apply(
+        {"name": "rule", "match": {"any": [{"resources": resources}]}, "mutate": mutate}
+    )
+    await rig.learn("v1", "Node")
+    async with settings(rig, resourceFilters=shipped.replace("[Node,*,*]", "")):
+
+        async def silent() -> str:
+            await rig.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+            fired = bool(await rig.requests())
+            if not fired:
+                await rig.delete("Node", node)
+            return "" if fired else "a Node fires nothing"
+
+        await rig.settle(silent, within=10.0)
+
+        async def touch_status(phase: str) -> set[str]:
+            await rig.merge(
+                "Node", node, {"status": {"phase": phase}}, namespace="", subresource="status"
+            )
+            return {item.spec.trigger.subresource for item in await rig.requests()}
+
+        assert await touch_status("Pending") == {""}
+        both = shipped.replace("[Node,*,*]", "").replace("[Node/?*,*,*]", "")
+        async with settings(rig, resourceFilters=both):
+            phases = itertools.cycle(("Running", "Pending"))
+
+            async def still() -> str:
+                found = await touch_status(next(phases))
+                return "" if "status" in found else "its status fires nothing"
+
+            await rig.settle(still, within=10.0)
+    await rig.delete("Node", node)
 
 
 async def test_a_refused_value_leaves_the_old_one_and_is_told(rig: Rig) -> None:
