@@ -68,6 +68,12 @@ class TargetQuery:
     uid: str
     selector: LabelSelector | None
 
+    def names_one(self, *, namespaced: bool) -> bool:
+        """Return whether exactly one object is meant, by name, so that it has to be there."""
+        if self.name is None or not self.name.exact:
+            return False
+        return not namespaced or (self.namespace is not None and self.namespace.exact)
+
     def accepts(self, obj: Mapping[str, Any]) -> bool:
         """Return whether an object of the right kind is meant; every given part counts.
 

@@ -75,6 +75,13 @@ class TargetResult:
     uid: str = ""
 
 
+NOT_FOUND = TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
+"""Of an object that a target names exactly."""
+VANISHED = TargetResult(
+    outcome=Outcome.SKIPPED,
+    message="it was deleted after it was listed, and is no target any more",
+)
+"""Of an object that a target only selects: that it is gone is nothing to mend."""
 Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]
 """Gives why an object is left alone, empty where it is not."""
 
@@ -237,11 +244,10 @@ class Lanes:
                 conflicts += 1
                 self.conflicts += 1
             except Gone:
-                pause = next(missing, None)
+                named = any(_names(key, job) for job in batch)
+                pause = next(missing, None) if named else None
                 if pause is None:
-                    return _all(
-                        batch, TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
-                    )
+                    return [NOT_FOUND if _names(key, job) else VANISHED for job in batch]
                 await asyncio.sleep(pause)
             except (Invalid, Denied, Forbidden) as error:
                 if len(batch) == 1:
@@ -315,6 +321,10 @@ def failure(error: ClusterError) -> TargetResult:
             )
         case _:
             return TargetResult(outcome=Outcome.FAILED, message=message, again=True)
+
+
+def _names(key: TargetKey, job: Job) -> bool:
+    return job.query.names_one(namespaced=key.kind.namespaced)
 
 
 def _all(batch: Iterable[Job], result: TargetResult) -> list[TargetResult]:

@@ -79,8 +79,7 @@ class TargetFinder:
         for kind in await self._kinds(query):
             place = query.namespace if kind.namespaced else None
             namespace = place.text if place is not None and place.exact else ""
-            exact = query.name is not None and query.name.exact
-            if query.name is not None and exact and (namespace or not kind.namespaced):
+            if query.name is not None and query.names_one(namespaced=kind.namespaced):
                 key = TargetKey(kind=kind, namespace=namespace, name=query.name.text)
                 if await self._is_meant(query, key):
                     yield Found(query=query, key=key)

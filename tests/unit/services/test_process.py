@@ -482,6 +482,46 @@ class TestTargets:
         ended, _ = await attempt(await world.ask(policy, trigger))
         assert ended.disposition.message == "Secret a/s0: no (and 3 more)"
 
+    @pytest.mark.parametrize(
+        "where",
+        [
+            {"namespace": "a", "selector": {"matchLabels": {"app": "x"}}},
+            {"namespace": "a", "name": "t*"},
+            {"name": "target", "namespace": "*"},
+            {"namespace": "a"},
+        ],
+    )
+    async def test_a_target_that_was_only_listed_and_goes_meanwhile_is_no_failure(
+        self, world, make, trigger, attempt, where
+    ):
+        for name in ("stays", "target"):
+            world.cluster.add(make.object("Pod", name, labels={"app": "x"}))
+        policy = world.install(make.policy(targets=[{"apiVersion": "v1", "kind": "Pod", **where}]))
+
+        def restart(before, _after):
+            if before["metadata"]["name"] == "target":
+                world.remove(make.object("Pod", "target"))
+
+        world.wire.before_change = restart
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition == Done()
+        assert outcomes(ended)["target"] is Outcome.SKIPPED
+        assert "was deleted" in next(
+            item.message for item in ended.targets if item.ref.name == "target"
+        )
+        assert outcomes(ended).get("stays", Outcome.PATCHED) is Outcome.PATCHED
+        assert not world.wire.calls["get Pod target"]
+
+    async def test_a_target_that_one_entry_names_and_another_selects_has_to_be_there(
+        self, world, make, trigger, attempt
+    ):
+        world.cluster.add(make.object("Pod", "target"))
+        pods = {"apiVersion": "v1", "kind": "Pod", "namespace": "a"}
+        policy = world.install(make.policy(targets=[pods, {**pods, "name": "target"}]))
+        world.wire.before_change = lambda before, _after: world.remove(before)
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition.reason == "TargetNotFound"
+
 
 async def test_only_the_rule_that_the_request_names_runs(world, make, trigger, attempt):
     first = make.policy(patch={"metadata": {"labels": {"first": "yes"}}})
