@@ -97,6 +97,7 @@ def controller_services(
         chance=chance.random,
         retention=Retention.of(settings),
         observe=observe,
+        history=reader,
         confirmation=settings.confirmation,
     )
     lanes.unfinished = dispatcher.unfinished

@@ -1,16 +1,22 @@
-"""The `Reader` port: live reads as raw bytes and plain dicts."""
+"""The `Reader` and `History` ports: live reads as raw bytes and plain dicts."""
 
 from typing import Any, Final
 
+import orjson
+
 from reconciler.api.meta import Kind, Object
 from reconciler.config import PAGE_BYTES
-from reconciler.errors import TooMuch
+from reconciler.errors import Expired, Forbidden, TooMuch
 from reconciler.kube.client import JSON, Client
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.services.ports import Page
 
 _LIST_TIMEOUT = 60.0
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_PAST = "1"
+"""Seconds of the watch that asks for the past; what the API server has of it comes at once."""
+_PAST_IDLE: Final = 5.0
 _LESS: Final = 4
 _SPARE: Final = 0.75
 """How much of a page's bytes is planned to be used, because objects differ."""
@@ -54,6 +60,34 @@ class KubeReader:
         if page.items:
             self._learn(kind, page.size / len(page.items))
         return page
+
+    async def stored(
+        self, kind: Kind, namespace: str, name: str, uid: str, since: str
+    ) -> bool | None:
+        """Return whether an object was stored after a resourceVersion, None where none can tell.
+
+        A watch that begins there is given the events that the API server still has.
+        """
+        path = collection_path(kind, namespace)
+        query = {
+            "watch": "1",
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": since,
+            "timeoutSeconds": _PAST,
+        }
+        try:
+            async with self._client.stream(
+                path, query=query, accept=METADATA, idle=_PAST_IDLE
+            ) as lines:
+                async for line in lines:
+                    event = orjson.loads(line)
+                    if event["type"] == "ERROR":
+                        return None
+                    if event["object"]["metadata"].get("uid") == uid:
+                        return True
+        except (Expired, Forbidden):
+            return None
+        return False
 
     async def _body(self, kind: Kind, path: str, query: dict[str, str], limit: int) -> bytes:
         fit = self._fitting(kind, limit)

@@ -19,7 +19,7 @@ from reconciler.kube.backoff import Backoff, jittered
 from reconciler.kube.client import JSON, Client
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import collection_path, describe
-from reconciler.kube.reader import METADATA_LIST
+from reconciler.kube.reader import METADATA, METADATA_LIST
 from reconciler.services.ports import Change
 
 _PAGE = 500
@@ -27,7 +27,6 @@ _LIST_TIMEOUT = 60.0
 _SERVER_TIMEOUT = 270.0
 _IDLE = 90.0
 _SHORTEST = 1.0
-_METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Watch:
@@ -151,7 +150,7 @@ class Watch:
             "resourceVersion": self._version,
             "timeoutSeconds": str(round(jittered(_SERVER_TIMEOUT))),
         }
-        accept = _METADATA if self._metadata_only else JSON
+        accept = METADATA if self._metadata_only else JSON
         async with self._client.stream(
             self._path, query=query, accept=accept, idle=_IDLE
         ) as lines:

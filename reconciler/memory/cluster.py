@@ -49,6 +49,7 @@ class MemoryCluster(MemoryKinds):
         self._clock = clock or SystemClock()
         self._objects: dict[_Key, Object] = {}
         self._order: dict[tuple[str, str], list[_Key]] = {}
+        self._past: dict[tuple[str, ...], int] = {}
         self._version = 0
         self._epoch = 0
         self._forbidden: set[tuple[str, str]] = set()
@@ -240,8 +241,18 @@ class MemoryCluster(MemoryKinds):
             self._order[group, plural] = known
         return list(known)
 
+    async def stored(
+        self, kind: Kind, namespace: str, name: str, uid: str, since: str
+    ) -> bool | None:
+        """Return whether an object was stored after a resourceVersion; None: cannot tell."""
+        self._check("watch", kind, namespace)
+        gone = self._past.get((*self._key(kind, namespace, name), uid), 0)
+        return gone > int(since)
+
     def _remove(self, key: _Key) -> None:
-        del self._objects[key]
+        gone = self._objects.pop(key)
+        self._version += 1
+        self._past[*key, str(gone["metadata"].get("uid", ""))] = self._version
         self._order.pop(key[:2], None)
 
     def _key(self, kind: Kind, namespace: str, name: str) -> _Key:

@@ -30,6 +30,8 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 MAX_TARGETS = 100
 """Targets that a status lists; every non-success comes before the sample of successes."""
 MAX_MESSAGE = 1000
+UNCONFIRMED = "Unconfirmed"
+"""The reason of a request whose trigger is not stored yet; it ends as NotStored if it stays so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

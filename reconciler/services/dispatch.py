@@ -9,7 +9,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime
 from typing import TypeVar
 
 from reconciler.api.updaterequest import Outcome, RequestStatus, Source, UpdateRequest
@@ -17,20 +17,16 @@ from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, Gone
 from reconciler.requests.lifecycle import (
     FINAL,
-    Disposition,
     Hold,
     Retention,
     Retry,
-    Skip,
     advance,
 )
 from reconciler.requests.queue import RequestQueue
-from reconciler.services.ports import Requests
-from reconciler.services.process import Attempt, Processor, Unconfirmed, trigger_gone
+from reconciler.services.confirming import Confirmations
+from reconciler.services.ports import History, Requests
+from reconciler.services.process import Attempt, Processor, Unconfirmed
 
-_LOOKS = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 1.0)
-"""Pauses between looks at a trigger that is not stored yet, before anybody is told."""
-_SLOW_LOOK = 2.0
 _AFTER_FAULT = 30.0
 _HELD = 60.0
 """Seconds until a request is looked at that waits for nothing that has a time; no call is made."""
@@ -51,6 +47,7 @@ class Dispatcher:
     Attributes:
         sweep: Works on a request for all triggers of a rule.
         chance: Gives values within [0, 1) that spread retries.
+        history: Asked about triggers that came and went.
         confirmation: Seconds until a trigger that is not stored counts as refused.
         observe: Told about every attempt that ended, when its status is stored.
         parallel: Requests in work at the same time.
@@ -67,6 +64,7 @@ class Dispatcher:
     chance: Callable[[], float]
     retention: Retention
     observe: Observer
+    history: History
     confirmation: float = 120.0
     parallel: int = 256
     held: bool = False
@@ -75,12 +73,20 @@ class Dispatcher:
     listed: bool = False
     queue: RequestQueue = field(default_factory=RequestQueue)
     _known: dict[str, UpdateRequest] = field(default_factory=dict)
-    _looks: dict[str, int] = field(default_factory=dict)
+    _confirmations: Confirmations = field(init=False)
     _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
     _finished: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _closed: bool = False
+
+    def __post_init__(self) -> None:
+        self._confirmations = Confirmations(
+            kinds=self.processor.triggers.kinds,
+            history=self.history,
+            clock=self.clock,
+            period=self.confirmation,
+        )
 
     def notice(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; one that comes late changes nothing."""
@@ -235,11 +241,17 @@ class Dispatcher:
             return
 
     def _due(self, request: UpdateRequest) -> float:
-        now = self.clock.monotonic()
         planned = request.status.next_attempt
-        if planned is None:
-            return now
-        return now + max(0.0, (planned - self.clock.now()).total_seconds())
+        return self.clock.monotonic() + (0.0 if planned is None else self._left(planned))
+
+    def _left(self, planned: datetime) -> float:
+        """Return the seconds until a time that a status names, as far as it can be believed.
+
+        Another process may have written it, or this machine's clock was set since: nothing waits
+        longer than the longest pause between two attempts without being looked at.
+        """
+        left = (planned - self.clock.now()).total_seconds()
+        return min(max(0.0, left), self.processor.backoff.ceiling)
 
     async def _handle(self, name: str) -> None:
         try:
@@ -287,28 +299,11 @@ class Dispatcher:
         return owner
 
     async def _look_again(self, request: UpdateRequest) -> None:
-        if request.status.counts.matched:
-            # It was there when an earlier attempt came to the targets.
-            gone = trigger_gone(request.spec.resource)
-            await self._store(request, Attempt(disposition=gone))
-            return
-        now = self.clock.now()
-        deadline = request.created + timedelta(seconds=self.confirmation)
-        if now >= deadline:
-            message = f"the triggering request on {request.spec.resource} was not stored"
-            disposition: Disposition = Skip(reason="NotStored", message=message)
-            await self._store(request, Attempt(disposition=disposition))
-            return
-        looks = self._looks.get(request.name, 0)
-        self._looks[request.name] = looks + 1
-        if looks < len(_LOOKS):
-            self.queue.push(request.name, self.clock.monotonic() + _LOOKS[looks])
-        elif looks == len(_LOOKS):
-            message = f"waiting until the triggering request on {request.spec.resource} is stored"
-            retry = Retry(reason="Unconfirmed", message=message, after=_SLOW_LOOK)
-            await self._store(request, Attempt(disposition=retry))
+        found = await self._confirmations.look(request)
+        if isinstance(found, float):
+            self.queue.push(request.name, self.clock.monotonic() + found)
         else:
-            self.queue.push(request.name, self.clock.monotonic() + _SLOW_LOOK)
+            await self._store(request, Attempt(disposition=found))
 
     async def _store(self, request: UpdateRequest, attempt: Attempt) -> None:
         status = advance(
@@ -335,10 +330,11 @@ class Dispatcher:
             self._drop(request.name)
         else:
             self._known[request.name] = replace(stored, status=status)
-            if isinstance(attempt.disposition, Hold) and status.next_attempt is None:
-                self.queue.push(request.name, self.clock.monotonic() + _HELD)
+            if isinstance(attempt.disposition, Retry):
+                pause = attempt.disposition.after
             else:
-                self.queue.push(request.name, self._due(self._known[request.name]))
+                pause = _HELD if status.next_attempt is None else self._left(status.next_attempt)
+            self.queue.push(request.name, self.clock.monotonic() + pause)
         self.observe(request, status, attempt)
 
     def _untold(self, request: UpdateRequest, status: RequestStatus) -> bool:
@@ -347,10 +343,10 @@ class Dispatcher:
         It need not be where it says so already, or where the hold ends within a moment.
         """
         until = status.next_attempt
-        wait = _HELD if until is None else (until - self.clock.now()).total_seconds()
+        wait = _HELD if until is None else self._left(until)
         if status != request.status and wait > _BRIEF:
             return False
-        self.queue.push(request.name, self.clock.monotonic() + max(0.0, wait))
+        self.queue.push(request.name, self.clock.monotonic() + wait)
         return True
 
     async def _reread(self, name: str) -> None:
@@ -365,7 +361,7 @@ class Dispatcher:
 
     def _drop(self, name: str) -> None:
         self._known.pop(name, None)
-        self._looks.pop(name, None)
+        self._confirmations.forget(name)
         self.queue.drop(name)
 
 

@@ -93,6 +93,19 @@ class Reader(Protocol):
         ...
 
 
+class History(Protocol):
+    """What the API server still knows of objects that may be gone."""
+
+    async def stored(
+        self, kind: Kind, namespace: str, name: str, uid: str, since: str
+    ) -> bool | None:
+        """Return whether an object was stored after a resourceVersion, None where none can tell.
+
+        That version may be one of another kind, as far as both are stored in one place.
+        """
+        ...
+
+
 class MatchConditions(Protocol):
     """CEL conditions, as webhooks have them."""
 

@@ -311,7 +311,8 @@ class Processor:
 def trigger_gone(ref: ObjectRef) -> Skip:
     """Return how a request ends whose trigger does not exist any more."""
     which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
-    return Skip(reason="TriggerGone", message=f"{which} is gone")
+    message = f"{which} is gone: it was deleted before this request was done"
+    return Skip(reason="TriggerGone", message=message)
 
 
 def _urgency(result: TargetResult) -> tuple[bool, float]:

@@ -33,6 +33,7 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 SHORT_LEASE = ("--lease-duration=5s", "--lease-renew=4s", "--lease-retry=1s")
 
 SHORT_WAR = ("--patch-war-window=15s",)
+_WRONG_CLOCK = Path(__file__).with_name("wrong_clock")
 MANAGER = "person"
 """Who writes: else the name of the client is taken, which is that of the programs."""
 
@@ -378,9 +379,16 @@ class Rig:
         """Start programs again, side by side, and wait until they are ready."""
         await asyncio.to_thread(self._restart, names)
 
-    async def controller(self, *flags: str, name: str) -> None:
-        """Start another controller with flags of its own and wait until it is ready."""
-        settings = ProgramSettings(flags=flags)
+    async def controller(self, *flags: str, name: str, ahead: float = 0.0) -> None:
+        """Start another controller with flags of its own and wait until it is ready.
+
+        Args:
+            flags: More of them.
+            name: Of this replica.
+            ahead: Seconds by which its wall clock is wrong.
+        """
+        env = {"PYTHONPATH": str(_WRONG_CLOCK), "RETROFIT_TEST_CLOCK_AHEAD": str(ahead)}
+        settings = ProgramSettings(flags=flags, env=env if ahead else {})
         await asyncio.to_thread(self.programs.start, CONTROLLER, settings, name=name)
 
     def ensure(self) -> None:

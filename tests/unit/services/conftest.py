@@ -42,12 +42,13 @@ START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 @dataclass
 class StandingClock:
-    """Time passes when a test says so."""
+    """Time passes when a test says so; the wall clock may be set besides."""
 
     moment: datetime = START
+    ahead: timedelta = timedelta()
 
     def now(self) -> datetime:
-        return self.moment
+        return self.moment + self.ahead
 
     def monotonic(self) -> float:
         return (self.moment - START).total_seconds() + 1000.0
@@ -156,6 +157,7 @@ class World:
             chance=lambda: 0.0,
             retention=Retention(seconds=dict.fromkeys(State, 600.0)),
             observe=lambda *facts: self.observed.append(facts),
+            history=cluster,
         )
         self.lanes.unfinished = self.dispatcher.unfinished
 

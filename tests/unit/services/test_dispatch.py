@@ -151,6 +151,35 @@ class TestList:
         await look_again(world, 0.2)
         assert (await world.status()).state is State.COMPLETED
 
+    @pytest.mark.parametrize("ahead", [-86_400, 86_400])
+    async def test_a_clock_that_was_set_delays_no_request_for_long(
+        self, world, policy, trigger, target, ahead
+    ):
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        world.clock.ahead = timedelta(seconds=ahead)
+        world.dispatcher.notice(await world.ask(policy, trigger))
+        await world.settle()
+        world.cluster.permit("patch", "secrets")
+        world.clock.ahead = timedelta()
+        world.restart()
+        world.index.apply(policy)
+        await world.dispatcher.refill()
+        await look_again(world, world.processor.backoff.ceiling)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_a_step_of_the_clock_does_not_move_the_next_attempt(
+        self, world, policy, trigger, target
+    ):
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        world.dispatcher.notice(await world.ask(policy, trigger))
+        await world.settle()
+        world.cluster.permit("patch", "secrets")
+        world.clock.ahead = timedelta(hours=-1)
+        await look_again(world, 5.0)
+        assert (await world.status()).state is State.COMPLETED
+
 
 class TestUnconfirmed:
     @pytest.fixture
@@ -184,11 +213,71 @@ class TestUnconfirmed:
         while (await world.status()).state is State.PENDING:
             await look_again(world, 2.0)
             looks += 1
-            assert looks < 70
+            assert looks < 80
         status = await world.status()
         assert (status.state, status.reason) == (State.SKIP, "NotStored")
         assert "was not stored" in status.message
         assert world.clock.now() - START >= timedelta(seconds=world.dispatcher.confirmation)
+
+    @pytest.mark.parametrize("ahead", [-86_400, 600, 86_400])
+    async def test_a_clock_that_is_wrong_refuses_no_trigger(
+        self, world, policy, absent, target, ahead
+    ):
+        world.dispatcher.notice(await world.ask(policy, absent))
+        world.clock.ahead = timedelta(seconds=ahead)
+        for _ in range(50):
+            await look_again(world, 2.0)
+        assert (await world.status()).state is State.PENDING
+        world.cluster.add(absent)
+        await look_again(world, 2.0)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_a_new_leader_waits_anew(self, world, policy, absent, target):
+        world.dispatcher.notice(await world.ask(policy, absent))
+        for _ in range(50):
+            await look_again(world, 2.0)
+        world.restart()
+        world.index.apply(policy)
+        await world.dispatcher.refill()
+        for _ in range(50):
+            await look_again(world, 2.0)
+        assert (await world.status()).state is State.PENDING
+        world.cluster.add(absent)
+        await look_again(world, 2.0)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_what_came_and_went_was_not_refused(self, world, policy, absent, target):
+        request = await world.ask(policy, absent)
+        world.remove(world.cluster.add(absent))
+        world.dispatcher.notice(request)
+        for _ in range(12):
+            await look_again(world, 1.0)
+        status = await world.status()
+        assert (status.state, status.reason) == (State.SKIP, "TriggerGone")
+        assert status.message == (
+            "ConfigMap a/c with uid u is gone: it was deleted before this request was done"
+        )
+
+    async def test_what_came_late_and_went_was_not_refused(self, world, policy, absent, target):
+        world.dispatcher.notice(await world.ask(policy, absent))
+        for _ in range(12):
+            await look_again(world, 1.0)
+        world.remove(world.cluster.add(absent))
+        for _ in range(70):
+            await look_again(world, 2.0)
+        assert (await world.status()).reason == "TriggerGone"
+
+    async def test_where_nobody_can_tell_it_says_so(self, world, policy, absent, monkeypatch):
+        async def unknown(*_):
+            return None
+
+        monkeypatch.setattr(world.cluster, "stored", unknown)
+        world.dispatcher.notice(await world.ask(policy, absent))
+        for _ in range(70):
+            await look_again(world, 2.0)
+        status = await world.status()
+        assert (status.state, status.reason) == (State.SKIP, "NotStored")
+        assert status.message.endswith("or what it created was deleted again at once")
 
     async def test_a_trigger_that_vanishes_after_it_was_seen_does_not_count_as_refused(
         self, world, make, policy, trigger

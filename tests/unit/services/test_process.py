@@ -154,7 +154,9 @@ class TestTrigger:
         world.remove(trigger)
         ended, _ = await attempt(request)
         uid = trigger["metadata"]["uid"]
-        message = f"ConfigMap a/c with uid {uid} is gone"
+        message = (
+            f"ConfigMap a/c with uid {uid} is gone: it was deleted before this request was done"
+        )
         assert ended.disposition == Skip(reason="TriggerGone", message=message)
 
     async def test_that_matches_no_longer(self, world, make, trigger, attempt):
