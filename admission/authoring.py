@@ -23,7 +23,7 @@ async def check_policy(policy: Object, means: Means) -> Answer:
     try:
         compiled = compile_policy(policy)
     except InvalidPolicy as error:
-        return refuse(policy, _lines(find_errors(policy, error)))
+        return refuse(policy, _lines(find_errors(error)))
     try:
         async with asyncio.timeout(means.budget):
             rights = RightsCheck(kinds=means.kinds, access=means.access)

@@ -7,6 +7,14 @@ The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotRea
 The person who starts a program: `InvalidSetting`.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+_Args = ParamSpec("_Args")
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+
 
 class RetrofitError(Exception):
     """Base of all errors that this project raises on purpose; its text is for people."""
@@ -18,12 +26,94 @@ class InvalidPolicy(RetrofitError):
     Attributes:
         location: Where in the object, as ``spec.rules[0].mutate.targets[1].kind``.
         reason: What is wrong there and what to do about it, one sentence.
+        others: What else is wrong with the same object; none of them has others of its own.
     """
 
-    def __init__(self, location: str, reason: str) -> None:
+    def __init__(
+        self, location: str, reason: str, *, others: "Sequence[InvalidPolicy]" = ()
+    ) -> None:
         super().__init__(f"{location}: {reason}" if location else reason)
         self.location = location
         self.reason = reason
+        self.others = tuple(others)
+
+
+class ErrorList:
+    """Errors of an object's parts: each part is read, whatever is wrong with those before it.
+
+    At the end of its ``with`` block one `InvalidPolicy` that holds all of them is raised, if there
+    are any; one that was raised in the block is among them.
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[InvalidPolicy] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, InvalidPolicy):
+            self.add(error)
+        elif error is not None:
+            return
+        if self._errors:
+            raise self.combined() from error
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+    def add(self, error: InvalidPolicy) -> None:
+        """Take in an error, and the others that it holds."""
+        self._errors.append(InvalidPolicy(error.location, error.reason))
+        self._errors += error.others
+
+    def attempt(
+        self, read: Callable[_Args, _Value], *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Value | None:
+        """Return what a part is read as, None where it is wrong."""
+        try:
+            return read(*args, **kwargs)
+        except InvalidPolicy as error:
+            self.add(error)
+            return None
+
+    @property
+    def errors(self) -> tuple[InvalidPolicy, ...]:
+        """All of them; each place and reason once."""
+        return tuple({(error.location, error.reason): error for error in self._errors}.values())
+
+    def combined(self) -> InvalidPolicy:
+        """Return the first error, with the others."""
+        first, *others = self.errors
+        return InvalidPolicy(first.location, first.reason, others=others)
+
+
+def read_each(
+    read: Callable[[_Item, str], _Value], items: Iterable[_Item], location: str
+) -> tuple[_Value, ...]:
+    """Return what the items of a list are read as.
+
+    Args:
+        read: Takes an item and its location.
+        items: Of the list.
+        location: Of the list.
+
+    Raises:
+        InvalidPolicy: What `read` raised, for all items that are wrong.
+    """
+    found: list[_Value] = []
+    with ErrorList() as errors:
+        for index, item in enumerate(items):
+            try:
+                found.append(read(item, f"{location}[{index}]"))
+            except InvalidPolicy as error:
+                errors.add(error)
+    return tuple(found)
 
 
 class EvaluationError(RetrofitError):

@@ -22,6 +22,7 @@ __all__ = [
     "compile_entry",
     "compile_exception",
     "compile_policy",
+    "examine_policy",
     "is_exception",
 ]
 
@@ -39,9 +40,27 @@ def compile_policy(
     Raises:
         InvalidPolicy: It is of no known language, or cannot be compiled; names the place.
     """
+    _check_language(policy)
+    return kyverno.compile_policy(policy, own=own, given=given)
+
+
+def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
+    """Return what compiles of a policy of any known language, and what is wrong with the rest.
+
+    Without a policy something outside of its rules is wrong; else its programs are those of the
+    rules that compile.
+    """
+    try:
+        _check_language(policy)
+    except InvalidPolicy as error:
+        return None, (error,)
+    return kyverno.examine_policy(policy)
+
+
+def _check_language(policy: Object) -> None:
     api_version, kind = str(policy.get("apiVersion", "")), str(policy.get("kind", ""))
-    if api_version.startswith(f"{GROUP}/") and kind in kyverno.KINDS:
-        return kyverno.compile_policy(policy, own=own, given=given)
-    raise InvalidPolicy(
-        "kind", f"{api_version} {kind} is no policy; ClusterPolicy and Policy of {GROUP} are known"
-    )
+    if not api_version.startswith(f"{GROUP}/") or kind not in kyverno.KINDS:
+        reason = (
+            f"{api_version} {kind} is no policy; ClusterPolicy and Policy of {GROUP} are known"
+        )
+        raise InvalidPolicy("kind", reason)

@@ -26,9 +26,10 @@ from reconciler.engine.jmes.expression import Expression, compile_expression
 from reconciler.engine.jmes.limits import DEFAULT_LIMITS, Limits, Run
 from reconciler.engine.jmes.nested import Hole, compile_nested, read_path
 from reconciler.engine.jmes.values import as_text, copy_value
-from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 
 Path = tuple[str | int, ...]
+Check = Callable[[Expression, str], None]
 _HERE = "@"
 _LAZY = frozenset({"images"})
 
@@ -80,6 +81,7 @@ class Template:
     Attributes:
         expressions: Its variables in the order of the document; those inside others are part of
             the outer ones.
+        places: Where each of them stands in the policy.
         roots: The root fields that the variables can read.
         reads: The field paths that they can read, as in `Expression.reads`.
         constant: Whether it has no variables.
@@ -87,6 +89,7 @@ class Template:
     """
 
     expressions: tuple[Expression, ...]
+    places: tuple[str, ...] = field(repr=False, compare=False)
     roots: frozenset[str]
     reads: frozenset[tuple[str, ...]]
     constant: bool
@@ -131,6 +134,7 @@ def compile_template(
     location: str = "",
     at: Path | None = (),
     limits: Limits = DEFAULT_LIMITS,
+    check: Check | None = None,
 ) -> Template:
     """Compile a document, which stays as it is and must not be changed afterwards.
 
@@ -140,18 +144,28 @@ def compile_template(
         at: Which path of the target or trigger the document describes, for ``{{ @ }}``; None where
             it describes none, then ``{{ @ }}`` is refused.
         limits: The bounds of compilation and evaluation.
+        check: Refuses an expression that may not stand at its place.
 
     Raises:
-        InvalidPolicy: An expression or reference is wrong; names the place.
+        InvalidPolicy: Expressions or references are wrong; it holds every place.
     """
-    compiler = _Compiler(document=document, location=location, at=at, limits=limits)
-    try:
-        made, parts = compiler.whole()
-    except RecursionError:
-        raise InvalidPolicy(location, "the document is nested too deeply") from None
+    with ErrorList() as errors:
+        compiler = _Compiler(
+            document=document,
+            location=location,
+            at=at,
+            limits=limits,
+            check=check,
+            errors=errors,
+        )
+        try:
+            made, parts = compiler.whole()
+        except RecursionError:
+            raise InvalidPolicy(location, "the document is nested too deeply") from None
     expressions = tuple(compiler.expressions)
     return Template(
         expressions=expressions,
+        places=tuple(compiler.places),
         roots=frozenset[str]().union(*(one.roots for one in expressions)),
         reads=frozenset[tuple[str, ...]]().union(*(one.reads for one in expressions)),
         constant=not expressions,
@@ -205,17 +219,20 @@ class _Compiler:
     location: str
     at: Path | None
     limits: Limits
+    check: Check | None
+    errors: ErrorList
     expressions: list[Expression] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
 
     def whole(self) -> tuple[Made, _Parts | None]:
         if not isinstance(self.document, str):
             return self._value(self.document, (), self.at), None
-        parts = self._parts(self.document, (), self.at)
+        parts = self._text(self.document, (), self.at)
         return _from_parts(parts), parts
 
     def _value(self, value: Any, path: Path, here: Path | None) -> Made:
         if isinstance(value, str):
-            return _from_parts(self._parts(value, path, here))
+            return _from_parts(self._text(value, path, here))
         if isinstance(value, dict):
             return self._map(value, path, here)
         if isinstance(value, list):
@@ -230,12 +247,16 @@ class _Compiler:
         entries: list[tuple[Made, Made]] = []
         for key, item in value.items():
             below = (*path, key)
-            name = _from_parts(self._parts(str(key), below, None))
+            name = _from_parts(self._text(str(key), below, None))
             inside = _below(here, key) if isinstance(name, Constant) else None
             if not isinstance(name, Constant):
                 name = key_maker(name, key, place(self.location, below))
             entries.append((name, self._value(item, below, inside)))
         return from_entries(entries, place(self.location, path))
+
+    def _text(self, text: str, path: Path, here: Path | None) -> _Parts:
+        # Nothing is rendered where a part is wrong, so anything may stand in for it.
+        return self.errors.attempt(self._parts, text, path, here) or ("",)
 
     def _parts(self, text: str, path: Path, here: Path | None) -> _Parts:
         at = place(self.location, path)
@@ -246,10 +267,15 @@ class _Compiler:
         for variable in braces.find(text, passes=self.limits.passes, location=at):
             if position < variable.start:
                 parts.append(braces.unescape(text[position : variable.start]))
-            expression = self._expression(variable, at, here)
-            self.expressions.append(expression)
-            parts.append(_Variable(expression=expression, shallow=variable.shallow, place=at))
             position = variable.end
+            expression = self.errors.attempt(self._expression, variable, at, here)
+            if expression is None:
+                continue
+            if self.check is not None:
+                self.errors.attempt(self.check, expression, at)
+            self.expressions.append(expression)
+            self.places.append(at)
+            parts.append(_Variable(expression=expression, shallow=variable.shallow, place=at))
         if position < len(text) or not parts:
             parts.append(braces.unescape(text[position:]))
         return tuple(parts)

@@ -2,6 +2,13 @@
 
 from reconciler.dialects.kyverno.exception import KIND as EXCEPTION
 from reconciler.dialects.kyverno.exception import compile_exception, is_exception
-from reconciler.dialects.kyverno.policy import KINDS, compile_policy
+from reconciler.dialects.kyverno.policy import KINDS, compile_policy, examine_policy
 
-__all__ = ["EXCEPTION", "KINDS", "compile_exception", "compile_policy", "is_exception"]
+__all__ = [
+    "EXCEPTION",
+    "KINDS",
+    "compile_exception",
+    "compile_policy",
+    "examine_policy",
+    "is_exception",
+]

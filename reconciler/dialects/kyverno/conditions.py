@@ -1,8 +1,9 @@
 """Preconditions that use only what is known where they stand."""
 
+from functools import partial
 from typing import Any
 
-from reconciler.dialects.kyverno.variables import Scope, check_scope
+from reconciler.dialects.kyverno.variables import Scope, check_expression
 from reconciler.engine.preconditions import Conditions, compile_conditions
 
 
@@ -14,7 +15,5 @@ def checked_conditions(raw: Any, location: str, scope: Scope) -> Conditions | No
     """
     if raw is None:
         return None
-    conditions = compile_conditions(raw, location=location)
-    for template in conditions.templates:
-        check_scope(template, location, scope)
-    return conditions
+    check = partial(check_expression, scope=scope)
+    return compile_conditions(raw, location=location, check=check)

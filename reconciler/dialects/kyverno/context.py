@@ -17,42 +17,66 @@ from reconciler.engine.jmes import compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.program import Origin
 from reconciler.engine.variables import Template
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy
 
 _SOURCES = ("variable", "configMap", "apiCall", "imageRegistry", "globalReference")
 _CALL_FIELDS = (*calls.FIELDS, "jmesPath", "default")
 
 
 def compile_entries(
-    raw: Any, location: str, scope: Scope, origin: Origin
+    raw: Any, location: str, scope: Scope, origin: Origin, errors: ErrorList
 ) -> tuple[tuple[Entry, ...], Scope]:
     """Return the entries and the scope after them; each may use those before it.
 
-    Raises:
-        InvalidPolicy: An entry is malformed, or has no or several sources.
+    Args:
+        raw: The list.
+        location: Of the list.
+        scope: What is known before it.
+        origin: Of the rule.
+        errors: Takes what is wrong. An entry that is wrong has its name in the scope, so that
+            its readers are not wrong, too.
     """
     entries: list[Entry] = []
-    for index, item in enumerate(reading.sequence(raw, location)):
+    for index, item in enumerate(errors.attempt(reading.sequence, raw, location) or ()):
         place = f"{location}[{index}]"
-        fields = reading.mapping(item, place, allowed=("name", *_SOURCES))
-        name = reading.string(fields.get("name"), f"{place}.name")
-        if name in RESERVED:
-            raise InvalidPolicy(f"{place}.name", f"{name} is a reserved name")
-        found = [source for source in _SOURCES if fields.get(source) is not None]
-        if len(found) != 1:
-            known = ", ".join(_SOURCES)
-            raise InvalidPolicy(place, f"exactly one of {known} is needed, found {len(found)}")
-        source = found[0]
-        if name in scope.given and source != "variable":
-            continue
-        entries.append(
-            _entry(name, source, fields[source], f"{place}.{source}", scope=scope, origin=origin)
+        fields = errors.attempt(
+            reading.mapping, item, place, allowed=("name", *_SOURCES), errors=errors
         )
-        scope = scope.with_entry(name)
+        name = fields and errors.attempt(_name, fields, place)
+        if not fields or not name:
+            continue
+        entry = errors.attempt(_entry, name, fields, place, scope=scope, origin=origin)
+        if entry is not None:
+            entries.append(entry)
+        if name not in scope.given or fields.get("variable") is not None:
+            scope = scope.with_entry(name)
     return tuple(entries), scope
 
 
-def _entry(name: str, source: str, raw: Any, place: str, *, scope: Scope, origin: Origin) -> Entry:
+def _name(fields: Mapping[str, Any], place: str) -> str:
+    name = reading.string(fields.get("name"), f"{place}.name")
+    if name in RESERVED:
+        raise InvalidPolicy(f"{place}.name", f"{name} is a reserved name")
+    return name
+
+
+def _entry(
+    name: str, fields: Mapping[str, Any], place: str, *, scope: Scope, origin: Origin
+) -> Entry | None:
+    """Return the entry, None where somebody gives its value."""
+    found = [source for source in _SOURCES if fields.get(source) is not None]
+    if len(found) != 1:
+        known = ", ".join(_SOURCES)
+        raise InvalidPolicy(place, f"exactly one of {known} is needed, found {len(found)}")
+    source = found[0]
+    if name in scope.given and source != "variable":
+        return None
+    return _of_source(source, name, fields[source], f"{place}.{source}", scope, origin)
+
+
+def _of_source(  # noqa: PLR0917 - one per kind of source takes the same
+    source: str, name: str, raw: Any, place: str, scope: Scope, origin: Origin
+) -> Entry:
     match source:
         case "variable":
             return _variable(name, raw, place, scope)
@@ -77,11 +101,11 @@ def _variable(name: str, raw: Any, place: str, scope: Scope) -> VariableEntry:
             place,
             "a variable must define a default value only when a jmesPath expression is defined",
         )
-    value = _optional(fields, "value", place, scope)
-    path = _path(fields, place, scope, of_context=value is None)
-    return VariableEntry(
-        name=name, value=value, path=path, default=_optional(fields, "default", place, scope)
-    )
+    with ErrorList() as errors:
+        value = errors.attempt(_optional, fields, "value", place, scope)
+        path = errors.attempt(_path, fields, place, scope, of_context=fields.get("value") is None)
+        default = errors.attempt(_optional, fields, "default", place, scope)
+    return VariableEntry(name=name, value=value, path=path, default=default)
 
 
 def _config_map(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> ConfigMapEntry:

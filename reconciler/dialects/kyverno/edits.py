@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from reconciler.dialects.kyverno.conditions import checked_conditions
@@ -11,7 +12,7 @@ from reconciler.dialects.kyverno.variables import Scope, check_expression, check
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
 from reconciler.engine.entries import ElementEntry
-from reconciler.engine.jmes import IMPURE, compile_expression
+from reconciler.engine.jmes import IMPURE, Expression, compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.patch import (
     Operation,
@@ -22,7 +23,7 @@ from reconciler.engine.patch.paths import APPEND
 from reconciler.engine.pattern import parse_anchor
 from reconciler.engine.program import Convergence, Origin
 from reconciler.engine.variables import Template
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
 _NOTHING = Context({})
@@ -45,11 +46,10 @@ def compile_edits(
     if form == "patchesJson6902":
         return _operations(mutate[form], f"{location}.{form}", scope)
     if form == "foreach" and mutate[form]:
-        edits = tuple(
-            _foreach(block, f"{location}.foreach[{index}]", scope, origin)
-            for index, block in enumerate(reading.sequence(mutate[form], f"{location}.foreach"))
-        )
-        return edits, Convergence.PROBED
+        where = f"{location}.{form}"
+        blocks = reading.sequence(mutate[form], where)
+        read = partial(_foreach, scope=scope, origin=origin)
+        return read_each(read, blocks, where), Convergence.PROBED
     raise InvalidPolicy(
         location, "the rule changes nothing: give patchStrategicMerge, patchesJson6902 or foreach"
     )
@@ -71,34 +71,44 @@ def patch_form(mutate: Mapping[str, Any], location: str) -> str:
 
 
 def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEdit:
-    fields = reading.mapping(raw, location, allowed=_FOREACH_FIELDS)
-    listed = reading.string(fields.get("list"), f"{location}.list")
-    elements = compile_expression(listed, location=f"{location}.list")
-    check_expression(elements, f"{location}.list", scope)
-    order = fields.get("order")
-    if order not in (None, "Ascending", "Descending"):
-        raise InvalidPolicy(f"{location}.order", "the order is Ascending or Descending")
-    nested = fields.get("foreach") is not None
-    if nested and (fields.get("patchStrategicMerge") or fields.get("patchesJson6902")):
-        raise InvalidPolicy(location, "a nested foreach cannot contain other declarations")
-    # A keyed merge moves what it patches to the front; backwards, the order is kept.
-    default = "Ascending" if fields.get("patchStrategicMerge") is None else "Descending"
-    inner = scope.with_element()
-    given = _given_elements(fields.get("context"), scope)
-    entries, inner = compile_entries(fields.get("context"), f"{location}.context", inner, origin)
-    edits, _ = compile_edits(fields, location, inner, origin)
+    with ErrorList() as errors:
+        fields = reading.mapping(raw, location, allowed=_FOREACH_FIELDS, errors=errors)
+        elements = errors.attempt(_elements, fields, location, scope)
+        order = fields.get("order")
+        if order not in (None, "Ascending", "Descending"):
+            errors.add(InvalidPolicy(f"{location}.order", "the order is Ascending or Descending"))
+        nested = fields.get("foreach") is not None
+        if nested and (fields.get("patchStrategicMerge") or fields.get("patchesJson6902")):
+            raise InvalidPolicy(location, "a nested foreach cannot contain other declarations")
+        # A keyed merge moves what it patches to the front; backwards, the order is kept.
+        default = "Ascending" if fields.get("patchStrategicMerge") is None else "Descending"
+        given = _given_elements(fields.get("context"), scope)
+        entries, inner = compile_entries(
+            fields.get("context"), f"{location}.context", scope.with_element(), origin, errors
+        )
+        preconditions = errors.attempt(
+            checked_conditions, fields.get("preconditions"), f"{location}.preconditions", inner
+        )
+        edits, _ = compile_edits(fields, location, inner, origin)
+        if elements is None:
+            raise errors.combined()
     return ForeachEdit(
         elements=elements,
         reverse=(order or default) == "Descending",
         depth=scope.elements,
         entries=(*given, *entries),
-        preconditions=checked_conditions(
-            fields.get("preconditions"), f"{location}.preconditions", inner
-        ),
+        preconditions=preconditions,
         edits=edits,
         location=location,
         own=not scope.target,
     )
+
+
+def _elements(fields: Mapping[str, Any], location: str, scope: Scope) -> Expression:
+    place = f"{location}.list"
+    expression = compile_expression(reading.string(fields.get("list"), place), location=place)
+    check_expression(expression, place, scope)
+    return expression
 
 
 def _given_elements(declared: Any, scope: Scope) -> tuple[ElementEntry, ...]:
@@ -111,12 +121,14 @@ def _given_elements(declared: Any, scope: Scope) -> tuple[ElementEntry, ...]:
 
 
 def _strategic(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
-    template = checked_template(raw, location, scope, mirrors=not scope.elements)
-    edit = StrategicEdit(
-        template=template,
-        patch=compile_strategic(raw, location=location),
-        fronts=bool(scope.elements),
-    )
+    with ErrorList() as errors:
+        template = errors.attempt(
+            checked_template, raw, location, scope, mirrors=not scope.elements
+        )
+        patch = compile_strategic(raw, location=location)
+        if template is None:
+            raise errors.combined()
+    edit = StrategicEdit(template=template, patch=patch, fronts=bool(scope.elements))
     if _unstable(template, scope) or _names_twice(raw):
         return (edit,), Convergence.PROBED
     return (edit,), Convergence.YES

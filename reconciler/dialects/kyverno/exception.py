@@ -9,7 +9,7 @@ from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.match import compile_match, reading
 from reconciler.engine.preconditions import Conditions, compile_conditions
 from reconciler.engine.wildcard import compile_any, has_wildcard
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 KIND = "PolicyException"
 
@@ -33,21 +33,25 @@ def compile_exception(obj: Object) -> PolicyException:
     meta = obj.get("metadata")
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
-    spec = reading.mapping(obj.get("spec"), "spec", allowed=_FIELDS)
-    background = spec.get("background", True)
-    if not isinstance(background, bool):
-        raise InvalidPolicy("spec.background", "is true or false")
-    rules = _read_rules(spec)
-    raw = spec.get("conditions")
-    conditions = None if raw is None else compile_conditions(raw, location="spec.conditions")
-    match, asks_for_users = _read_match(spec)
-    triggers, targets = _read_excepts(meta, conditions, asks_for_users)
+    with ErrorList() as errors:
+        spec = reading.mapping(obj.get("spec"), "spec", allowed=_FIELDS, errors=errors)
+        background = spec.get("background", True)
+        if not isinstance(background, bool):
+            errors.add(InvalidPolicy("spec.background", "is true or false"))
+        rules = errors.attempt(_read_rules, spec) or ()
+        conditions = errors.attempt(_conditions, spec)
+        match, asks_for_users = _read_match(spec)
+        excepts = errors.attempt(_read_excepts, meta, conditions, asks_for_users)
+        matcher = compile_match(match, None, location="spec", user_info=background is not True)
+        if excepts is None:
+            raise errors.combined()
+    triggers, targets = excepts
     return PolicyException(
         key=f"{meta.get('namespace') or 'default'}/{meta.get('name')}",
         rules=tuple(
             ExceptedRules(policy=policy, accepts=compile_any(names)) for policy, names in rules
         ),
-        matcher=compile_match(match, None, location="spec", user_info=not background),
+        matcher=matcher,
         conditions=conditions,
         projection=find_projection((), conditions, (), ()),
         background=background,
@@ -55,6 +59,11 @@ def compile_exception(obj: Object) -> PolicyException:
         targets=targets,
         warnings=tuple(_warnings(spec, [policy for policy, _ in rules])),
     )
+
+
+def _conditions(spec: Mapping[str, Any]) -> Conditions | None:
+    raw = spec.get("conditions")
+    return None if raw is None else compile_conditions(raw, location="spec.conditions")
 
 
 def _read_excepts(
@@ -82,19 +91,23 @@ def _asks_for_the_request(conditions: Conditions | None) -> bool:
     return dynamic or not conditions.roots.isdisjoint(_OF_TRIGGERS)
 
 
-def _read_rules(spec: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    rules: list[tuple[str, list[str]]] = []
-    for index, item in enumerate(reading.sequence(spec.get("exceptions"), "spec.exceptions")):
-        place = f"spec.exceptions[{index}]"
-        fields = reading.mapping(item, place, allowed=("policyName", "ruleNames"))
-        policy = reading.string(fields.get("policyName"), f"{place}.policyName")
+def _read_rules(spec: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    place = "spec.exceptions"
+    rules = read_each(_read_rule, reading.sequence(spec.get("exceptions"), place), place)
+    if not rules:
+        raise InvalidPolicy(place, "an exception names at least one policy")
+    return rules
+
+
+def _read_rule(raw: Any, place: str) -> tuple[str, tuple[str, ...]]:
+    fields = reading.mapping(raw, place, allowed=("policyName", "ruleNames"))
+    with ErrorList() as errors:
+        policy = errors.attempt(reading.string, fields.get("policyName"), f"{place}.policyName")
         names = reading.strings(fields.get("ruleNames"), f"{place}.ruleNames")
         if not names:
-            raise InvalidPolicy(f"{place}.ruleNames", "name at least one rule; * means all")
-        rules.append((policy, list(names)))
-    if not rules:
-        raise InvalidPolicy("spec.exceptions", "an exception names at least one policy")
-    return rules
+            reason = "name at least one rule; * means all"
+            raise InvalidPolicy(f"{place}.ruleNames", reason)
+    return policy or "", names
 
 
 def _read_match(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:

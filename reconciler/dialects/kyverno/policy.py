@@ -1,7 +1,8 @@
 """The policy object around the rules: flags, webhook settings, what is not acted on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from reconciler.api.meta import Object
@@ -10,7 +11,7 @@ from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_fl
 from reconciler.engine.entries import Given
 from reconciler.engine.match import reading
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Origin, Program
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 KINDS = frozenset({"ClusterPolicy", "Policy"})
 OPERATIONS = ("mutate", "validate", "generate", "verifyImages")
@@ -62,27 +63,45 @@ def compile_policy(
             neither compiled nor read.
 
     Raises:
-        InvalidPolicy: Something cannot be compiled; the first place that is wrong.
+        InvalidPolicy: Something cannot be compiled; it holds every place that is wrong.
     """
+    with ErrorList() as errors:
+        return _compile(policy, errors, own=own, given=given or {})
+
+
+def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
+    """Return what compiles of a policy, and what is wrong with the rest of it.
+
+    Without a policy something outside of its rules is wrong; else its programs are those of the
+    rules that compile.
+    """
+    errors = ErrorList()
+    compiled = errors.attempt(_compile, policy, errors, own=False, given={})
+    return compiled, errors.errors
+
+
+def _compile(
+    policy: Object, errors: ErrorList, *, own: bool, given: Mapping[str, Given]
+) -> CompiledPolicy:
     meta = policy.get("metadata") or {}
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
     kind = str(policy.get("kind", ""))
     name, namespace = str(meta.get("name", "")), str(meta.get("namespace", ""))
     if kind == "ClusterPolicy" and namespace:
-        raise InvalidPolicy(
-            "metadata.namespace", "A clusterpolicy should not have the namespace defined"
-        )
-    spec = reading.mapping(policy.get("spec"), "spec", allowed=_SPEC_FIELDS)
-    rules = _read_rules(spec)
-    webhook = _read_webhook(spec)
+        reason = "A clusterpolicy should not have the namespace defined"
+        errors.add(InvalidPolicy("metadata.namespace", reason))
+    spec = reading.mapping(policy.get("spec"), "spec", allowed=_SPEC_FIELDS, errors=errors)
+    rules = _read_rules(spec, errors)
+    webhook = errors.attempt(_read_webhook, spec)
     key = f"{namespace}/{name}" if namespace else name
+    one = errors.attempt(_read_apply, spec) == "One"
+    defaults = errors.attempt(_defaults, spec) or RuleDefaults()
+    defaults = replace(defaults, own=own, given=given)
     programs: list[Program] = []
     warnings: list[str] = []
-    one = _read_apply(spec) == "One"
-    defaults = replace(_defaults(spec), own=own, given=given or {})
-    made = generated(rules, _controllers(meta)) if own else ()
-    for index, rule in (*enumerate(rules), *made):
+    made = generated(list(rules.values()), _controllers(meta)) if own else ()
+    for index, rule in (*rules.items(), *made):
         origin = Origin(
             dialect="kyverno",
             api_version=str(policy.get("apiVersion", "")),
@@ -93,13 +112,17 @@ def compile_policy(
             rule=rule["name"],
             location=f"spec.rules[{index}]",
         )
-        mutates = rule.get("mutate") is not None
-        program = compile_rule(rule, origin=origin, defaults=defaults) if mutates else None
-        if program is None:
-            warnings.append(_not_acted_on(rule, origin.location))
-        else:
-            before = [item for item in programs if one and item.own == program.own]
-            programs.append(replace(program, before=tuple(before)))
+        if rule.get("mutate") is not None:
+            wrong = len(errors)
+            program = errors.attempt(compile_rule, rule, origin=origin, defaults=defaults)
+            if program is not None:
+                before = [item for item in programs if one and item.own == program.own]
+                programs.append(replace(program, before=tuple(before)))
+            if program is not None or len(errors) > wrong:
+                continue
+        warnings.append(_not_acted_on(rule, origin.location))
+    if webhook is None:
+        raise errors.combined()
     return CompiledPolicy(
         key=key,
         kind=kind,
@@ -112,7 +135,7 @@ def compile_policy(
         match_conditions=tuple(webhook["matchConditions"]),
         warnings=tuple(warnings),
         rule_count=tuple(
-            (name.lower(), sum(rule.get(name) is not None for rule in rules))
+            (name.lower(), sum(rule.get(name) is not None for rule in rules.values()))
             for name in OPERATIONS
         ),
         first_only=one,
@@ -132,24 +155,30 @@ def _defaults(spec: Mapping[str, Any]) -> RuleDefaults:
     )
 
 
-def _read_rules(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _read_rules(spec: Mapping[str, Any], errors: ErrorList) -> dict[int, Mapping[str, Any]]:
+    """Return the rules that are one, by their position."""
     raw = reading.sequence(spec.get("rules"), "spec.rules")
     if not raw:
         raise InvalidPolicy("spec.rules", "a policy needs at least one rule")
-    rules: list[Mapping[str, Any]] = []
+    rules: dict[int, Mapping[str, Any]] = {}
     names: set[str] = set()
     for index, item in enumerate(raw):
-        location = f"spec.rules[{index}]"
-        rule = reading.mapping(item, location, allowed=_RULE_FIELDS)
-        name = reading.string(rule.get("name"), f"{location}.name")
-        if len(name) > _MAX_NAME:
-            raise InvalidPolicy(f"{location}.name", f"longer than {_MAX_NAME} characters")
-        if name in names:
-            raise InvalidPolicy(f"{location}.name", f"Duplicate rule name: '{name}'")
-        names.add(name)
-        _check_operation(rule, location)
-        rules.append(rule)
+        rule = errors.attempt(_read_rule, item, f"spec.rules[{index}]", names, errors)
+        if rule is not None:
+            rules[index] = rule
     return rules
+
+
+def _read_rule(raw: Any, location: str, names: set[str], errors: ErrorList) -> Mapping[str, Any]:
+    rule = reading.mapping(raw, location, allowed=_RULE_FIELDS, errors=errors)
+    name = reading.string(rule.get("name"), f"{location}.name")
+    if len(name) > _MAX_NAME:
+        errors.add(InvalidPolicy(f"{location}.name", f"longer than {_MAX_NAME} characters"))
+    if name in names:
+        errors.add(InvalidPolicy(f"{location}.name", f"Duplicate rule name: '{name}'"))
+    names.add(name)
+    _check_operation(rule, location)
+    return rule
 
 
 def _check_operation(rule: Mapping[str, Any], location: str) -> None:
@@ -170,21 +199,33 @@ def _check_operation(rule: Mapping[str, Any], location: str) -> None:
 
 def _read_webhook(spec: Mapping[str, Any]) -> dict[str, Any]:
     place = "spec.webhookConfiguration"
-    raw = reading.mapping(spec.get("webhookConfiguration"), place, allowed=_WEBHOOK_FIELDS)
-    conditions = reading.sequence(raw.get("matchConditions"), f"{place}.matchConditions")
-    for index, item in enumerate(conditions):
-        where = f"{place}.matchConditions[{index}]"
-        fields = reading.mapping(item, where, allowed=("name", "expression"))
-        for field in ("name", "expression"):
-            if not isinstance(fields.get(field), str):
-                raise InvalidPolicy(f"{where}.{field}", "expected a text")
-        if fields["name"] in {other["name"] for other in conditions[:index]}:
-            raise InvalidPolicy(f"{where}.name", f"a second condition named {fields['name']}")
-    return {
-        "matchConditions": conditions,
-        "failurePolicy": _failure_policy(raw, spec),
-        "timeoutSeconds": _timeout(raw, spec),
-    }
+    with ErrorList() as errors:
+        raw = reading.mapping(
+            spec.get("webhookConfiguration"), place, allowed=_WEBHOOK_FIELDS, errors=errors
+        )
+        return {
+            "matchConditions": errors.attempt(_match_conditions, raw, place) or (),
+            "failurePolicy": errors.attempt(_failure_policy, raw, spec),
+            "timeoutSeconds": errors.attempt(_timeout, raw, spec),
+        }
+
+
+def _match_conditions(webhook: Mapping[str, Any], place: str) -> Sequence[Any]:
+    where = f"{place}.matchConditions"
+    conditions = reading.sequence(webhook.get("matchConditions"), where)
+    names: set[str] = set()
+    read_each(partial(_check_condition, names=names), conditions, where)
+    return conditions
+
+
+def _check_condition(raw: Any, place: str, names: set[str]) -> None:
+    fields = reading.mapping(raw, place, allowed=("name", "expression"))
+    for field in ("name", "expression"):
+        if not isinstance(fields.get(field), str):
+            raise InvalidPolicy(f"{place}.{field}", "expected a text")
+    if fields["name"] in names:
+        raise InvalidPolicy(f"{place}.name", f"a second condition named {fields['name']}")
+    names.add(fields["name"])
 
 
 def _failure_policy(webhook: Mapping[str, Any], spec: Mapping[str, Any]) -> str:

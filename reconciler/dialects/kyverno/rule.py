@@ -16,7 +16,7 @@ from reconciler.engine.preconditions import Conditions
 from reconciler.engine.program import Origin, Program
 from reconciler.engine.targets import Target
 from reconciler.engine.variables import Template
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy
 
 _MUTATE_FIELDS = (
     "mutateExistingOnPolicyUpdate",
@@ -46,8 +46,8 @@ class RuleDefaults:
         given: What the caller gives in place of context entries, by rule.
     """
 
-    on_policy_change: bool
-    background: bool
+    on_policy_change: bool = False
+    background: bool = True
     own: bool = False
     given: Mapping[str, Given] = field(default_factory=dict)
 
@@ -60,37 +60,56 @@ def compile_rule(
     Raises:
         InvalidPolicy: A part cannot be compiled.
     """
-    location = origin.location
-    place = f"{location}.mutate"
-    mutate = reading.mapping(rule["mutate"], place, allowed=_MUTATE_FIELDS)
-    on_change = read_flag(
-        mutate, "mutateExistingOnPolicyUpdate", place, default=defaults.on_policy_change
-    )
-    if mutate.get("targets") is None:
-        if on_change:
+    place = f"{origin.location}.mutate"
+    with ErrorList() as errors:
+        mutate = reading.mapping(rule["mutate"], place, allowed=_MUTATE_FIELDS, errors=errors)
+        if mutate.get("targets") is not None:
+            return _with_targets(rule, mutate, origin, defaults, errors)
+        if _on_change(mutate, place, defaults):
             raise InvalidPolicy(
                 f"{place}.targets",
                 "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
             )
         patch_form(mutate, place)
-        return _own(rule, origin, defaults) if defaults.own else None
-    _refuse(rule, location)
-    matcher = compile_match(
+        return _own(rule, mutate, origin, defaults, errors) if defaults.own else None
+
+
+def _on_change(mutate: Mapping[str, Any], place: str, defaults: RuleDefaults) -> bool:
+    return read_flag(
+        mutate, "mutateExistingOnPolicyUpdate", place, default=defaults.on_policy_change
+    )
+
+
+def _with_targets(
+    rule: Mapping[str, Any],
+    mutate: Mapping[str, Any],
+    origin: Origin,
+    defaults: RuleDefaults,
+    errors: ErrorList,
+) -> Program:
+    location, place = origin.location, f"{origin.location}.mutate"
+    on_change = errors.attempt(_on_change, mutate, place, defaults)
+    errors.attempt(_refuse, rule, location)
+    matcher = errors.attempt(
+        compile_match,
         rule.get("match"),
         rule.get("exclude"),
         location=location,
         namespace=origin.namespace,
         user_info=not defaults.background,
     )
-    if on_change and matcher.uses_user_info:
-        raise InvalidPolicy(
-            f"{place}.mutateExistingOnPolicyUpdate",
+    if on_change and matcher and matcher.uses_user_info:
+        reason = (
             "a change of the policy has no user: match without roles, clusterRoles and subjects,"
-            " or set it to false",
+            " or set it to false"
         )
-    entries, preconditions, scope = _trigger_part(rule, origin, defaults)
-    targets, scopes = _targets(mutate["targets"], f"{place}.targets", scope, origin)
+        errors.add(InvalidPolicy(f"{place}.mutateExistingOnPolicyUpdate", reason))
+    entries, preconditions, scope = _trigger_part(rule, origin, defaults, errors)
+    targets, scopes = _targets(mutate["targets"], f"{place}.targets", scope, origin, errors)
+    skip = errors.attempt(read_flag, rule, "skipBackgroundRequests", location, default=True)
     edits, convergence = compile_edits(mutate, place, _common(scopes), origin)
+    if matcher is None or errors:
+        raise errors.combined()
     return Program(
         origin=origin,
         matcher=matcher,
@@ -100,19 +119,31 @@ def compile_rule(
         edits=edits,
         convergence=convergence,
         projection=find_projection(entries, preconditions, targets, edits),
-        on_policy_change=on_change,
-        skip_background=read_flag(rule, "skipBackgroundRequests", location, default=True),
+        on_policy_change=bool(on_change),
+        skip_background=bool(skip),
     )
 
 
-def _own(rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults) -> Program:
+def _own(
+    rule: Mapping[str, Any],
+    mutate: Mapping[str, Any],
+    origin: Origin,
+    defaults: RuleDefaults,
+    errors: ErrorList,
+) -> Program:
     location = origin.location
-    _refuse(rule, location)
-    matcher = compile_match(
-        rule.get("match"), rule.get("exclude"), location=location, namespace=origin.namespace
+    errors.attempt(_refuse, rule, location)
+    matcher = errors.attempt(
+        compile_match,
+        rule.get("match"),
+        rule.get("exclude"),
+        location=location,
+        namespace=origin.namespace,
     )
-    entries, preconditions, scope = _trigger_part(rule, origin, defaults)
-    edits, convergence = compile_edits(rule["mutate"], f"{location}.mutate", scope, origin)
+    entries, preconditions, scope = _trigger_part(rule, origin, defaults, errors)
+    edits, convergence = compile_edits(mutate, f"{location}.mutate", scope, origin)
+    if matcher is None or errors:
+        raise errors.combined()
     return Program(
         origin=origin,
         matcher=matcher,
@@ -128,14 +159,16 @@ def _own(rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults) -> Pro
 
 
 def _trigger_part(
-    rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults
+    rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults, errors: ErrorList
 ) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
     location = origin.location
     given = defaults.given.get(origin.rule, Given())
     known = replace(TRIGGER, given=given.names, given_elements=given.elements)
-    entries, scope = compile_entries(rule.get("context"), f"{location}.context", known, origin)
-    preconditions = checked_conditions(
-        rule.get("preconditions"), f"{location}.preconditions", scope
+    entries, scope = compile_entries(
+        rule.get("context"), f"{location}.context", known, origin, errors
+    )
+    preconditions = errors.attempt(
+        checked_conditions, rule.get("preconditions"), f"{location}.preconditions", scope
     )
     return entries, preconditions, scope
 
@@ -173,48 +206,67 @@ def _common(scopes: Sequence[Scope]) -> Scope:
 
 
 def _targets(
-    raw: Any, location: str, scope: Scope, origin: Origin
+    raw: Any, location: str, scope: Scope, origin: Origin, errors: ErrorList
 ) -> tuple[tuple[Target, ...], list[Scope]]:
     items = reading.sequence(raw, location)
     if not items:
         raise InvalidPolicy(location, "name at least one target, or leave targets out")
-    built = [
-        _target(item, f"{location}[{index}]", scope, origin) for index, item in enumerate(items)
-    ]
-    return tuple(target for target, _ in built), [inner for _, inner in built]
-
-
-def _target(raw: Any, location: str, scope: Scope, origin: Origin) -> tuple[Target, Scope]:
-    fields = reading.mapping(raw, location, allowed=_TARGET_FIELDS)
-    for required, example in (("apiVersion", "v1"), ("kind", "Secret")):
-        if not fields.get(required):
-            raise InvalidPolicy(
-                f"{location}.{required}", f"a target needs its {required}, such as {example}"
-            )
-    namespace = fields.get("namespace")
-    if origin.namespace and namespace not in (None, "", origin.namespace):
-        raise InvalidPolicy(
-            f"{location}.namespace",
-            "This field can be ignored or should have value of the namespace where the policy is"
-            " being created",
+    targets: list[Target] = []
+    scopes: list[Scope] = []
+    for index, item in enumerate(items):
+        place = f"{location}[{index}]"
+        fields = errors.attempt(
+            reading.mapping, item, place, allowed=_TARGET_FIELDS, errors=errors
         )
-    entries, inner = compile_entries(
-        fields.get("context"), f"{location}.context", scope.with_target(), origin
-    )
-    target = Target(
+        if fields is None:
+            continue
+        entries, inner = compile_entries(
+            fields.get("context"), f"{place}.context", scope.with_target(), origin, errors
+        )
+        scopes.append(inner)
+        target = errors.attempt(_target, fields, place, scope, inner, origin)
+        if target is not None:
+            targets.append(replace(target, entries=entries))
+    return tuple(targets), scopes or [scope.with_target()]
+
+
+def _target(
+    fields: Mapping[str, Any], location: str, scope: Scope, inner: Scope, origin: Origin
+) -> Target:
+    with ErrorList() as errors:
+        for required, example in (("apiVersion", "v1"), ("kind", "Secret")):
+            if not fields.get(required):
+                reason = f"a target needs its {required}, such as {example}"
+                errors.add(InvalidPolicy(f"{location}.{required}", reason))
+        namespace = fields.get("namespace")
+        if origin.namespace and namespace not in (None, "", origin.namespace):
+            reason = (
+                "This field can be ignored or should have value of the namespace where the policy"
+                " is being created"
+            )
+            errors.add(InvalidPolicy(f"{location}.namespace", reason))
+        texts = {
+            field: errors.attempt(_optional, fields, field, location, scope)
+            for field in ("apiVersion", "kind", "namespace", "name", "uid")
+        }
+        selector = errors.attempt(_selector, fields.get("selector"), f"{location}.selector", scope)
+        preconditions = errors.attempt(
+            checked_conditions, fields.get("preconditions"), f"{location}.preconditions", inner
+        )
+        api_version, kind = texts["apiVersion"], texts["kind"]
+        if api_version is None or kind is None:
+            raise errors.combined()
+    return Target(
         location=location,
-        api_version=_text(fields, "apiVersion", location, scope),
-        kind=_text(fields, "kind", location, scope),
-        namespace=_optional(fields, "namespace", location, scope),
-        name=_optional(fields, "name", location, scope),
-        uid=_optional(fields, "uid", location, scope),
-        selector=_selector(fields.get("selector"), f"{location}.selector", scope),
-        entries=entries,
-        preconditions=checked_conditions(
-            fields.get("preconditions"), f"{location}.preconditions", inner
-        ),
+        api_version=api_version,
+        kind=kind,
+        namespace=texts["namespace"],
+        name=texts["name"],
+        uid=texts["uid"],
+        selector=selector,
+        entries=(),
+        preconditions=preconditions,
     )
-    return target, inner
 
 
 def _text(fields: Mapping[str, Any], field: str, location: str, scope: Scope) -> Template:

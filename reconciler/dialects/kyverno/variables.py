@@ -1,12 +1,13 @@
 """Which variables a part of a rule may use."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from reconciler.engine.entries import ElementEntry
 from reconciler.engine.jmes import Expression
 from reconciler.engine.variables import Template, compile_template
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy
 
 _REQUEST = frozenset({"request", "serviceAccountName", "serviceAccountNamespace", "images"})
 _TARGET = frozenset({"target", "@"})
@@ -73,28 +74,20 @@ def checked_template(
     Raises:
         InvalidPolicy: An expression is wrong, or names something unknown.
     """
-    template = compile_template(document, location=location, at=() if mirrors else None)
-    check_scope(template, location, scope)
-    return template
+    check = partial(check_expression, scope=scope)
+    return compile_template(document, location=location, at=() if mirrors else None, check=check)
 
 
-def check_scope(template: Template, location: str, scope: Scope) -> None:
+def check_expression(expression: Expression, location: str, scope: Scope) -> None:
     """Refuse names that will never have a value.
 
     Raises:
         InvalidPolicy: With the expression and what may be used instead.
     """
-    for expression in template.expressions:
-        check_expression(expression, location, scope)
-
-
-def check_expression(expression: Expression, location: str, scope: Scope) -> None:
-    """Refuse names in one expression, as `check_scope` does."""
-    for name in sorted(expression.roots - scope.names):
+    with ErrorList() as errors:
         # Some write the empty field "" where they mean the empty text ''.
-        if not name:
-            continue
-        raise InvalidPolicy(location, _reason(name, expression.source, scope))
+        for name in sorted(expression.roots - scope.names - {""}):
+            errors.add(InvalidPolicy(location, _reason(name, expression.source, scope)))
 
 
 def _reason(name: str, source: str, scope: Scope) -> str:

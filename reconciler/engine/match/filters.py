@@ -10,7 +10,7 @@ from reconciler.engine.match.kinds import KindSelector, KindTable, parse_kind
 from reconciler.engine.match.selectors import LabelSelector, compile_selector, pair_predicate
 from reconciler.engine.match.subject import Subject
 from reconciler.engine.match.users import compile_user_checks
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 RESOURCE_FIELDS: Final = (
     "kinds",
@@ -95,7 +95,7 @@ def kinds_reason(texts: Iterable[str]) -> str:
 
 
 def compile_filter(
-    raw: Any, *, location: str, section: Literal["match", "exclude"], user_info: bool
+    raw: Any, location: str, *, section: Literal["match", "exclude"], user_info: bool
 ) -> Filter:
     """Compile a filter.
 
@@ -108,32 +108,39 @@ def compile_filter(
     Raises:
         InvalidPolicy: A part is malformed.
     """
-    fields = reading.mapping(raw, location, allowed=FILTER_FIELDS)
     place = f"{location}.resources"
-    resources = reading.mapping(fields.get("resources"), place, allowed=RESOURCE_FIELDS)
-    names = _read_names(resources, place)
-    namespaces = reading.strings(resources.get("namespaces"), f"{place}.namespaces")
-    kind_texts = reading.strings(resources.get("kinds"), f"{place}.kinds")
-    if section == "match" and fields and not kind_texts:
-        raise InvalidPolicy(f"{place}.kinds", _NO_KINDS)
-    kinds = _read_kinds(kind_texts, f"{place}.kinds")
-    selector = _read_selector(resources, "selector", place)
-    namespace_selector = _read_selector(resources, "namespaceSelector", place)
-    user_checks = tuple(
-        Check(predicate, failure, pending)
-        for predicate, failure, pending in compile_user_checks(
-            fields, location=location, allowed=user_info
+    with ErrorList() as errors:
+        fields = reading.mapping(raw, location, allowed=FILTER_FIELDS, errors=errors)
+        resources = reading.mapping(
+            fields.get("resources"), place, allowed=RESOURCE_FIELDS, errors=errors
         )
-    )
+        names = errors.attempt(_read_names, resources, place) or ()
+        namespaces = errors.attempt(_read_texts, resources, "namespaces", place) or ()
+        kind_texts = errors.attempt(_read_texts, resources, "kinds", place) or ()
+        if section == "match" and fields and not resources.get("kinds"):
+            errors.add(InvalidPolicy(f"{place}.kinds", _NO_KINDS))
+        kinds = errors.attempt(_read_kinds, kind_texts, f"{place}.kinds") or ()
+        selector = errors.attempt(_read_selector, resources, "selector", place)
+        namespace_selector = errors.attempt(_read_selector, resources, "namespaceSelector", place)
+        operations = errors.attempt(_read_operations, resources, place) or ()
+        annotations = errors.attempt(
+            reading.string_map, resources.get("annotations"), f"{place}.annotations"
+        )
+        user_checks = tuple(
+            Check(predicate, failure, pending)
+            for predicate, failure, pending in compile_user_checks(
+                fields, location=location, allowed=user_info
+            )
+        )
     return Filter(
-        operations=_read_operations(resources, place),
+        operations=operations,
         kinds=kinds,
         kind_texts=kind_texts,
         table=KindTable(kinds) if kinds else None,
         checks=(
             *_name_checks(resources, names),
             *_namespace_checks(namespaces),
-            *_annotation_checks(resources, place),
+            *_annotation_checks(annotations or {}),
             *_selector_checks(selector),
             *_namespace_selector_checks(namespace_selector),
         ),
@@ -147,26 +154,36 @@ def compile_filter(
     )
 
 
+def _read_texts(resources: Mapping[str, Any], field: str, place: str) -> tuple[str, ...]:
+    return reading.strings(resources.get(field), f"{place}.{field}")
+
+
 def _read_operations(resources: Mapping[str, Any], place: str) -> tuple[str, ...]:
-    operations = reading.strings(resources.get("operations"), f"{place}.operations")
-    for index, operation in enumerate(operations):
-        if operation not in OPERATIONS:
-            reason = f"unknown operation {operation!r}, use {', '.join(OPERATIONS)}"
-            raise InvalidPolicy(f"{place}.operations[{index}]", reason)
-    return operations
+    operations = _read_texts(resources, "operations", place)
+    return read_each(_known_operation, operations, f"{place}.operations")
+
+
+def _known_operation(operation: str, place: str) -> str:
+    if operation not in OPERATIONS:
+        reason = f"unknown operation {operation!r}, use {', '.join(OPERATIONS)}"
+        raise InvalidPolicy(place, reason)
+    return operation
 
 
 def _read_kinds(texts: Sequence[str], place: str) -> tuple[KindSelector, ...]:
-    kinds = tuple(parse_kind(text) for text in texts)
-    for index, kind in enumerate(kinds):
-        if not kind.kind:
-            reason = f"{texts[index]!r} is no kind, write [group/][version/]Kind[/subresource]"
-            raise InvalidPolicy(f"{place}[{index}]", reason)
-    return kinds
+    return read_each(_read_kind, texts, place)
+
+
+def _read_kind(text: str, place: str) -> KindSelector:
+    kind = parse_kind(text)
+    if not kind.kind:
+        reason = f"{text!r} is no kind, write [group/][version/]Kind[/subresource]"
+        raise InvalidPolicy(place, reason)
+    return kind
 
 
 def _read_names(resources: Mapping[str, Any], place: str) -> tuple[str, ...]:
-    names = reading.strings(resources.get("names"), f"{place}.names")
+    names = _read_texts(resources, "names", place)
     if not resources.get("name"):
         return names
     if names:
@@ -197,8 +214,7 @@ def _namespace_checks(namespaces: Sequence[str]) -> Iterable[Check]:
         )
 
 
-def _annotation_checks(resources: Mapping[str, Any], place: str) -> Iterable[Check]:
-    wanted = reading.string_map(resources.get("annotations"), f"{place}.annotations")
+def _annotation_checks(wanted: Mapping[str, str]) -> Iterable[Check]:
     if wanted:
         pairs = tuple(pair_predicate(key, value) for key, value in wanted.items())
         yield Check(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal
 
 from reconciler.engine.match import reading
@@ -15,7 +16,7 @@ from reconciler.engine.match.filters import (
 )
 from reconciler.engine.match.kinds import KindSelector
 from reconciler.engine.match.subject import Subject
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 
 class Decision(Enum):
@@ -243,10 +244,15 @@ def compile_match(
     Raises:
         InvalidPolicy: A part is malformed, with its place.
     """
-    matched = _compile_block(match, "match", f"{location}.match", user_info=user_info)
-    if not matched.filters:
-        raise InvalidPolicy(f"{location}.match", "match resources not specified")
-    excluded = _compile_block(exclude, "exclude", f"{location}.exclude", user_info=user_info)
+    with ErrorList() as errors:
+        matched = errors.attempt(
+            _compile_block, match, "match", f"{location}.match", user_info=user_info
+        )
+        if matched is not None and not matched.filters:
+            errors.add(InvalidPolicy(f"{location}.match", "match resources not specified"))
+        excluded = _compile_block(exclude, "exclude", f"{location}.exclude", user_info=user_info)
+        if matched is None:
+            raise errors.combined()
     if namespace and any(item.namespaces_given for item in matched.filters + excluded.filters):
         reason = "Filtering namespaces not allowed in namespaced policies"
         raise InvalidPolicy(location, reason)
@@ -267,6 +273,7 @@ def _compile_block(
 ) -> _Block:
     fields = reading.mapping(raw, place, allowed=("any", "all", *FILTER_FIELDS))
     some, every = fields.get("any"), fields.get("all")
+    read = partial(compile_filter, section=section, user_info=user_info)
     if some and every:
         raise InvalidPolicy(place, "Can't specify any and all together")
     if (some or every) and any(fields.get(name) for name in FILTER_FIELDS):
@@ -274,16 +281,10 @@ def _compile_block(
         raise InvalidPolicy(place, reason)
     if some or every:
         form = "any" if some else "all"
-        raws = [
-            (item, f"{place}.{form}[{index}]")
-            for index, item in enumerate(reading.sequence(fields[form], f"{place}.{form}"))
-        ]
+        where = f"{place}.{form}"
+        filters = read_each(read, reading.sequence(fields[form], where), where)
     else:
-        raws = [({name: fields[name] for name in FILTER_FIELDS if name in fields}, place)]
-    filters = tuple(
-        compile_filter(item, location=where, section=section, user_info=user_info)
-        for item, where in raws
-    )
+        filters = (read({name: fields[name] for name in FILTER_FIELDS if name in fields}, place),)
     if every and any(item.empty for item in filters):
         return _Block(())  # a filter that names nothing never holds
     return _Block(tuple(item for item in filters if not item.empty), every=bool(every))

@@ -3,19 +3,30 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 
-def mapping(raw: Any, location: str, *, allowed: Sequence[str]) -> Mapping[str, Any]:
-    """Read an object with known fields; null is an empty one."""
+def mapping(
+    raw: Any, location: str, *, allowed: Sequence[str], errors: ErrorList | None = None
+) -> Mapping[str, Any]:
+    """Read an object with known fields; null is an empty one.
+
+    Args:
+        raw: As decoded.
+        location: Of the object.
+        allowed: The known fields.
+        errors: Takes the unknown fields, so that the known ones are read nevertheless.
+    """
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
         raise InvalidPolicy(location, f"expected an object, got {_kind_of(raw)}")
-    for field in raw:
-        if field not in allowed:
-            reason = f"unknown field {field!r}, expected one of {', '.join(allowed)}"
-            raise InvalidPolicy(f"{location}.{field}", reason)
+    with ErrorList() as found:
+        for field in raw:
+            if field not in allowed:
+                reason = f"unknown field {field!r}, expected one of {', '.join(allowed)}"
+                error = InvalidPolicy(f"{location}.{field}", reason)
+                (found if errors is None else errors).add(error)
     return raw
 
 
@@ -37,12 +48,13 @@ def string(raw: Any, location: str) -> str:
 
 def strings(raw: Any, location: str) -> tuple[str, ...]:
     """Read a list of texts without variables; null is an empty one."""
-    for index, item in enumerate(items := sequence(raw, location)):
-        if not isinstance(item, str):
-            reason = f"expected a text, got {_kind_of(item)}"
-            raise InvalidPolicy(f"{location}[{index}]", reason)
-        _constant(item, f"{location}[{index}]")
-    return tuple(items)
+    return read_each(_text, sequence(raw, location), location)
+
+
+def _text(item: Any, location: str) -> str:
+    if not isinstance(item, str):
+        raise InvalidPolicy(location, f"expected a text, got {_kind_of(item)}")
+    return _constant(item, location)
 
 
 def string_map(raw: Any, location: str) -> Mapping[str, str]:
@@ -51,13 +63,18 @@ def string_map(raw: Any, location: str) -> Mapping[str, str]:
         return {}
     if not isinstance(raw, Mapping):
         raise InvalidPolicy(location, f"expected an object, got {_kind_of(raw)}")
-    for key, value in raw.items():
-        if not isinstance(value, str):
-            reason = f"expected a text, got {_kind_of(value)}: put the value in quotes"
-            raise InvalidPolicy(f"{location}.{key}", reason)
-        _constant(key, location)
-        _constant(value, f"{location}.{key}")
+    with ErrorList() as errors:
+        for key, value in raw.items():
+            errors.attempt(_pair, key, value, location)
     return raw
+
+
+def _pair(key: str, value: Any, location: str) -> None:
+    if not isinstance(value, str):
+        reason = f"expected a text, got {_kind_of(value)}: put the value in quotes"
+        raise InvalidPolicy(f"{location}.{key}", reason)
+    _constant(key, location)
+    _constant(value, f"{location}.{key}")
 
 
 def _constant(text: str, location: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from reconciler.engine import wildcard
 from reconciler.engine.match import reading
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import InvalidPolicy, read_each
 
 LabelPredicate = Callable[[Mapping[str, str]], bool]
 
@@ -47,10 +47,7 @@ def compile_selector(raw: Any, *, location: str) -> LabelSelector:
     if not labels and not expressions:
         raise InvalidPolicy(location, "The requirements are not specified in selector")
     parts = [_compile_label(key, value) for key, value in labels.items()]
-    parts += [
-        _compile_expression(item, f"{location}.matchExpressions[{index}]")
-        for index, item in enumerate(expressions)
-    ]
+    parts += read_each(_compile_expression, expressions, f"{location}.matchExpressions")
     return LabelSelector(
         predicates=tuple(predicate for predicate, _ in parts),
         server=",".join(text for _, text in parts if text),

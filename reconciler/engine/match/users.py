@@ -6,7 +6,7 @@ from typing import Any, Final
 from reconciler.engine import wildcard
 from reconciler.engine.match import reading
 from reconciler.engine.match.subject import Subject, UserInfo
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import InvalidPolicy, read_each
 
 UserCheck = tuple[Callable[[Subject], bool | None], str, str]
 
@@ -83,25 +83,27 @@ def _overlap(wanted: frozenset[str], actual: Sequence[str] | None) -> bool | Non
 
 
 def _read_roles(raw: Mapping[str, Any], location: str) -> frozenset[str]:
-    roles = reading.strings(raw.get("roles"), f"{location}.roles")
-    for index, role in enumerate(roles):
-        namespace, _, name = role.partition(":")
-        if not namespace or not name or ":" in name:
-            reason = f"{role!r} is no role, write namespace:name"
-            raise InvalidPolicy(f"{location}.roles[{index}]", reason)
-    return frozenset(roles)
+    place = f"{location}.roles"
+    return frozenset(read_each(_read_role, reading.strings(raw.get("roles"), place), place))
 
 
-def _read_subjects(raw: Mapping[str, Any], location: str) -> list[Mapping[str, Any]]:
-    subjects = []
-    for index, item in enumerate(reading.sequence(raw.get("subjects"), f"{location}.subjects")):
-        place = f"{location}.subjects[{index}]"
-        subject = reading.mapping(item, place, allowed=_SUBJECT_FIELDS)
-        if subject.get("kind") not in _SUBJECT_KINDS:
-            reason = f"expected one of {', '.join(_SUBJECT_KINDS)}"
-            raise InvalidPolicy(f"{place}.kind", reason)
-        reading.string(subject.get("name"), f"{place}.name")
-        if subject["kind"] == "ServiceAccount":
-            reading.string(subject.get("namespace"), f"{place}.namespace")
-        subjects.append(subject)
-    return subjects
+def _read_role(role: str, place: str) -> str:
+    namespace, _, name = role.partition(":")
+    if not namespace or not name or ":" in name:
+        raise InvalidPolicy(place, f"{role!r} is no role, write namespace:name")
+    return role
+
+
+def _read_subjects(raw: Mapping[str, Any], location: str) -> tuple[Mapping[str, Any], ...]:
+    place = f"{location}.subjects"
+    return read_each(_read_subject, reading.sequence(raw.get("subjects"), place), place)
+
+
+def _read_subject(raw: Any, place: str) -> Mapping[str, Any]:
+    subject = reading.mapping(raw, place, allowed=_SUBJECT_FIELDS)
+    if subject.get("kind") not in _SUBJECT_KINDS:
+        raise InvalidPolicy(f"{place}.kind", f"expected one of {', '.join(_SUBJECT_KINDS)}")
+    reading.string(subject.get("name"), f"{place}.name")
+    if subject["kind"] == "ServiceAccount":
+        reading.string(subject.get("namespace"), f"{place}.namespace")
+    return subject

@@ -13,7 +13,7 @@ from reconciler.engine.patch.paths import (
     parse_pointer,
     render_pointer,
 )
-from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.errors import EvaluationError, InvalidPolicy, read_each
 
 OperationName = Literal["add", "remove", "replace", "move", "copy", "test"]
 
@@ -79,9 +79,7 @@ def compile_operations(value: Any, *, location: str) -> tuple[Operation, ...]:
     """
     if not isinstance(value, list):
         raise InvalidPolicy(location, "must be a list of operations, each with op and path")
-    return tuple(
-        _compile(operation, f"{location}[{index}]") for index, operation in enumerate(value)
-    )
+    return read_each(_compile, value, location)
 
 
 def _compile(operation: Any, location: str) -> Operation:

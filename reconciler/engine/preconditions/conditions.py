@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from reconciler.engine.preconditions.operands import Operand, compile_operand
 from reconciler.engine.preconditions.operators import OPERATORS, Operator, find_operator
-from reconciler.engine.variables import Scope, Template
-from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.engine.variables import Check, Scope, Template
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
 
 _INCOMPLETE: Final = "entered value of `key`, `value` or `operator` is missing or misspelled"
 
@@ -112,8 +113,13 @@ def _resolve(operand: Operand, context: Scope, side: Literal["key", "value"]) ->
         raise EvaluationError(msg) from error
 
 
-def compile_conditions(raw: Any, *, location: str) -> Conditions:
+def compile_conditions(raw: Any, *, location: str, check: Check | None = None) -> Conditions:
     """Compile preconditions; null passes always.
+
+    Args:
+        raw: As they stand in the policy.
+        location: Where.
+        check: Refuses an expression that may not stand there.
 
     Raises:
         InvalidPolicy: The shape is neither ``{any, all}`` nor a list, or a condition is wrong.
@@ -122,31 +128,33 @@ def compile_conditions(raw: Any, *, location: str) -> Conditions:
         case None:
             return Conditions()
         case list():
-            return Conditions(all=_compile_list(raw, location), first_message=True)
+            return Conditions(all=_compile_list(raw, location, check), first_message=True)
         case Mapping():
-            for field in raw:
-                if field not in ("any", "all"):
-                    reason = f"unknown field {field!r}, expected any or all"
-                    raise InvalidPolicy(f"{location}.{field}", reason)
-            some, every = raw.get("any"), raw.get("all")
-            return Conditions(
-                any=None if some is None else _compile_list(some, f"{location}.any"),
-                all=() if every is None else _compile_list(every, f"{location}.all"),
-            )
+            return _compile_blocks(raw, location, check)
         case _:
             reason = "invalid preconditions: expected an object with any and all, or a list"
             raise InvalidPolicy(location, reason)
 
 
-def _compile_list(raw: Any, location: str) -> tuple[Condition, ...]:
+def _compile_blocks(raw: Mapping[str, Any], location: str, check: Check | None) -> Conditions:
+    found: dict[str, tuple[Condition, ...] | None] = {}
+    with ErrorList() as errors:
+        for field, listed in raw.items():
+            if field not in ("any", "all"):
+                reason = f"unknown field {field!r}, expected any or all"
+                errors.add(InvalidPolicy(f"{location}.{field}", reason))
+            elif listed is not None:
+                found[field] = errors.attempt(_compile_list, listed, f"{location}.{field}", check)
+    return Conditions(any=found.get("any"), all=found.get("all") or ())
+
+
+def _compile_list(raw: Any, location: str, check: Check | None) -> tuple[Condition, ...]:
     if not isinstance(raw, list):
         raise InvalidPolicy(location, "expected a list of conditions")
-    return tuple(
-        _compile_condition(item, f"{location}[{index}]") for index, item in enumerate(raw)
-    )
+    return read_each(partial(_compile_condition, check=check), raw, location)
 
 
-def _compile_condition(raw: Any, location: str) -> Condition:
+def _compile_condition(raw: Any, location: str, *, check: Check | None) -> Condition:
     if not isinstance(raw, Mapping):
         raise InvalidPolicy(location, "expected an object with key, operator and value")
     name = raw.get("operator")
@@ -162,9 +170,9 @@ def _compile_condition(raw: Any, location: str) -> Condition:
     message = raw.get("message") or ""
     if not isinstance(message, str):
         raise InvalidPolicy(f"{location}.message", "expected a text")
-    return Condition(
-        key=compile_operand(raw["key"], location=f"{location}.key"),
-        operator=operator,
-        value=compile_operand(raw["value"], location=f"{location}.value"),
-        message=message,
-    )
+    with ErrorList() as errors:
+        key = errors.attempt(compile_operand, raw["key"], location=f"{location}.key", check=check)
+        value = compile_operand(raw["value"], location=f"{location}.value", check=check)
+        if key is None:
+            raise errors.combined()
+    return Condition(key=key, operator=operator, value=value, message=message)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.engine.variables import Scope, Template, compile_template
+from reconciler.engine.variables import Check, Scope, Template, compile_template
 from reconciler.engine.wildcard import escape, has_wildcard
 from reconciler.errors import EvaluationError
 
@@ -28,13 +28,13 @@ class Operand:
     resolve: Resolve
 
 
-def compile_operand(raw: Any, *, location: str) -> Operand:
+def compile_operand(raw: Any, *, location: str, check: Check | None = None) -> Operand:
     """Compile a key or a value.
 
     Raises:
         InvalidPolicy: An expression in it is wrong.
     """
-    template = compile_template(raw, location=location)
+    template = compile_template(raw, location=location, check=check)
     if template.constant:
         value = template.render(_Nothing())
         return Operand(templates=(template,), resolve=lambda _scope: value)

@@ -1,15 +1,16 @@
 """What the author of a policy should know before it is applied; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_entry, compile_policy
+from reconciler.dialects import compile_entry, examine_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
+from reconciler.services.lint.defaults import default_findings
 from reconciler.services.lint.exceptions import lint_exception
 from reconciler.services.lint.fields import rule_findings, spec_findings
-from reconciler.services.lint.finding import Finding, Level, Scope
+from reconciler.services.lint.finding import Finding, Level, Scope, invalid
 from reconciler.services.lint.firing import firing_findings, lost_findings, unused_entries
 from reconciler.services.lint.limits import limit_findings
 from reconciler.services.lint.patches import patch_findings
@@ -28,8 +29,6 @@ __all__ = [
     "lint_policy",
 ]
 
-_ALONE = "spec.rules[0]"
-
 
 def lint_policy(policy: Object, *, scope: Scope) -> tuple[Finding, ...]:
     """Return everything to say about a policy object, in the order of its rules.
@@ -38,11 +37,11 @@ def lint_policy(policy: Object, *, scope: Scope) -> tuple[Finding, ...]:
         policy: As decoded from its file.
         scope: What is known about kinds.
     """
-    try:
-        compiled = compile_policy(policy)
-    except InvalidPolicy as error:
-        return find_errors(policy, error)
-    return find_surprises(policy, compiled, scope=scope)
+    compiled, errors = examine_policy(policy)
+    found = list(map(invalid, errors))
+    if compiled is not None:
+        found += find_surprises(policy, compiled, scope=scope, wrong=errors)
+    return tuple(sorted(found, key=_position))
 
 
 def lint_entry(entry: Object) -> tuple[Finding, ...]:
@@ -50,33 +49,21 @@ def lint_entry(entry: Object) -> tuple[Finding, ...]:
     try:
         compiled = compile_entry(entry)
     except InvalidPolicy as error:
-        return (_invalid(error),)
+        return find_errors(error)
     return tuple(_not_acted_on(compiled.warnings))
 
 
-def find_errors(policy: Object, first: InvalidPolicy) -> tuple[Finding, ...]:
-    """Return why a policy is refused: one place for each rule that cannot be compiled.
-
-    Args:
-        policy: The policy object.
-        first: What compiling it as a whole raised.
-    """
-    found = [first]
-    spec = policy.get("spec")
-    rules = spec.get("rules") if isinstance(spec, dict) else None
-    if first.location.startswith("spec.rules[") and isinstance(rules, list):
-        for index, rule in enumerate(rules):
-            try:
-                compile_policy({**policy, "spec": {**policy["spec"], "rules": [rule]}})
-            except InvalidPolicy as error:
-                location = error.location.replace(_ALONE, f"spec.rules[{index}]", 1)
-                found.append(InvalidPolicy(location, error.reason))
-    unique = {(error.location, error.reason): error for error in found}
-    return tuple(_invalid(error) for error in unique.values())
+def find_errors(error: InvalidPolicy) -> tuple[Finding, ...]:
+    """Return why an object is refused: every place that is wrong."""
+    return tuple(map(invalid, (error, *error.others)))
 
 
 def find_surprises(
-    policy: Object, compiled: CompiledPolicy, *, scope: Scope
+    policy: Object,
+    compiled: CompiledPolicy,
+    *,
+    scope: Scope,
+    wrong: Sequence[InvalidPolicy] = (),
 ) -> tuple[Finding, ...]:
     """Return what to say about a policy that compiles: why it is refused, what is hardly meant.
 
@@ -84,6 +71,7 @@ def find_surprises(
         policy: The policy object.
         compiled: The same, compiled.
         scope: What is known about kinds.
+        wrong: What does not compile of it; nothing more is said about such rules.
     """
     spec = policy["spec"]
     programs = {program.origin.location: program for program in compiled.programs}
@@ -92,6 +80,8 @@ def find_surprises(
     found += _not_acted_on(compiled.warnings)
     for index, rule in enumerate(spec["rules"]):
         location = f"spec.rules[{index}]"
+        if any(_is_within(error.location, location) for error in wrong):
+            continue
         found += rule_refusals(rule, location, background=background and not programs)
         program = programs.get(location)
         if program is None:
@@ -103,11 +93,12 @@ def find_surprises(
         found += unused_entries(program)
         found += target_findings(program, scope)
         found += patch_findings(program, rule)
+        found += default_findings(program)
     return tuple(sorted(found, key=_position))
 
 
-def _invalid(error: InvalidPolicy) -> Finding:
-    return Finding(level=Level.ERROR, code="invalid", location=error.location, text=error.reason)
+def _is_within(location: str, place: str) -> bool:
+    return location == place or location.startswith((f"{place}.", f"{place}["))
 
 
 def _not_acted_on(warnings: Iterable[str]) -> Iterator[Finding]:

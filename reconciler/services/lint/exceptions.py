@@ -7,7 +7,7 @@ from reconciler.api.meta import Object
 from reconciler.dialects import compile_exception
 from reconciler.engine.wildcard import compile_wildcard
 from reconciler.errors import InvalidPolicy
-from reconciler.services.lint.finding import Finding, Level
+from reconciler.services.lint.finding import Finding, Level, invalid
 
 _GENERATED = "autogen-"
 
@@ -22,9 +22,7 @@ def lint_exception(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> tuple[
     try:
         compiled = compile_exception(obj)
     except InvalidPolicy as error:
-        return (
-            Finding(level=Level.ERROR, code="invalid", location=error.location, text=error.reason),
-        )
+        return tuple(map(invalid, (error, *error.others)))
     warnings = (
         Finding(level=Level.WARNING, code="not-acted-on", location="spec", text=text)
         for text in compiled.warnings

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reconciler.errors import InvalidPolicy
+
 Scope = Callable[[str, str], bool | None]
 """Tells whether ``apiVersion`` and ``kind`` are namespaced, None where nobody knows."""
 
@@ -36,3 +38,8 @@ class Finding:
     location: str
     text: str
     cure: str = ""
+
+
+def invalid(error: InvalidPolicy) -> Finding:
+    """Return what a place that cannot be compiled is reported as."""
+    return Finding(level=Level.ERROR, code="invalid", location=error.location, text=error.reason)

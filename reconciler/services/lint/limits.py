@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from reconciler.api.meta import PREFIX, Object
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.limits import CANARY, KNOWN, PROMOTE, parse_limits, place_of, unread
-from reconciler.services.lint.finding import Finding, Level
+from reconciler.services.lint.finding import Finding, Level, invalid
 
 
 def limit_findings(policy: Object) -> Iterator[Finding]:
@@ -21,9 +21,7 @@ def limit_findings(policy: Object) -> Iterator[Finding]:
     try:
         limits = parse_limits(policy)
     except InvalidPolicy as error:
-        yield Finding(
-            level=Level.ERROR, code="invalid", location=error.location, text=error.reason
-        )
+        yield invalid(error)
         return
     if limits.promote and not limits.canary:
         yield Finding(

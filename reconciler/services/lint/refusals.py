@@ -45,7 +45,7 @@ def _without_admission(spec: Mapping[str, Any]) -> Iterator[Finding]:
     text = ""
     if spec.get("background") is False:
         text = "disabling both admission and background processing is not allowed"
-    elif any(rule.get("mutate") is not None for rule in spec["rules"]):
+    elif any(isinstance(rule, Mapping) and rule.get("mutate") for rule in spec["rules"]):
         text = "disabling admission processing is only allowed with validation policies"
     if text:
         yield _refusal("admission-off", "spec.admission", text, "remove the field")
