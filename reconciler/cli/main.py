@@ -52,7 +52,9 @@ _COMMANDS: Mapping[str, _Command] = {
         "Run a real local control plane with kube-retrofit installed.",
     ),
     "lint": _Command(
-        "reconciler.cli.lint", "lint", "Say what is wrong with policies, and what surprises."
+        "reconciler.cli.lint.command",
+        "lint",
+        "Say what is wrong with policies, and what surprises.",
     ),
     "explain": _Command(
         "reconciler.cli.explain.command",

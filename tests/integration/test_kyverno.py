@@ -15,7 +15,8 @@ from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State, render_time
 from reconciler.cli.dev.binaries import Binaries
 from reconciler.cli.dev.cluster import ControlPlane, Options
-from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, find_manifests, install
+from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
+from reconciler.cli.dev.manifests import find_manifests
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.clock import SystemClock

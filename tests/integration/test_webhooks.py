@@ -14,7 +14,8 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.cli.dev.binaries import Binaries
 from reconciler.cli.dev.cluster import ControlPlane, Options
-from reconciler.cli.dev.install import find_manifests, install
+from reconciler.cli.dev.install import install
+from reconciler.cli.dev.manifests import find_manifests
 from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import Denied, Gone

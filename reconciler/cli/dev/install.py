@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.manifests import find_manifests
 from reconciler.errors import InvalidSetting
 
 NAMESPACE = "kyverno"
@@ -25,22 +25,6 @@ _KINDS = frozenset(
         "ServiceAccount",
     }
 )
-
-
-def find_manifests() -> Path:
-    """Return the folder with ``crds`` and ``manifests``, of the wheel or of the source tree.
-
-    Raises:
-        InvalidSetting: There is neither.
-    """
-    here = Path(__file__).resolve().parent
-    for folder in (here / "install", here.parents[2]):
-        if (folder / "crds").is_dir() and (folder / "manifests").is_dir():
-            return folder
-    raise InvalidSetting(
-        f"no folders crds and manifests in {here / 'install'} or {here.parents[2]}: "
-        "this installation of kube-retrofit is incomplete"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

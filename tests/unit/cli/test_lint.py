@@ -1,13 +1,18 @@
 """`retrofit lint`: its lines, its exit codes."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.cli.lint import namespaced
+from reconciler.cli.lint.command import namespaced
+from reconciler.cli.lint.rules import RULES
 from reconciler.cli.main import retrofit
+from reconciler.services.lint import finding
 
 POLICY = """
 apiVersion: kyverno.io/v1
@@ -53,7 +58,7 @@ def lint(*words: str, stdin: str = "") -> Result:
         (ENTRY % ("e", "pods"), ["--strict"], 0),
         (ENTRY % ("e", "Pod"), [], 1),
         (ENTRY % ("e.f", "pods"), ["--strict"], 1),
-        ("a: [", [], 2),
+        ("a: [", [], 1),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", [], 2),
         (GOOD, ["--absent"], 2),
     ],
@@ -62,14 +67,15 @@ def test_exit_codes(policy: str, words: list[str], code: int) -> None:
     assert lint("-", *words, stdin=policy).exit_code == code
 
 
-def test_a_line_names_file_policy_place_level_and_code(tmp_path: Path) -> None:
+def test_a_finding_names_file_line_level_code_policy_and_place(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(ERROR + FOREIGN)
     done = lint(str(tmp_path))
     assert done.stdout == (
-        f"{file}:p:spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x  ERROR"
-        "  unquoted-value  this is a number; labels and annotations hold only text"
-        " -> put the value in quotes\n"
+        f"{file}:11:49: error [unquoted-value]\n"
+        "  p: spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x\n"
+        "  this is a number; labels and annotations hold only text\n"
+        "  -> put the value in quotes\n"
     )
     assert done.stderr == "1 policy: 1 error, 0 warnings, 0 notes\n"
 
@@ -86,6 +92,8 @@ def test_json() -> None:
     assert row.pop("cure")
     assert row == {
         "file": "stdin",
+        "line": 23,
+        "column": 17,
         "policy": "p",
         "place": "spec.rules[0].mutate.targets[0]",
         "level": "warning",
@@ -97,8 +105,8 @@ def test_a_list_of_policies() -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "kyverno.io/v1"}]}
     listed["items"][0] |= {"kind": "Policy", "metadata": {"name": "q", "namespace": "n"}}
     done = lint("-", stdin=json.dumps(listed))
-    assert (
-        done.stdout == "stdin:n/q:spec.rules  ERROR  invalid  a policy needs at least one rule\n"
+    assert done.stdout == (
+        "stdin:1:48: error [invalid]\n  n/q: spec.rules\n  a policy needs at least one rule\n"
     )
 
 
@@ -116,8 +124,8 @@ def test_what_is_known_of_kinds() -> None:
 
 def test_an_entry_is_checked_beside_policies() -> None:
     done = lint("-", stdin=f"{GOOD}---{ENTRY % ('e', 'Pod')}")
-    place = "stdin:e:spec.kubernetesResource.resource"
-    assert done.stdout.startswith(f"{place}  ERROR  invalid  write the plural")
+    where = "stdin:16:42: error [invalid]\n  e: spec.kubernetesResource.resource"
+    assert done.stdout.startswith(f"{where}\n  write the plural")
     assert done.stderr.startswith("1 policy and 1 entry: 1 error, ")
 
 
@@ -162,3 +170,168 @@ def test_exceptions_are_counted_apart() -> None:
     done = lint("-", stdin=EXCEPTION % ("p", "[r]"))
     assert done.stderr == "1 exception: 0 errors, 0 warnings, 1 note\n"
     assert done.exit_code == 0
+
+
+BROKEN = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata:
+  name: p
+spec:
+  applyRules: Two
+  rules:
+    - name: r
+      match: &match
+        any:
+          - resources:
+              kinds: [ConfigMap]
+              operations: [CREATE, PATCH]
+      mutate:
+        targets:
+          - apiVersion: v1
+            kind: Secret
+            namespace: "{{ nobody }}"
+        patchesJson6902: |-
+          - op: add
+            path: /metadata/labels/x
+            value: {{ request.name }}
+          - op: put
+            path: /metadata/labels/x
+    - name: s
+      match: *match
+---
+a: [
+---
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: q, namespace: a}
+spec: {rules: 5, emitWarning: 1}
+"""
+
+
+def places(*words: str, stdin: str = "") -> list[tuple[int, int, str, str]]:
+    rows = json.loads(lint("-o", "json", *words, stdin=stdin).stdout)
+    return [(row["line"], row["column"], row["code"], row["place"]) for row in rows]
+
+
+def test_every_error_has_its_line() -> None:
+    rules = "spec.rules[0]"
+    assert places("-", stdin=BROKEN) == [
+        (6, 3, "invalid", "spec.applyRules"),
+        (13, 36, "invalid", f"{rules}.match.any[0].resources.operations[1]"),
+        (13, 36, "crd", "spec.rules[1].match.any[0].resources.operations[1]"),
+        (18, 13, "invalid", f"{rules}.mutate.targets[0].namespace"),
+        (23, 13, "invalid", f"{rules}.mutate.patchesJson6902[1].op"),
+        (25, 7, "invalid", "spec.rules[1]"),
+        (29, 1, "unreadable", ""),
+        (33, 8, "invalid", "spec.rules"),
+        (33, 18, "crd", "spec.emitWarning"),
+    ]
+
+
+def test_a_broken_file_does_not_keep_the_others_from_being_checked(tmp_path: Path) -> None:
+    for name, text in {
+        "a.yaml": "a: [\n",
+        "b.yaml": ERROR,
+        "c.json": '{"kind": 1,}',
+        "d.yaml": ERROR,
+        "kustomization.yaml": "resources: [b.yaml]\n",
+        "package.json": '{"name": "x"}',
+        "values.yaml": "replicas: 2\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    done = lint("-o", "github", str(tmp_path))
+    assert done.exit_code == 1
+    assert [line.partition(",")[0] for line in done.stdout.splitlines()] == [
+        f"::error file={tmp_path}/{name}" for name in ("a.yaml", "b.yaml", "c.json", "d.yaml")
+    ]
+
+
+def test_a_missing_file_does_not_keep_the_others_from_being_checked(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text(ERROR)
+    done = lint(str(tmp_path / "absent.yaml"), str(tmp_path))
+    assert done.exit_code == 2
+    assert "unquoted-value" in done.stdout
+    assert done.stderr.endswith("absent.yaml: there is no such file\n")
+
+
+def test_positions_in_json(tmp_path: Path) -> None:
+    item = json.loads(json.dumps(yaml.safe_load(ERROR)))
+    listed = {"apiVersion": "v1", "kind": "List", "items": [{}, item]}
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps(listed, indent="\t").replace("Deployment", "Deploy\\/ment"))
+    (found,) = places(str(file))
+    line = file.read_text().splitlines()[found[0] - 1]
+    assert line[found[1] - 1 :] == '"x": 1'
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "text"),
+    [
+        (("rules:", "emitWarning: 5\n  rules:"), "spec.emitWarning", "true or false, got 5"),
+        (
+            ("rules:", "schemaValidation: {}\n  rules:"),
+            "spec.schemaValidation",
+            "true or false, got an object",
+        ),
+        (
+            ("rules:", "validationFailureAction: Loud\n  rules:"),
+            "spec.validationFailureAction",
+            "Loud is none of",
+        ),
+        (("kyverno.io/v1", "kyverno.io/v7"), "apiVersion", "kyverno.io/v1, kyverno.io/v2beta1"),
+    ],
+)
+def test_what_the_crd_refuses(change: tuple[str, str], place: str, text: str) -> None:
+    (row,) = json.loads(lint("-o", "json", "-", stdin=GOOD.replace(*change)).stdout)
+    assert (row["code"], row["level"], row["place"]) == ("crd", "error", place)
+    assert text in row["text"]
+
+
+def test_a_null_is_no_value() -> None:
+    assert places("-", stdin=GOOD.replace("rules:", "emitWarning: null\n  rules:")) == []
+
+
+def test_github_escapes(tmp_path: Path) -> None:
+    file = tmp_path / "a,b%:c.yaml"
+    file.write_text(ERROR.replace("x: 1", '"{{ a }}%": 1'))
+    first, *_ = lint("-o", "github", str(file)).stdout.splitlines()
+    assert first.startswith(f"::error file={tmp_path}/a%2Cb%25%3Ac.yaml,line=11,col=49,title=")
+    assert "%25" in first.rpartition("::")[2]
+
+
+def test_sarif_points_at_a_rule_and_a_region(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a b.yaml").write_text(ERROR)
+    log = json.loads(lint("-o", "sarif", "a b.yaml").stdout)
+    (run,) = log["runs"]
+    (result,) = run["results"]
+    rules = run["tool"]["driver"]["rules"]
+    assert log["version"] == "2.1.0"
+    assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == "unquoted-value"
+    assert result["level"] == "error"
+    assert result["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "a%20b.yaml"},
+        "region": {"startLine": 11, "startColumn": 49},
+    }
+
+
+def test_text_is_at_most_80_columns_wide() -> None:
+    done = lint("-", stdin=BROKEN)
+    assert max(map(len, done.output.splitlines())) <= 80
+
+
+def test_no_escape_of_a_file_reaches_the_terminal() -> None:
+    done = lint("-", stdin=ERROR.replace("name: p", r'name: "p\e[2J"'))
+    assert "\x1b" not in done.output
+
+
+def test_the_page_and_sarif_list_every_code() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "lint.md").read_text()
+    table = page.partition("## Codes")[2].partition("##")[0]
+    listed = re.findall(r"^\| `([a-z-]+)` ", table, re.MULTILINE)
+    package = Path(finding.__file__).parent
+    sources = [file.read_text() for file in package.glob("*.py")]
+    told = {code for text in sources for code in re.findall(r'code="([a-z-]+)"', text)}
+    assert listed == list(RULES)
+    assert told <= RULES.keys()

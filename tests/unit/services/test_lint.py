@@ -72,6 +72,63 @@ def found(obj: dict[str, Any]) -> list[Finding]:
     return findings
 
 
+LABEL = "target.metadata.labels.owner"
+
+
+@pytest.mark.parametrize(
+    ("expression", "warned"),
+    [
+        (LABEL, True),
+        ('target.metadata.annotations."a.b/c"', True),
+        (f"join('-', [{LABEL}, request.name])", True),
+        (f"to_upper({LABEL})", True),
+        (f"{LABEL} || ''", False),
+        (f"to_upper({LABEL} || request.name)", False),
+        ("target.metadata.labels || `{}`", False),
+        ("target.metadata.labels", True),
+        ("keys(target.metadata.labels)", True),
+        ("target.metadata.name", False),
+        ("request.object.metadata.labels.owner", False),
+    ],
+)
+def test_a_label_without_a_default(expression: str, *, warned: bool) -> None:
+    obj = policy(mutate_patchStrategicMerge={"spec": {"paused": "{{ " + expression + " }}"}})
+    findings = [item for item in found(obj) if item.code == "no-default"]
+    assert len(findings) == warned
+    for item in findings:
+        assert item.level is Level.WARNING
+        assert item.location == "spec.rules[0].mutate.patchStrategicMerge.spec.paused"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"target_selector": {"matchLabels": {"owner": "?*"}}, "target_name": None},
+        {
+            "target_selector": {"matchExpressions": [{"key": "owner", "operator": "Exists"}]},
+            "target_name": None,
+        },
+        {
+            "target_preconditions": {
+                "all": [{"key": "{{ " + LABEL + " || '' }}", "operator": "NotEquals", "value": ""}]
+            }
+        },
+    ],
+)
+def test_a_target_that_was_asked_for_the_label_has_it(asked: dict[str, Any]) -> None:
+    obj = policy(mutate_patchStrategicMerge={"a": "{{ " + LABEL + " }}"}, **asked)
+    assert "no-default" not in [item.code for item in found(obj)]
+
+
+def test_a_rule_that_compiles_is_looked_at_beside_one_that_does_not() -> None:
+    obj = policy(target_namespace=None)
+    obj["spec"]["rules"].append({**obj["spec"]["rules"][0], "name": "s", "match": {}})
+    assert [(item.code, item.location) for item in found(obj)] == [
+        ("whole-cluster", "spec.rules[0].mutate.targets[0]"),
+        ("invalid", "spec.rules[1].match"),
+    ]
+
+
 def test_a_plain_policy_has_no_findings() -> None:
     assert found(policy()) == []
 

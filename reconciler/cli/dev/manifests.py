@@ -1,0 +1,21 @@
+"""Where the CRDs and manifests lie that this project ships."""
+
+from pathlib import Path
+
+from reconciler.errors import InvalidSetting
+
+
+def find_manifests() -> Path:
+    """Return the folder with ``crds`` and ``manifests``, of the wheel or of the source tree.
+
+    Raises:
+        InvalidSetting: There is neither.
+    """
+    here = Path(__file__).resolve().parent
+    for folder in (here / "install", here.parents[2]):
+        if (folder / "crds").is_dir() and (folder / "manifests").is_dir():
+            return folder
+    raise InvalidSetting(
+        f"no folders crds and manifests in {here / 'install'} or {here.parents[2]}: "
+        "this installation of kube-retrofit is incomplete"
+    )

@@ -1,0 +1,1 @@
+"""`retrofit lint`: what is wrong with policies, with the lines where."""

@@ -1,0 +1,159 @@
+"""The command `retrofit lint`."""
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+
+import click
+
+from reconciler.api.globalcontext import KIND as ENTRY
+from reconciler.api.meta import Object
+from reconciler.cli.lint.report import Row, as_github, as_json, as_sarif, as_text, summary
+from reconciler.cli.lint.schema import crd_findings
+from reconciler.cli.lint.sources import Broken, Source, read_sources
+from reconciler.dialects.kyverno import EXCEPTION
+from reconciler.dialects.kyverno import KINDS as POLICIES
+from reconciler.errors import InvalidSetting
+from reconciler.memory.kinds import MemoryKinds
+from reconciler.services.lint import Finding, Level, lint_entry, lint_exception, lint_policy
+from reconciler.services.policies import policy_key
+
+_KINDS = POLICIES | {ENTRY, EXCEPTION}
+_FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
+_UNUSABLE = 2
+_EPILOG = """\b
+Examples:
+  retrofit lint policy.yaml               one file
+  retrofit lint --strict policies/        a folder, in CI
+  retrofit lint -o github policies/       as annotations of a pull request
+  retrofit lint -o sarif . > lint.sarif   for code scanning
+  kubectl get cpol -o yaml | retrofit lint -
+
+\b
+Exit code:
+  0  nothing is wrong; notes, and warnings without --strict, do not count
+  1  a policy would be refused, or cannot do what it says; with --strict: or a warning
+  2  a file is missing, no policy was found, or a flag is wrong
+"""
+
+
+@click.command("lint", epilog=_EPILOG)
+@click.argument("policies", metavar="POLICY...", nargs=-1, required=True)
+@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--no-notes", is_flag=True, help="Leave out what is only good to know.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", *_FORMATS]),
+    default="text",
+    show_default=True,
+    help="Text for people, one JSON list, a SARIF log, or workflow commands of GitHub.",
+)
+def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str) -> None:
+    """Say what is wrong with policies, and what would surprise their authors.
+
+    POLICY is a file, a folder, a glob, or - for standard input. PolicyExceptions and
+    GlobalContextEntries in it are checked as well; other objects are left out.
+    Finds everything that is refused when a policy is applied, and what works otherwise than it
+    looks: a target that means the whole cluster, an append that never ends, a label that is read
+    without a default. Reads files only, no cluster.
+    """
+    read = list(read_sources(policies, _KINDS))
+    sources = [item for item in read if isinstance(item, Source)]
+    missing = [item for item in read if isinstance(item, InvalidSetting)]
+    rows = [
+        row
+        for row in _rows(read, {policy_key(item.obj): _rule_names(item.obj) for item in sources})
+        if not (no_notes and row.finding.level is Level.NOTE)
+    ]
+    if not sources and not rows and not missing:
+        known = "no ClusterPolicy, Policy, PolicyException or GlobalContextEntry"
+        missing = [InvalidSetting(f"{' '.join(policies)}: {known} is in there")]
+    if sources or rows:
+        _print(rows, output, _count(item.obj["kind"] for item in sources))
+    for error in missing:
+        click.echo(f"Error: {error}", err=True)
+    bad = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    if missing:
+        sys.exit(_UNUSABLE)
+    if any(row.finding.level in bad for row in rows):
+        sys.exit(1)
+
+
+@cache
+def namespaced(api_version: str, kind: str) -> bool | None:
+    """Tell whether a kind that every cluster serves is namespaced; None for all others."""
+    scopes = {item.namespaced for item in asyncio.run(MemoryKinds().find(api_version, kind))}
+    return scopes.pop() if len(scopes) == 1 else None
+
+
+def _rule_names(policy: Object) -> frozenset[str]:
+    spec = policy.get("spec")
+    rules = spec.get("rules") if isinstance(spec, dict) else None
+    listed = rules if isinstance(rules, list) else ()
+    return frozenset(str(item.get("name")) for item in listed if isinstance(item, dict))
+
+
+def _rows(
+    read: Iterable[Source | Broken | InvalidSetting], rules: Mapping[str, frozenset[str]]
+) -> Iterator[Row]:
+    for item in read:
+        if isinstance(item, Broken):
+            finding = Finding(level=Level.ERROR, code="unreadable", location="", text=item.reason)
+            yield Row(file=item.file, position=item.position, policy="", finding=finding)
+        elif isinstance(item, Source):
+            rows = [
+                Row(
+                    file=item.name,
+                    position=item.position(finding.location),
+                    policy=policy_key(item.obj),
+                    finding=finding,
+                )
+                for finding in _lint(item.obj, rules)
+            ]
+            yield from sorted(rows, key=lambda row: (row.position.line, row.position.column))
+
+
+def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]:
+    match obj["kind"]:
+        case kind if kind == ENTRY:
+            found = lint_entry(obj)
+        case kind if kind == EXCEPTION:
+            found = lint_exception(obj, rules)
+        case _:
+            found = lint_policy(obj, scope=namespaced)
+    yield from found
+    # What is said of a place, or of one below it, already names its cure, too.
+    known = [f"{finding.location}." for finding in found if finding.level is Level.ERROR]
+    if "kind." not in known:
+        for item in crd_findings(obj):
+            if not any(place.startswith(f"{item.location}.") for place in known):
+                yield item
+
+
+def _count(kinds: Iterable[str]) -> str:
+    found = Counter("Policy" if kind in POLICIES else kind for kind in kinds)
+    texts = [
+        _number(found["Policy"], "policy", "policies"),
+        _number(found[EXCEPTION], "exception", "exceptions"),
+        _number(found[ENTRY], "entry", "entries"),
+    ]
+    return " and ".join(filter(None, texts)) or "nothing readable"
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}" if count else ""
+
+
+def _print(rows: Sequence[Row], output: str, looked_at: str) -> None:
+    if output in _FORMATS:
+        text = _FORMATS[output](rows)
+    else:
+        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        text = as_text(rows, coloured=coloured)
+    if text:
+        click.echo(text, nl=not text.endswith("\n"))
+    click.echo(summary(rows, looked_at), err=True)

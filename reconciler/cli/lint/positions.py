@@ -1,0 +1,250 @@
+"""Lines and columns of places such as ``spec.rules[0].name`` in the text of a file."""
+
+import bisect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from json import JSONDecoder
+from typing import Any, Final
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceStartEvent,
+)
+
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_VARIABLE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_INDEX: Final = re.compile(r"\[(\d+)\]")
+_MERGE: Final = "<<"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where something begins; both from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class _Node:
+    """A value, and where it, or the key that it belongs to, begins."""
+
+    at: Position
+    children: "dict[str, _Node] | list[_Node] | None" = None
+    text: "_Text | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """A literal block, which may hold a document of its own."""
+
+    value: str
+    first_line: int
+    indent: int
+
+
+class Positions:
+    """The positions in one file, by the line at which a document begins."""
+
+    def __init__(self, content: bytes) -> None:
+        self._roots = dict(_read(content))
+
+    def find(self, document: int, place: str) -> Position:
+        """Return where a place of a document is, or the last part of it that is there.
+
+        Args:
+            document: The line at which the document begins.
+            place: As messages name it, as ``metadata.annotations[a.b/c]``.
+        """
+        node = self._roots.get(document)
+        return Position(document, 1) if node is None else _follow(node, place)
+
+
+def _follow(node: _Node, place: str) -> Position:
+    while place:
+        if node.text is not None and place.startswith("["):
+            return _inside(node, node.text, place)
+        step = _step(node, place)
+        if step is None:
+            break
+        node, place = step
+    return node.at
+
+
+def _step(node: _Node, place: str) -> tuple[_Node, str] | None:
+    """Return the child that a place begins with, and the rest of the place."""
+    if isinstance(node.children, list):
+        found = _INDEX.match(place)
+        if found is None or int(found[1]) >= len(node.children):
+            return None
+        return node.children[int(found[1])], place[found.end() :]
+    # Names of labels have dots and slashes in them: the longest key that fits is meant.
+    for key in sorted(node.children or (), key=len, reverse=True):
+        for written in (f".{key}", key, f"[{key}]", f'["{key}"]'):
+            rest = place.removeprefix(written)
+            if len(rest) < len(place) and rest[:1] in ("", ".", "["):
+                return (node.children or {})[key], rest
+    return None
+
+
+def _inside(node: _Node, text: _Text, place: str) -> Position:
+    # Variables without quotes are no YAML; a word of the same length stands in for each.
+    content = _VARIABLE.sub(lambda found: re.sub(r"[^\n]", "x", found[0]), text.value)
+    roots = [root for _, root in _read(content.encode())]
+    if not roots:
+        return node.at
+    found = _follow(roots[0], place)
+    return Position(found.line + text.first_line - 1, found.column + text.indent)
+
+
+def _read(content: bytes) -> Iterator[tuple[int, _Node]]:
+    if content.lstrip()[:1] == b"{":
+        try:
+            yield 1, _Json(content.decode()).read()
+        except (ValueError, IndexError, RecursionError):
+            pass  # It is YAML in flow style, or nested deeply.
+        else:
+            return
+    lines = content.decode(errors="replace").splitlines()
+    builder, line = _Builder(lines), 1
+    parser = _Parser(content)
+    try:
+        while parser.check_event():
+            event: Any = parser.get_event()
+            begins: Any = event.start_mark
+            if isinstance(event, DocumentStartEvent):
+                builder, line = _Builder(lines), begins.line + 1
+            elif isinstance(event, NodeEvent):
+                builder.begin(event)
+            elif isinstance(event, CollectionEndEvent):
+                builder.end()
+            if builder.root is not None:
+                yield line, builder.root
+                builder = _Builder(lines)
+    except yaml.YAMLError:
+        # What came before can be pointed at; the error itself has a position of its own.
+        return
+
+
+@dataclass(slots=True)
+class _Frame:
+    node: _Node
+    key: tuple[str, Position] | None = None
+    merged: list[_Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Builder:
+    lines: list[str]
+    root: _Node | None = None
+    frames: list[_Frame] = field(default_factory=list)
+    anchors: dict[str, _Node] = field(default_factory=dict)
+
+    def begin(self, event: Any) -> None:
+        at = Position(event.start_mark.line + 1, event.start_mark.column + 1)
+        frame = self.frames[-1] if self.frames else None
+        of_map = frame is not None and isinstance(frame.node.children, dict)
+        if frame and of_map and frame.key is None and isinstance(event, ScalarEvent):
+            frame.key = event.value, at
+            return
+        if frame and of_map and frame.key:
+            at = frame.key[1]
+        node = self._node(event, at)
+        if event.anchor and not isinstance(event, AliasEvent):
+            self.anchors[event.anchor] = node
+        if isinstance(event, CollectionStartEvent):
+            self.frames.append(_Frame(node))
+        else:
+            self._put(node)
+
+    def end(self) -> None:
+        frame = self.frames.pop()
+        if isinstance(frame.node.children, dict):
+            for merged in frame.merged:
+                for source in merged.children if isinstance(merged.children, list) else [merged]:
+                    if isinstance(source.children, dict):
+                        frame.node.children = source.children | frame.node.children
+        self._put(frame.node)
+
+    def _node(self, event: Any, at: Position) -> _Node:
+        if isinstance(event, AliasEvent):
+            known = self.anchors.get(str(event.anchor))
+            return _Node(at, known.children if known else None)
+        if isinstance(event, SequenceStartEvent):
+            return _Node(at, [])
+        if isinstance(event, CollectionStartEvent):
+            return _Node(at, {})
+        if event.style != "|":
+            return _Node(at)
+        first = event.start_mark.line + 1
+        lines = self.lines[first : event.end_mark.line]
+        indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+        text = _Text(value=event.value, first_line=first + 1, indent=min(indents, default=0))
+        return _Node(at, text=text)
+
+    def _put(self, node: _Node) -> None:
+        if not self.frames:
+            self.root = node
+            return
+        frame = self.frames[-1]
+        if isinstance(frame.node.children, list):
+            frame.node.children.append(node)
+        elif isinstance(frame.node.children, dict) and frame.key:
+            if frame.key[0] == _MERGE:
+                frame.merged.append(node)
+            else:
+                frame.node.children[frame.key[0]] = node
+            frame.key = None
+
+
+class _Json:
+    """JSON that was read already, so it is well formed."""
+
+    _SPACE: Final = re.compile(r"[ \t\r\n]*")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self._decoder = JSONDecoder()
+
+    def read(self) -> _Node:
+        return self._value(self._skip(0), None)[0]
+
+    def _skip(self, index: int) -> int:
+        found = self._SPACE.match(self._text, index)
+        return found.end() if found else index
+
+    def _at(self, index: int) -> Position:
+        line = bisect.bisect_right(self._starts, index)
+        return Position(line, index - self._starts[line - 1] + 1)
+
+    def _value(self, index: int, at: Position | None) -> tuple[_Node, int]:
+        node = _Node(at or self._at(index))
+        opened = self._text[index : index + 1]
+        if opened not in ("{", "["):
+            return node, self._decoder.raw_decode(self._text, index)[1]
+        children: dict[str, _Node] = {}
+        items: list[_Node] = []
+        index = self._skip(index + 1)
+        while self._text[index] not in "}]":
+            key_at = None
+            if opened == "{":
+                key_at = self._at(index)
+                key, index = self._decoder.raw_decode(self._text, index)
+                index = self._skip(self._skip(index) + 1)
+                children[key], index = self._value(index, key_at)
+            else:
+                item, index = self._value(index, None)
+                items.append(item)
+            index = self._skip(index)
+            if self._text[index] == ",":
+                index = self._skip(index + 1)
+        node.children = children if opened == "{" else items
+        return node, index + 1

@@ -1,0 +1,170 @@
+"""Findings as text for people, JSON, SARIF and the commands of GitHub's workflows."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+import orjson
+
+from reconciler.cli.lint.positions import Position
+from reconciler.cli.lint.rules import RULES
+from reconciler.services.lint import Finding, Level
+
+WIDTH: Final = 80
+_STYLES: Final[dict[Level, dict[str, Any]]] = {
+    Level.ERROR: {"fg": "red", "bold": True},
+    Level.WARNING: {"fg": "yellow"},
+    Level.NOTE: {"fg": "cyan"},
+}
+_GITHUB: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A finding, and the file in which it was found.
+
+    Attributes:
+        policy: Key of the policy, or of the other object; empty where there is none.
+    """
+
+    file: str
+    position: Position
+    policy: str
+    finding: Finding
+
+
+def as_text(rows: Iterable[Row], *, width: int = WIDTH, coloured: bool = False) -> str:
+    """Return a paragraph for each finding, which begins as compilers write it."""
+    return "\n".join(_paragraph(row, width, coloured=coloured) for row in rows)
+
+
+def _paragraph(row: Row, width: int, *, coloured: bool) -> str:
+    finding = row.finding
+    level = str(finding.level)
+    if coloured:
+        level = click.style(level, **_STYLES[finding.level])
+    at = f"{printable(row.file)}:{row.position.line}:{row.position.column}"
+    head = f"{at}: {level} [{finding.code}]"
+    place = ": ".join(filter(None, (row.policy, finding.location)))
+    cure = f"-> {finding.cure}" if finding.cure else ""
+    parts = [head, *(_wrap(text, width) for text in (place, finding.text, cure) if text)]
+    return "\n".join(parts) + "\n"
+
+
+def _wrap(text: str, width: int) -> str:
+    return textwrap.fill(
+        printable(text),
+        width=width,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def as_json(rows: Iterable[Row]) -> str:
+    """Return one list of objects."""
+    listed = [
+        {
+            "file": row.file,
+            "line": row.position.line,
+            "column": row.position.column,
+            "policy": row.policy,
+            "place": row.finding.location,
+            "level": row.finding.level,
+            "code": row.finding.code,
+            "text": row.finding.text,
+            "cure": row.finding.cure,
+        }
+        for row in rows
+    ]
+    return _dumps(listed)
+
+
+def as_sarif(rows: Iterable[Row]) -> str:
+    """Return a SARIF 2.1.0 log with one run."""
+    codes = list(RULES)
+    results = [
+        {
+            "ruleId": row.finding.code,
+            "ruleIndex": codes.index(row.finding.code),
+            "level": str(row.finding.level),
+            "message": {"text": _sentence(row.finding)},
+            "locations": [_location(row)],
+        }
+        for row in rows
+    ]
+    driver = {
+        "name": "retrofit-lint",
+        "version": version("kube-retrofit"),
+        "rules": [
+            {"id": code, "shortDescription": {"text": text}} for code, text in RULES.items()
+        ],
+    }
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return _dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _location(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(row.file)},
+            "region": {"startLine": row.position.line, "startColumn": row.position.column},
+        }
+    }
+    if row.finding.location:
+        found["logicalLocations"] = [
+            {"name": row.policy, "fullyQualifiedName": f"{row.policy}: {row.finding.location}"}
+        ]
+    return found
+
+
+def _uri(file: str) -> str:
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+def as_github(rows: Iterable[Row]) -> str:
+    """Return a workflow command for each finding, which GitHub shows beside the line."""
+    return "\n".join(
+        f"::{_GITHUB[row.finding.level]} file={_property(row.file)},line={row.position.line}"
+        f",col={row.position.column},title={_property(row.finding.code)}"
+        f"::{_data(_sentence(row.finding, place=True))}"
+        for row in rows
+    )
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _sentence(finding: Finding, *, place: bool = False) -> str:
+    text = f"{finding.text}; {finding.cure}" if finding.cure else finding.text
+    return f"{finding.location}: {text}" if place and finding.location else text
+
+
+def summary(rows: Sequence[Row], looked_at: str) -> str:
+    """Return the line that ends the text: what was looked at, and how much was found."""
+    counts = {level: sum(row.finding.level is level for row in rows) for level in Level}
+    words = [f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()]
+    return f"{looked_at}: {', '.join(words)}"
+
+
+def printable(text: str) -> str:
+    """Return a text without the controls that a terminal would obey."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

@@ -1,0 +1,134 @@
+"""The objects to check, out of files of which some may be broken."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.documents import Document, parse_documents
+from reconciler.cli.desk.files import objects, read_contents
+from reconciler.cli.lint.positions import Position, Positions
+from reconciler.errors import InvalidSetting
+
+_MOST_BROKEN: Final = 20
+"""Documents of one file that are reported as broken; the rest of the file is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A document that cannot be read."""
+
+    file: str
+    position: Position
+    reason: str
+
+
+class _File:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    @cached_property
+    def positions(self) -> Positions:
+        # Most files have nothing to point at.
+        return Positions(self._content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """An object, and where it comes from.
+
+    Attributes:
+        prefix: Its own place in the document, as ``items[3]`` in a List.
+    """
+
+    name: str
+    obj: Object
+    document: int
+    prefix: str
+    file: _File
+
+    def position(self, place: str) -> Position:
+        """Return where a place of the object is."""
+        dot = "." if self.prefix and place else ""
+        return self.file.positions.find(self.document, f"{self.prefix}{dot}{place}")
+
+
+def read_sources(
+    names: Iterable[str], kinds: Collection[str]
+) -> Iterator[Source | Broken | InvalidSetting]:
+    """Yield the objects of some kinds in files, what is broken, and files that are not there.
+
+    Args:
+        names: Files, folders and globs, as people wrote them.
+        kinds: Objects of others, and documents that are no objects, are left out.
+    """
+    for name in names:
+        try:
+            for file, content in read_contents([name]):
+                yield from _of_file(file, content, kinds)
+        except InvalidSetting as error:
+            yield error
+
+
+def _of_file(file: str, content: bytes, kinds: Collection[str]) -> Iterator[Source | Broken]:
+    start = 0
+    for _ in range(_MOST_BROKEN):
+        known = _File(content)
+        try:
+            for document in parse_documents(content, file):
+                yield from _of_document(document, kinds, known)
+        except InvalidSetting as error:
+            broken = _broken(file, error)
+            yield broken
+            content, start = _behind(content, max(broken.position.line - 1, start + 1))
+        else:
+            return
+
+
+def _behind(content: bytes, line: int) -> tuple[bytes, int]:
+    """Return the documents from a line on, at the lines where they were, and the first line."""
+    lines = content.splitlines(keepends=True)
+    start = next((n for n in range(line, len(lines)) if lines[n].startswith(b"---")), len(lines))
+    return b"\n" * start + b"".join(lines[start:]), start
+
+
+def _of_document(
+    document: Document, kinds: Collection[str], file: _File
+) -> Iterator[Source | Broken]:
+    for prefix, value in _values(document.value):
+        kind = value.get("kind") if isinstance(value, Mapping) else None
+        if kind not in kinds:
+            continue
+        try:
+            for _, obj in objects([replace(document, value=value)]):
+                yield Source(
+                    name=document.source,
+                    obj=obj,
+                    document=document.line,
+                    prefix=prefix,
+                    file=file,
+                )
+        except InvalidSetting as error:
+            position = file.positions.find(document.line, prefix)
+            reason = str(error).removeprefix(f"{document.place}: ")
+            yield Broken(file=document.source, position=position, reason=reason)
+
+
+def _values(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the objects in a document, each with its place there."""
+    if not isinstance(value, Mapping) or not str(value.get("kind", "")).endswith("List"):
+        yield "", value
+        return
+    items = value.get("items")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        yield f"items[{index}]", item
+
+
+def _broken(file: str, error: InvalidSetting) -> Broken:
+    place, _, reason = str(error).removeprefix(f"{file}:").partition(": ")
+    line, _, column = place.partition(":")
+    if not line.isdigit():
+        return Broken(file=file, position=Position(1, 1), reason=f"{place}: {reason}".strip(": "))
+    at = Position(int(line), int(column) if column.isdigit() else 1)
+    return Broken(file=file, position=at, reason=reason)
