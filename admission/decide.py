@@ -105,7 +105,7 @@ def decide(
     case = _Case(request=request, subject=subject, own=own, exceptions=exceptions)
     chosen = [rule for rule in rules if rule.policy.failure_policy == failure_policy]
     fired = _fired(case, chosen)
-    return _drafts(request, fired, limits) if fired else Intent()
+    return _drafts(case, fired, limits) if fired else Intent()
 
 
 def answer(
@@ -226,6 +226,13 @@ class _Fired:
     program: Program
     unless: tuple[Program, ...] = ()
 
+    def sender(self, case: _Case) -> str:
+        """Return what the work depends on of the user, whom the rule may not read."""
+        if any(True for item in (self.program, *self.unless) for _ in case.exceptions(item)):
+            return str(case.request.user.get("username", ""))
+        # Of its own writes the controller wants to know which they are.
+        return "controller" if case.own else ""
+
 
 def _fired(case: _Case, rules: Iterable[CompiledRule]) -> list[_Fired]:
     fired: list[_Fired] = []
@@ -279,19 +286,20 @@ def _context(request: AdmissionRequest, subject: Subject) -> Context:
     )
 
 
-def _drafts(request: AdmissionRequest, fired: Iterable[_Fired], limits: Limits) -> Intent:
-    trigger = record_trigger(request)
+def _drafts(case: _Case, fired: Iterable[_Fired], limits: Limits) -> Intent:
+    trigger = record_trigger(case.request)
     drafts: list[Draft] = []
     refused: list[str] = []
     for item in fired:
         try:
             drafts.append(
                 draft(
-                    request,
+                    case.request,
                     item.program,
                     trigger,
                     max_recorded=limits.max_recorded,
                     unless=item.unless,
+                    sender=item.sender(case),
                 )
             )
         except TooLarge as error:

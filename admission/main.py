@@ -59,6 +59,7 @@ from reconciler.observe.settings import SettingsReport
 from reconciler.services.backlog import Estimate, marks_of
 from reconciler.services.diversion import Diversion
 from reconciler.services.exceptions import ExceptionIndex, Heeding
+from reconciler.services.joining import SharedRequests
 from reconciler.services.neighbour import Neighbour
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.record import Recorder
@@ -328,6 +329,7 @@ class Admission:
                 requests=requests,
                 estimate=estimate,
                 diversion=Diversion(requests=requests, clock=self.clock),
+                shared=SharedRequests(requests=requests, clock=self.clock),
             ),
             limits=Limits(
                 background_user=settings.background_user,

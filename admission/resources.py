@@ -172,6 +172,9 @@ class ResourceWebhook:
             policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
             source = item.spec.source.value
             self.metrics.requests_recorded.labels(policy=policy, rule=rule, source=source).inc()
+        for item in recorded.joined:
+            policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
+            self.metrics.triggers_joined.labels(policy=policy, rule=rule).inc()
         for item in recorded.diverted:
             policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
             self.metrics.triggers_diverted.labels(policy=policy, rule=rule).inc()

@@ -49,7 +49,7 @@ def build_registry(
             return
         rounds.take(request)
         if event["type"] == "DELETED":
-            services.dispatcher.forget(request.name)
+            services.dispatcher.forget(request.name, request.uid)
             services.collector.forget(request)
             return
         services.dispatcher.notice(request)

@@ -22,6 +22,7 @@ class Metrics:
     registry: CollectorRegistry
     labels: BoundedLabels = field(default_factory=BoundedLabels)
     requests_recorded: Counter
+    triggers_joined: Counter
     triggers_diverted: Counter
     diverting: Gauge
     waiting_seen: Gauge
@@ -79,6 +80,12 @@ def create_metrics() -> Metrics:
         registry=registry,
         requests_recorded=counter(
             "requests_recorded_total", "UpdateRequests stored.", "policy", "rule", "source"
+        ),
+        triggers_joined=counter(
+            "triggers_joined_total",
+            "Admission requests for which the UpdateRequest of another attempt stands.",
+            "policy",
+            "rule",
         ),
         triggers_diverted=counter(
             "triggers_diverted_total",

@@ -7,6 +7,7 @@ later. That is the deleted object, the old object of an update, and the object o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -24,6 +25,7 @@ READ_LATER = frozenset({"", "status"})
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _IDENTITY = ("name", "generateName", "namespace", "uid", "labels")
 _USER_FIELDS = frozenset({"userInfo", "roles", "clusterRoles"})
+_OF_USER = _USER_FIELDS | {"serviceAccountName", "serviceAccountNamespace"}
 _IDENTIFYING = (
     ("apiVersion",),
     ("kind",),
@@ -105,6 +107,8 @@ class Draft:
     """A request that is to be stored.
 
     Attributes:
+        name: Where ``alone`` is set, one that other attempts at the same write have too.
+        alone: Name of a request for this attempt only, for where the shared one cannot be used.
         secret: What goes into the Secret ``spec.recorded_secret`` before the request is made;
             never to be logged.
     """
@@ -112,6 +116,7 @@ class Draft:
     name: str
     labels: Mapping[str, str]
     spec: RequestSpec
+    alone: str = ""
     secret: bytes | None = field(default=None, repr=False)
 
 
@@ -136,6 +141,7 @@ def draft(
     *,
     max_recorded: int,
     unless: Sequence[Program] = (),
+    sender: str = "",
 ) -> Draft:
     """Return the request that a rule needs for an admission request.
 
@@ -145,6 +151,8 @@ def draft(
         trigger: Of `record_trigger`; the same for all rules of one admission request.
         max_recorded: Bytes of JSON that may be kept of the objects.
         unless: Rules that come first, on which processing has to decide as well.
+        sender: What the work depends on of who sent the request, though the rule reads nothing
+            of it.
 
     Raises:
         TooLarge: More would have to be kept.
@@ -153,7 +161,7 @@ def draft(
     name = naming.request_name(request.uid, origin.uid, origin.rule)
     reads = _reads(program, *unless)
     recorded = _recorded(request, reads)
-    content = b"" if recorded is None else orjson.dumps(recorded)
+    content = b"" if recorded is None else orjson.dumps(recorded, option=orjson.OPT_SORT_KEYS)
     if len(content) > max_recorded:
         raise TooLarge(
             f"rule {origin.rule} of policy {origin.policy} reads {len(content)} bytes of "
@@ -177,7 +185,45 @@ def draft(
         unless=tuple(item.rule for item in unless),
     )
     labels = naming.labels(origin.policy, _shard_key(request), Source.ADMISSION)
-    return Draft(name=name, labels=labels, spec=spec, secret=content if hidden else None)
+    if hidden or not replaces_one_version(spec):
+        return Draft(name=name, labels=labels, spec=spec, secret=content if hidden else None)
+    whose = spec.user if reads.request is None or reads.request & _OF_USER else sender
+    shared = _shared_name(spec, content, whose)
+    return Draft(name=shared, labels=labels, spec=spec, alone=name)
+
+
+def replaces_one_version(spec: RequestSpec) -> bool:
+    """Return whether of all requests that carry the version of this one's trigger one can count.
+
+    The API server stores an update only in place of the version that it carried, and runs
+    admission again, with another uid, for whoever was too late. So at most one of those with
+    equal versions is stored, and once the object has another version it is known that none of
+    the others will be; processing reads the object then. That is no help where nothing is read
+    later, nor for an update that changes nothing: it replaces no version.
+    """
+    trigger = spec.trigger
+    return (
+        spec.operation == "UPDATE"
+        and not trigger.unchanged
+        and bool(trigger.resource_version and spec.resource.uid and spec.resource.name)
+        and trigger.subresource in READ_LATER
+    )
+
+
+def _shared_name(spec: RequestSpec, recorded: bytes, whose: str | Mapping[str, Any]) -> str:
+    ref = spec.resource
+    reads = (
+        (spec.policy_generation, spec.unless, spec.trigger.subresource, spec.request, whose),
+        (ref.api_version, ref.kind, ref.namespace, ref.name),
+        blake2b(recorded).hexdigest(),
+    )
+    return naming.write_name(
+        spec.policy_uid,
+        spec.rule,
+        ref.uid,
+        spec.trigger.resource_version,
+        orjson.dumps(reads, option=orjson.OPT_SORT_KEYS),
+    )
 
 
 def keeps(spec: RequestSpec, program: Program, reads: Projection) -> bool:

@@ -25,6 +25,19 @@ def request_name(admission_uid: str, policy_uid: str, rule: str) -> str:
     return f"ur-{_hash(admission_uid, policy_uid, rule)}"
 
 
+def write_name(policy_uid: str, rule: str, trigger_uid: str, version: str, reads: bytes) -> str:
+    """Return the name of the request that all attempts to replace one version share.
+
+    Args:
+        policy_uid: Of the policy.
+        rule: Its rule.
+        trigger_uid: The object.
+        version: The resourceVersion that it has until one of them is stored.
+        reads: What else the work depends on, in one form.
+    """
+    return f"ur-{_hash('write', policy_uid, rule, trigger_uid, version, _digest(reads))}"
+
+
 def sweep_name(policy_uid: str, generation: int, rule: str) -> str:
     """Return the name of the one sweep of a rule in one generation of its policy."""
     return f"sweep-{_hash(policy_uid, str(generation), rule)}"
@@ -93,11 +106,13 @@ def digest(obj: Mapping[str, Any]) -> str:
     metadata = {
         key: value for key, value in (obj.get("metadata") or {}).items() if key not in _VOLATILE
     }
-    content = orjson.dumps({**obj, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
+    return _digest(orjson.dumps({**obj, "metadata": metadata}, option=orjson.OPT_SORT_KEYS))
+
+
+def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=_BYTES).hexdigest()
 
 
 def _hash(*parts: str) -> str:
     # Lengths keep ("a", "bc") and ("ab", "c") apart.
-    text = "".join(f"{len(part)}:{part}" for part in parts)
-    return blake2b(text.encode(), digest_size=_BYTES).hexdigest()
+    return _digest("".join(f"{len(part)}:{part}" for part in parts).encode())

@@ -15,6 +15,7 @@ from typing import TypeVar
 from reconciler.api.updaterequest import Outcome, RequestStatus, Source, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, Gone
+from reconciler.requests.draft import replaces_one_version
 from reconciler.requests.lifecycle import (
     FINAL,
     Hold,
@@ -22,6 +23,7 @@ from reconciler.requests.lifecycle import (
     Retry,
     advance,
 )
+from reconciler.requests.naming import digest
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.confirming import Confirmations
 from reconciler.services.ports import History, Requests
@@ -110,9 +112,16 @@ class Dispatcher:
             self.queue.push(request.name, due)
         self._changed.set()
 
-    def forget(self, name: str) -> None:
-        """A request was deleted; if it was not finished, others may do its work."""
+    def forget(self, name: str, uid: str = "") -> None:
+        """A request was deleted; if it was not finished, others may do its work.
+
+        Args:
+            name: Of the request.
+            uid: Of the one that was deleted, where a new one of that name may be known already.
+        """
         known = self._known.get(name)
+        if known is not None and uid not in ("", known.uid):
+            return
         work = None if known is None else _same_work(known)
         if work is not None and self._claimed.get(work) == name:
             del self._claimed[work]
@@ -383,14 +392,14 @@ def _remember(table: OrderedDict[T, V], key: T, value: V) -> None:
 def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:
     """Return what makes two recorded UPDATE requests one piece of work.
 
-    The API server runs admission again when writers of one object collide, so several requests
-    carry one resourceVersion; at most one of them was stored, and all see the same live object.
+    Admission gives most of them one name. Not those of an attempt that came when the request of
+    that name had ended, or had waited for so long that it may have.
     """
     spec = request.spec
     if spec.source is Source.MANUAL:
         # Somebody wants the work of a failed one done again: that one is no other.
         return None
-    if spec.operation != "UPDATE" or spec.trigger.unchanged or not spec.trigger.resource_version:
+    if not replaces_one_version(spec):
         return None
     user = (spec.user.get("userInfo") or {}).get("username", "")
     return (
@@ -400,6 +409,7 @@ def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:
         spec.trigger.resource_version,
         spec.trigger.subresource,
         user,
+        digest(spec.recorded or {}),
     )
 
 

@@ -13,6 +13,7 @@ from reconciler.errors import AlreadyExists, ClusterError
 from reconciler.requests.draft import Draft
 from reconciler.services.backlog import Estimate
 from reconciler.services.diversion import Diversion, undivertible
+from reconciler.services.joining import SharedRequests
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Requests
 
@@ -36,9 +37,14 @@ class Unrecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What became of the drafts of one admission request."""
+    """What became of the drafts of one admission request.
+
+    Attributes:
+        joined: For these the request of another attempt at the same write stands.
+    """
 
     stored: tuple[Draft, ...] = ()
+    joined: tuple[Draft, ...] = ()
     diverted: tuple[Draft, ...] = ()
     failed: tuple[Unrecorded, ...] = ()
 
@@ -51,6 +57,7 @@ class Recorder:
     requests: Requests
     estimate: Estimate
     diversion: Diversion
+    shared: SharedRequests
 
     async def record(self, drafts: Sequence[Draft], *, budget_seconds: float) -> Recorded:
         """Record drafts side by side and wait for all of them.
@@ -81,8 +88,10 @@ class Recorder:
                 self.estimate.end(version)
         failed = (*refused, *(item for item in results if item is not None))
         missing = {item.draft.name for item in failed}
+        joined = {item.name for item in drafts if item.alone and not versions.get(item.name, "-")}
         return Recorded(
-            stored=_but(missing | {item.name for item in diverted}, drafts),
+            stored=_but(missing | joined | {item.name for item in diverted}, drafts),
+            joined=tuple(item for item in drafts if item.name in joined - missing),
             diverted=_but(missing, diverted),
             failed=failed,
         )
@@ -107,6 +116,9 @@ class Recorder:
         return Unrecorded(draft=draft, reason=OVERLOAD, message=message)
 
     async def _store(self, draft: Draft, versions: dict[str, str]) -> None:
+        if draft.alone:
+            versions[draft.name] = await self.shared.store(draft)
+            return
         # First the Secret: a request must never point to one that does not exist.
         if draft.secret is not None:
             name = draft.spec.recorded_secret

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = pytest.mark.cluster
 
 TRIGGERS = 200
+CHANGES = 150
 
 
 async def test_one_target_gets_the_keys_of_all_triggers(rig: Rig) -> None:
@@ -52,6 +54,36 @@ async def test_concurrent_patches_of_one_trigger(rig: Rig) -> None:
         assert state is State.COMPLETED or (
             state is State.SKIP and message.startswith("same as ur-")
         )
+
+
+async def test_many_writers_of_one_trigger_cost_no_more_than_their_changes(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "copy")],
+            {"data": {"{{ request.object.data.last }}": "x"}},
+            operations=["UPDATE"],
+        )
+    )
+    await rig.create_all([config_map(place, "copy"), config_map(place, "trigger-1", last="none")])
+    numbers = iter(range(CHANGES))
+
+    async def write() -> None:
+        for number in numbers:
+            await rig.merge("ConfigMap", "trigger-1", {"data": {"last": str(number)}})
+
+    await asyncio.gather(*(write() for _ in range(16)))
+    last = (await rig.data("trigger-1"))["last"]
+    await rig.applied({"copy": {last: "x"}}, within=30)
+    await rig.finish(count=1, within=30)
+    found = await rig.requests()
+    assert len(found) <= 2 * CHANGES
+    # Each version that was replaced is one request: nothing had to be told apart afterwards.
+    versions = [item.spec.trigger.resource_version for item in found]
+    assert len(set(versions)) >= CHANGES
+    reasons = Counter(item.status.reason for item in found)
+    assert reasons["Applied"] + reasons["SameAsOther"] == len(found)
 
 
 async def test_a_client_that_keeps_writing_the_target(rig: Rig) -> None:

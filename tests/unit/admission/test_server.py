@@ -23,6 +23,7 @@ from reconciler.requests.overload import Backlog, Marks
 from reconciler.services.backlog import Estimate
 from reconciler.services.diversion import Diversion
 from reconciler.services.exceptions import Heeding
+from reconciler.services.joining import SharedRequests
 from reconciler.services.record import Recorder
 from reconciler.services.settings import ClusterSettings, SettingsHolder, parse_filters
 from tests.unit.admission.conftest import make_means
@@ -89,6 +90,7 @@ class World:
                 requests=self.requests,
                 estimate=self.estimate,
                 diversion=Diversion(requests=self.requests, clock=clock),
+                shared=SharedRequests(requests=self.requests, clock=clock),
             ),
             limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
             settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),

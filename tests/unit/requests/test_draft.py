@@ -1,5 +1,7 @@
 """What is recorded of an admission request, and what is not."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -101,6 +103,95 @@ def test_a_create_records_intent_and_nothing_of_the_object():
     assert spec.recorded is None
     assert spec.recorded_secret == ""
     assert found.secret is None
+
+
+def attempt(new="on", *, user="jane", uid="request-uid", rule=None, old=None, at="u", **more):
+    """Return the draft of one attempt at an update that replaces version 7."""
+    changed = obj(data={"mode": new}, metadata={"uid": at})
+    found = request("UPDATE", changed, old or obj(data={"mode": "off"}), **more)
+    found = replace(found, uid=uid, user={"username": user}, info={**found.info, "uid": uid})
+    return drafted(found, rule or program())
+
+
+def test_attempts_at_one_write_share_a_request():
+    # The API server asks again with another uid, and with what the other writer left.
+    first, second = attempt("a", uid="1"), attempt("b", uid="2", user="other")
+    assert first.name == second.name
+    assert first.alone == naming.request_name("1", "policy-uid", "r")
+    assert second.alone == naming.request_name("2", "policy-uid", "r")
+
+
+def newer(version):
+    return obj(data={"mode": "off"}, metadata={"resourceVersion": version})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"old": newer("8")}, id="another version is replaced"),
+        pytest.param({"at": "v"}, id="of another object"),
+        pytest.param({"subresource": "status"}, id="of a subresource"),
+        pytest.param({"rule": {"uid": "u2"}}, id="of another policy"),
+        pytest.param({"rule": {"generation": 5}}, id="of another generation"),
+        pytest.param({"rule": {"rule": "s"}}, id="of another rule"),
+    ],
+)
+def test_attempts_at_other_writes_share_none(other):
+    rule = program()
+    rule = replace(rule, origin=replace(rule.origin, **other.get("rule", {})))
+    found = attempt(**(other | {"rule": rule}))
+    assert found.alone
+    assert found.name != attempt().name
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "{{ request.userInfo.username }}",
+        "{{ serviceAccountName }}",
+        "{{ request.roles }}",
+        "{{ to_string(request) }}",
+    ],
+)
+def test_where_the_sender_is_read_only_the_same_sender_shares(patch):
+    rule = program(patch=patch)
+    name = attempt(user="jane", rule=rule).name
+    assert attempt(user="other", rule=rule).name != name
+    assert attempt(user="jane", rule=rule).name == name
+
+
+def test_where_the_old_object_is_read_only_an_equal_one_shares():
+    rule = program(patch="{{ request.oldObject.data.mode }}")
+    forged = obj(data={"mode": "forged"})
+    assert attempt(rule=rule).name != attempt(rule=rule, old=forged).name
+    assert attempt(rule=rule).name == attempt("b", rule=rule, uid="2").name
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(request("CREATE", obj()), id="a creation"),
+        pytest.param(request("DELETE", old=obj()), id="a deletion"),
+        pytest.param(request("UPDATE", obj(), obj()), id="nothing changed"),
+        pytest.param(
+            request(
+                "UPDATE", obj("Scale", spec={"replicas": 2}), obj("Scale"), subresource="scale"
+            ),
+            id="what cannot be read later",
+        ),
+    ],
+)
+def test_what_replaces_no_version_that_can_be_read_shares_nothing(found):
+    assert drafted(found, program(kinds=("*",))).alone == ""
+
+
+def test_what_goes_into_a_secret_is_not_shared():
+    # The Secret of a name that is used again would be removed with the older request.
+    new, old = obj("Secret", data={"k": "bmV3"}), obj("Secret", data={"k": "b2xk"})
+    rule = program(kinds=("Secret",), patch="{{ request.oldObject.data.k }}")
+    found = drafted(request("UPDATE", new, old), rule)
+    assert found.secret is not None
+    assert found.alone == ""
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,16 @@ class TestWatch:
         await world.settle()
         assert not world.wire.calls
 
+    async def test_an_end_that_is_told_late_is_not_that_of_a_new_one(
+        self, world, policy, trigger, target
+    ):
+        request = await world.ask(policy, trigger)
+        world.dispatcher.notice(request)
+        world.dispatcher.forget(request.name, "uid-of-an-earlier-one")
+        assert world.dispatcher.waiting == 1
+        world.dispatcher.forget(request.name, request.uid)
+        assert world.dispatcher.waiting == 0
+
     async def test_a_request_is_unfinished_until_its_final_status_is_stored(
         self, world, policy, trigger, target
     ):
@@ -352,6 +362,7 @@ class TestSameWork:
         [
             {"user": {"userInfo": {"username": "jane"}}},
             {"record": {"unchanged": True}},
+            {"recorded": {"oldObject": {"data": {"v": "other"}}}},
         ],
     )
     async def test_other_work_is_not_the_same(self, world, ask, target, changes):
@@ -359,6 +370,16 @@ class TestSameWork:
         world.dispatcher.notice(await ask("ur-2", **changes))
         await world.settle()
         assert (await world.read(target))["spec"]["list"] == ["x", "x"]
+
+    async def test_what_carries_its_own_object_is_never_the_same(self, world, ask, target):
+        # Nothing tells which of two scalings was stored: each is worked on as it was sent.
+        for name, replicas in (("ur-1", 5), ("ur-2", 7)):
+            recorded = {"object": {"apiVersion": "v1", "kind": "Scale", "spec": replicas}}
+            record = {"subresource": "scale"}
+            world.dispatcher.notice(await ask(name, record=record, recorded=recorded))
+        await world.settle()
+        ends = {(await world.status(name)).reason for name in ("ur-1", "ur-2")}
+        assert "SameAsOther" not in ends
 
     async def test_creations_are_never_the_same(self, world, policy, trigger, target):
         for name in ("ur-1", "ur-2"):
