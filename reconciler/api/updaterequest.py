@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.api.meta import (
     ANNOTATION_RETRIED,
     ANNOTATION_RETRY,
+    FIELD_MANAGER,
     GROUP,
     REQUEST_VERSION,
     Object,
@@ -205,6 +206,7 @@ class UpdateRequest:
     Attributes:
         nudge: Another value than before: somebody wants the next attempt now.
         retried: The name of the request that does its work again, empty where none does.
+        ended_by: Who made it final in place of the controller, as a field manager; else empty.
     """
 
     name: str
@@ -217,6 +219,7 @@ class UpdateRequest:
     status: RequestStatus
     nudge: str = ""
     retried: str = ""
+    ended_by: str = ""
 
 
 def parse_time(text: Any) -> datetime | None:
@@ -250,7 +253,26 @@ def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
         status=parse_status(obj.get("status") or {}),
         nudge=marks.get(ANNOTATION_RETRY, ""),
         retried=marks.get(ANNOTATION_RETRIED, ""),
+        ended_by=_ended_by(obj),
     )
+
+
+def _ended_by(obj: Mapping[str, Any]) -> str:
+    """Return who set a final state that the controller did not write, empty where it did.
+
+    The controller writes the time together with the state, and whoever sets a state afterwards
+    leaves that time to it. Where nobody's fields are known nothing is said of anybody.
+    """
+    if parse_status(obj.get("status") or {}).state is State.PENDING:
+        return ""
+    owners: dict[str, str] = {}
+    for entry in (obj.get("metadata") or {}).get("managedFields") or ():
+        fields = (entry.get("fieldsV1") or {}).get("f:status") or {}
+        manager = str(entry.get("manager", ""))
+        if "f:finishTime" in fields and manager == FIELD_MANAGER:
+            return ""
+        owners |= dict.fromkeys(fields, manager)
+    return owners.get("f:state", "")
 
 
 def _parse_ref(raw: Mapping[str, Any]) -> ObjectRef:

@@ -49,7 +49,9 @@ def _adopted(obj: Mapping[str, Any]) -> UpdateRequest:
     request = parse_request(obj)
     context = (obj.get("spec") or {}).get("context") or {}
     carried = _admission_request(context.get("admissionRequestInfo") or {})
-    return replace(request, spec=_spec(request.spec, carried, context.get("userInfo") or {}))
+    spec = _spec(request.spec, carried, context.get("userInfo") or {})
+    # What a Kyverno ended is ended.
+    return replace(request, spec=spec, ended_by="")
 
 
 def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> RequestSpec:

@@ -1,10 +1,11 @@
 """State transitions of an UpdateRequest.
 
-Rule 1: every transition is in `advance`; no other module decides a request's state.
+Rule 1: every transition is in `advance` and `reopen`; no other module decides a request's state.
 Rule 2: this module reads no clock and no cluster; the caller passes ``now``.
 Rule 3: an empty state means Pending, so that one write, the CREATE, makes a request eligible.
 Rule 4: Completed, Failed and Skip are final. Work that may still succeed stays Pending with
-``next_attempt``; there is no way back from a final state.
+``next_attempt``; there is no way back from a final state that this project wrote. One that
+somebody else wrote is taken back by `reopen`: work ends by being done, or with its request.
 Rule 5: transient errors never exhaust a request: only `Fail` and `Skip` end one that was not
 done, and the caller gives `Fail` for what no repetition cures.
 Rule 6: a target that succeeded is not repeated; its result stays when others are tried again.
@@ -30,6 +31,8 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 MAX_TARGETS = 100
 """Targets that a status lists; every non-success comes before the sample of successes."""
 MAX_MESSAGE = 1000
+TAKEN_BACK = "TakenBack"
+"""The reason of a request that somebody else had made final."""
 UNCONFIRMED = "Unconfirmed"
 """The reason of a request whose trigger is not stored yet; it ends as NotStored if it stays so."""
 
@@ -204,6 +207,28 @@ def advance(
             return _end(base, State.SKIP, reason, message, now=now, keep=retention)
         case Fail(reason=reason, message=message):
             return _end(base, State.FAILED, reason, message, now=now, keep=retention)
+
+
+def reopen(status: RequestStatus, ended_by: str) -> RequestStatus:
+    """Return the status of a request that somebody else made final, as one to go on with.
+
+    Args:
+        status: As it is stored; what it says of targets stays.
+        ended_by: Whose it is, as a field manager.
+    """
+    message = (
+        f"{ended_by} set the state {status.state}, which is taken back: the work goes on;"
+        " to give it up, delete the request"
+    )
+    return replace(
+        status,
+        state=State.PENDING,
+        reason=TAKEN_BACK,
+        message=message,
+        next_attempt=None,
+        finished=None,
+        remove_after="",
+    )
 
 
 def _end(

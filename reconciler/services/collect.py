@@ -42,7 +42,9 @@ class Collector:
     _orphans: set[str] = field(default_factory=set)
 
     def notice(self, request: UpdateRequest) -> None:
-        """Take in a request as it is stored; only final ones count."""
+        """Take in a request as it is stored; only final ones count, and not what is taken back."""
+        if request.ended_by:
+            return
         if request.status.state in FINAL and request.status.remove_after:
             bucket = self._buckets.setdefault(request.status.remove_after, {})
             bucket[request.name] = request.spec.policy
@@ -60,7 +62,7 @@ class Collector:
         """Take in what is stored already, and tell somebody else of it."""
         async for request in self.requests.finished():
             self.notice(request)
-            if found is not None:
+            if found is not None and not request.ended_by:
                 found(request)
 
     async def run(self) -> None:

@@ -22,6 +22,7 @@ from reconciler.requests.lifecycle import (
     Retention,
     Retry,
     advance,
+    reopen,
 )
 from reconciler.requests.naming import digest
 from reconciler.requests.queue import RequestQueue
@@ -94,7 +95,8 @@ class Dispatcher:
         """Take in a request as it is stored; one that comes late changes nothing."""
         if request.resource_version.isdecimal():
             self.seen = max(self.seen, int(request.resource_version))
-        if request.status.state in FINAL:
+        finished = request.status.state in FINAL
+        if finished and (not request.ended_by or request.uid in self._finished):
             _remember(self._finished, request.uid, None)
             self._drop(request.name)
             return
@@ -108,7 +110,7 @@ class Dispatcher:
             nudged = known is not None and request.nudge != known.nudge
             if nudged:
                 self.processor.lanes.wars.forgive(request.spec.policy, request.spec.rule)
-            due = self.clock.monotonic() if nudged else self._due(request)
+            due = self.clock.monotonic() if nudged or finished else self._due(request)
             self.queue.push(request.name, due)
         self._changed.set()
 
@@ -286,6 +288,11 @@ class Dispatcher:
             await self._store(self._known[name], Attempt(disposition=retry))
 
     async def _attempt(self, request: UpdateRequest) -> None:
+        if request.status.state in FINAL:
+            again = reopen(request.status, request.ended_by)
+            retry = Retry(reason=again.reason, message=again.message, after=0.0)
+            await self._write(request, again, Attempt(disposition=retry))
+            return
         if request.spec.sweep:
             request, ended = await self.sweep(request)
             await self._store(request, ended)
@@ -326,6 +333,11 @@ class Dispatcher:
         )
         if isinstance(attempt.disposition, Hold) and self._untold(request, status):
             return
+        await self._write(request, status, attempt)
+
+    async def _write(
+        self, request: UpdateRequest, status: RequestStatus, attempt: Attempt
+    ) -> None:
         try:
             stored = await self.requests.write_status(request, status)
         except Gone:
@@ -338,7 +350,7 @@ class Dispatcher:
             _remember(self._finished, request.uid, None)
             self._drop(request.name)
         else:
-            self._known[request.name] = replace(stored, status=status)
+            self._known[request.name] = replace(stored, status=status, ended_by="")
             if isinstance(attempt.disposition, Retry):
                 pause = attempt.disposition.after
             else:

@@ -20,7 +20,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.requests.figures import FIRED_NOTHING
-from reconciler.requests.lifecycle import FINAL
+from reconciler.requests.lifecycle import FINAL, TAKEN_BACK
 from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Event, Events
@@ -30,9 +30,9 @@ DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
 CAUGHT_UP = "CaughtUp"
 PARKED = frozenset(
-    {"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY, PATCH_WAR}
+    {"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY, PATCH_WAR, TAKEN_BACK}
 )
-"""Reasons of waiting that somebody has to do something about; the others pass by themselves."""
+"""Reasons of waiting that somebody has to know about; the others pass by themselves."""
 _BURST = 50.0
 _PER_SECOND = 2.0
 _TARGETS = 10

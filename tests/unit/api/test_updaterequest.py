@@ -201,3 +201,34 @@ def test_an_order_says_nothing_that_it_does_not_know():
 )
 def test_a_column_sums_it_up(status, text):
     assert summary(status) == text
+
+
+def entry(manager, *fields):
+    status = {f"f:{name}": {} for name in fields}
+    return {"manager": manager, "subresource": "status", "fieldsV1": {"f:status": status}}
+
+
+@pytest.mark.parametrize(
+    ("state", "entries", "ended_by"),
+    [
+        pytest.param("Completed", [entry("kube-retrofit", "state", "finishTime")], "", id="ours"),
+        pytest.param("Completed", [entry("kubectl-edit", "state")], "kubectl-edit", id="theirs"),
+        pytest.param(
+            "Failed",
+            [entry("kube-retrofit", "attempts"), entry("kubectl-edit", "state", "finishTime")],
+            "kubectl-edit",
+            id="theirs with a time",
+        ),
+        pytest.param(
+            "Failed",
+            [entry("kube-retrofit", "finishTime"), entry("kubectl-edit", "state")],
+            "",
+            id="ours and edited",
+        ),
+        pytest.param("Pending", [entry("kubectl-edit", "state")], "", id="not final"),
+        pytest.param("Completed", [], "", id="unknown"),
+    ],
+)
+def test_who_made_a_request_final(state, entries, ended_by):
+    obj = {"metadata": {"name": "ur-1", "managedFields": entries}, "status": {"state": state}}
+    assert parse_request(obj).ended_by == ended_by

@@ -407,6 +407,34 @@ class TestStatus:
         assert await world.status() == final
         assert world.dispatcher.waiting == 0
 
+    @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.SKIP])
+    async def test_an_end_that_somebody_else_wrote_is_taken_back(
+        self, world, policy, trigger, target, state
+    ):
+        request = await world.ask(policy, trigger)
+        world.dispatcher.notice(request)
+        ended = await world.requests.write_status(request, RequestStatus(state=state))
+        world.dispatcher.notice(replace(ended, ended_by="kubectl-edit"))
+        assert world.dispatcher.waiting == 1
+        await world.settle()
+        first, last = (status for _, status, _ in world.observed)
+        assert (first.state, first.reason) == (State.PENDING, "TakenBack")
+        assert first.message == (
+            f"kubectl-edit set the state {state}, which is taken back: the work goes on;"
+            " to give it up, delete the request"
+        )
+        assert (last.state, last.counts.patched) == (State.COMPLETED, 1)
+
+    async def test_what_was_done_before_somebody_wrote_to_it_is_not_done_again(
+        self, world, policy, trigger, target
+    ):
+        world.dispatcher.notice(await world.ask(policy, trigger))
+        await world.settle()
+        edited = replace(await world.requests.get("ur-1"), ended_by="kubectl-edit")
+        world.dispatcher.notice(replace(edited, resource_version="999999"))
+        await world.settle()
+        assert len(world.observed) == 1
+
     async def test_a_status_that_cannot_be_stored_is_tried_again(
         self, world, policy, trigger, target
     ):

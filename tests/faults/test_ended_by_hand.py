@@ -1,0 +1,78 @@
+"""Somebody sets the status of requests final by hand: their work is not lost."""
+
+import pytest
+
+from reconciler.api.updaterequest import State
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.cli.dev.programs import CONTROLLER
+from tests.faults.rig import Rig
+
+pytestmark = pytest.mark.cluster
+
+COUNT = 12
+
+
+async def test_requests_that_somebody_ended(rig: Rig) -> None:
+    triggers = await rig.one_to_one(COUNT)
+    paused = {"metadata": {"annotations": {"kube-retrofit.dev/paused": "true"}}}
+    await rig.merge("ClusterPolicy", rig.namespace, paused, namespace="")
+    await rig.create_all(triggers[: COUNT // 2])
+    await _end(rig, COUNT // 2)
+
+    async def untold() -> str:
+        found = await rig.requests()
+        ended = [item.name for item in found if item.status.state is not State.PENDING]
+        return f"{ended} have ended" if ended else ""
+
+    # The controller sees it at once,
+    await rig.settle(untold, within=15)
+    # and finds it when it was away.
+    await rig.kill(CONTROLLER)
+    await rig.create_all(triggers[COUNT // 2 :])
+    await _end(rig, COUNT)
+    await rig.restart(CONTROLLER)
+    await rig.settle(untold, within=30)
+    going = {"metadata": {"annotations": {"kube-retrofit.dev/paused": None}}}
+    await rig.merge("ClusterPolicy", rig.namespace, going, namespace="")
+    wanted = {f"target-{n}": {"got": f"trigger-{n}"} for n in range(COUNT)}
+    await rig.applied(wanted, within=30)
+    await rig.finish(count=COUNT)
+    assert await rig.states() == {State.COMPLETED: COUNT}
+
+    async def no_event() -> str:
+        notes = [
+            str(item.get("note") or item.get("message"))
+            for item in await rig.items("Event", "")
+            if (item.get("involvedObject") or {}).get("name") == rig.namespace
+        ]
+        return "" if any("person set the state" in note for note in notes) else f"{notes}"
+
+    await rig.settle(no_event, within=15)
+
+
+async def test_a_request_that_somebody_gives_up_is_deleted(rig: Rig) -> None:
+    triggers = await rig.one_to_one(2)
+    paused = {"metadata": {"annotations": {"kube-retrofit.dev/paused": "true"}}}
+    await rig.merge("ClusterPolicy", rig.namespace, paused, namespace="")
+    await rig.create_all(triggers)
+    for item in await rig.requests():
+        if item.spec.resource.name == "trigger-0":
+            await rig.delete("UpdateRequest", item.name, NAMESPACE)
+    going = {"metadata": {"annotations": {"kube-retrofit.dev/paused": None}}}
+    await rig.merge("ClusterPolicy", rig.namespace, going, namespace="")
+    await rig.finish()
+    await rig.applied({"target-1": {"got": "trigger-1"}}, within=15)
+    assert "got" not in await rig.data("target-0")
+
+
+async def _end(rig: Rig, count: int) -> None:
+    found = await rig.requests()
+    assert len(found) == count
+    for item in found:
+        await rig.merge(
+            "UpdateRequest",
+            item.name,
+            {"status": {"state": "Completed", "message": "I say so"}},
+            namespace=NAMESPACE,
+            subresource="status",
+        )
