@@ -4,6 +4,9 @@ import pytest
 
 from tests.conformance.report import ConformanceReport
 
+# Runners of cases assert outside of test modules.
+pytest.register_assert_rewrite("tests.conformance.units")
+
 _PLUGIN = "conformance-report"
 
 

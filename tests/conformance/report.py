@@ -1,7 +1,7 @@
 """Counts conformance cases: one line in every run, a table per folder when asked for.
 
-A case is a test with the marker ``conformance(folder)``, or one of `units` that has a parameter
-``case``. It counts by how it ended; a skip counts by the first words of its reason.
+A case is a test with the marker ``conformance(folder)``. It counts by how it ended; a skip counts
+by the first words of its reason.
 """
 
 from collections import Counter, defaultdict
@@ -112,9 +112,4 @@ def table(ends: dict[tuple[str, str], End]) -> Table:
 
 def _folder(item: pytest.Item) -> str:
     marker = item.get_closest_marker(PROPERTY)
-    if marker:
-        return str(marker.args[0])
-    spec = getattr(item, "callspec", None)
-    if item.path.parent.name == "units" and spec is not None and "case" in spec.params:
-        return f"units/{item.path.stem.removeprefix('test_')}"
-    return ""
+    return str(marker.args[0]) if marker else ""

@@ -30,7 +30,7 @@ def read(folder: Path = HERE) -> dict[str, Verdict]:
 
     Entries of `deviations.yaml` without ``folder`` are for other suites.
     """
-    deviations, stage = (_entries(folder / f"{name}.yaml") for name in ("deviations", "stage"))
+    deviations, stage = entries("deviations", folder), entries("stage", folder)
     found = {
         entry["folder"]: Verdict(reason=f"{DEVIATION}{entry['reason']}", attempt=False)
         for entry in deviations
@@ -57,5 +57,7 @@ def idle_patterns(cases: list[str], verdicts: dict[str, Verdict]) -> list[str]:
     ]
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
+def entries(name: str, folder: Path = HERE) -> list[dict[str, Any]]:
+    """Return the entries of one of the lists, as they stand in its file."""
+    path = folder / f"{name}.yaml"
     return (yaml.safe_load(path.read_text()) or []) if path.is_file() else []

@@ -22,6 +22,7 @@ LIST: Types = ("array",)
 MAP: Types = ("object",)
 
 OUT_OF_BOUNDS = "{} argument is out of bounds ({})"
+WRONG_TYPE = "argument #{} is not of type {}"
 _AMONG_OTHERS = {"string": "String", "number": "Real", "array": "Array", "object": "Object"}
 
 
@@ -108,4 +109,4 @@ def refusal(name: str, reason: str) -> EvaluationError:
 def wrong_type(name: str, position: int, *types: str) -> EvaluationError:
     """Give the error of an argument whose type is none of `types`; `position` counts from 0."""
     words = types if len(types) == 1 else [_AMONG_OTHERS[one] for one in types]
-    return refusal(name, f"argument #{position + 1} is not of type {' or '.join(words)}")
+    return refusal(name, WRONG_TYPE.format(position + 1, " or ".join(words)))

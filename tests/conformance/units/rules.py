@@ -1,0 +1,386 @@
+"""Whole rules: what they make of their trigger or targets, and which requests they lead to."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from admission.decide import Limits, decide
+from reconciler.api.meta import Object, ObjectRef, ref_of, split_api_version
+from reconciler.api.updaterequest import RequestSpec, State
+from reconciler.clock import SystemClock
+from reconciler.dialects import compile_policy
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.entries import with_entries
+from reconciler.engine.evaluate import change, own_change, queries
+from reconciler.engine.evaluate import decide as decide_trigger
+from reconciler.engine.outcome import RuleStatus, TargetChange
+from reconciler.engine.patch import equal, json_diff
+from reconciler.engine.program import Program
+from reconciler.errors import Unavailable
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.requests import MemoryRequests
+from reconciler.requests.confirmation import Presence
+from reconciler.requests.draft import AdmissionRequest, TypeName
+from reconciler.requests.lifecycle import FINAL
+from reconciler.services.policies import PolicyIndex, policy_key
+from reconciler.services.process import trigger_gone
+from reconciler.services.settings import default_filters
+from reconciler.services.trigger import Trigger, TriggerReader
+from tests.conformance.units.cases import Case, Fields, attempt, runs
+from tests.conformance.units.patches import containers
+from tests.conformance.units.subjects import (
+    SURROUNDINGS,
+    operation_of,
+    policy_of,
+    programs_of,
+    subject_of,
+    user_of,
+)
+from tests.conformance.units.variables import at
+
+Result = tuple[Program, TargetChange | None]
+CONFIG_MAPS = {"any": [{"resources": {"kinds": ["ConfigMap"]}}]}
+SECRET = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
+
+
+def context_of(given: Fields, obj: Object | None, operation: str) -> Context:
+    """Give what expressions see of a request, and the values that a case presupposes."""
+    subject = subject_of(obj)
+    user = given.part("requestInfo")
+    context = request_context(
+        operation=operation,
+        obj=obj,
+        old_object=given.get("oldResource") or {},
+        name=subject.name,
+        namespace=subject.namespace,
+        kind=(subject.group, subject.version, subject.kind),
+        user_info=user.get("userInfo"),
+        roles=user.get("roles") or (),
+        cluster_roles=user.get("clusterRoles") or (),
+    )
+    return context.bind(**SURROUNDINGS)
+
+
+def own_results(given: Fields, policy: Object, obj: Object) -> Iterator[Result]:
+    """Apply the rules to their trigger one after the other, each to what the last one made."""
+    changed: set[str] = set()
+    operation = operation_of(given)
+    user = user_of(given.part("requestInfo"))
+    labels = given.get("namespaceLabels")
+    for program in programs_of(given, policy, own=True):
+        if any(item.rule in changed for item in program.before):
+            continue
+        context = with_entries(context_of(given, obj, operation), program.entries)
+        subject = subject_of(obj, operation=operation, user=user, namespace_labels=labels)
+        decision = decide_trigger(program, subject, context)
+        if not decision.matched:
+            continue
+        if not decision.fires:
+            yield program, None
+            continue
+        result = own_change(program, context, obj)
+        obj = dict(result.after)
+        if result.status is RuleStatus.PASS:
+            changed.add(program.rule)
+        yield program, result
+
+
+def written_status(result: TargetChange | None) -> str:
+    return "skip" if result is None else result.status.value
+
+
+@runs("rule")
+def rule(case: Case) -> None:
+    """The reference's function gets only the mutate block; an empty one is refused here."""
+    resource = case.given["resource"]
+    raw = {"name": "r", "mutate": {}, **case.given["rule"]}
+    kind = resource["kind"] if resource else "Pod"
+    raw["match"] = {"any": [{"resources": {"kinds": [kind]}}]}
+    results, error = attempt(
+        lambda: list(own_results(case.given, policy_of([raw]), resource or {}))
+    )
+    wanted = case.wanted["status"]
+    if not resource:
+        # There is no request without an object, so no rule is asked either.
+        assert wanted == "error"
+        assert error is not None or not results
+        case.wanted.get("resource")
+        return
+    assert error is None, error
+    ((_, result),) = results
+    assert written_status(result) == wanted
+    if "resource" in case.wanted:
+        after = resource if result is None else result.after
+        assert equal(after, case.wanted["resource"])
+    case.check_message("" if result is None else result.message)
+
+
+def elements(resource: Object, check: Fields) -> list[Any]:
+    listed = at(resource, check["path"])
+    if "index" in check:
+        return [listed[check["index"]]]
+    wanted = check["where"]
+    return [item for item in listed if all(item.get(key) == wanted[key] for key in wanted)]
+
+
+def assert_elements(resource: Object, check: Fields) -> None:
+    wanted = check["equals"]
+    for element in elements(resource, check):
+        for path, value in wanted.items():
+            assert at(element, path) == value
+
+
+@runs("policy")
+def policy(case: Case) -> None:
+    given, wanted = case.given, case.wanted
+    before = given["resource"]
+    results, error = attempt(lambda: list(own_results(given, given["policy"], before)))
+    if case.expects_error() or error is not None:
+        case.check_error(error)
+        return
+    changes = [result for _, result in results if result is not None]
+    after = dict(changes[-1].after) if changes else before
+    statuses = [written_status(result) for _, result in results]
+    if "rule_count" in wanted:
+        assert len(results) == wanted["rule_count"]
+    if "rules" in wanted:
+        assert statuses == wanted["rules"]
+    if "rules_all" in wanted:
+        assert set(statuses) == {wanted["rules_all"]}
+    if "resource" in wanted:
+        assert equal(after, wanted["resource"])
+    if "containers_len" in wanted:
+        assert len(containers(after)) == wanted["containers_len"]
+    if "message_contains" in wanted:
+        assert any(wanted["message_contains"] in result.message for result in changes)
+    if "diff_ops" in wanted:
+        assert json_diff(before, after) == wanted["diff_ops"]
+    for check in wanted.parts("checks"):
+        assert_elements(after, check)
+
+
+@runs("policy-existing")
+def policy_existing(case: Case) -> None:
+    """The targets are given; which of them are meant is asked of each one."""
+    given, wanted = case.given, case.wanted
+    trigger, operation = given["trigger"], operation_of(given)
+    targets = given["targets"] or ()
+    user = user_of(given.part("requestInfo"))
+    changed: list[TargetChange] = []
+    fired = []
+    for program in programs_of(given, given["policy"], own=False):
+        context = with_entries(context_of(given, trigger, operation), program.entries)
+        subject = subject_of(trigger, operation=operation, user=user)
+        fired.append(decide_trigger(program, subject, context).fires)
+        if not fired[-1]:
+            continue
+        found, errors = queries(program, context)
+        assert not errors
+        changed += [
+            change(program, query.index, context, target)
+            for query in found
+            for target in targets
+            if query.accepts(target)
+        ]
+    statuses = [item.status.value for item in changed]
+    if "rule_count" in wanted:
+        assert sum(fired) == wanted["rule_count"]
+    if "rules" in wanted:
+        assert statuses == wanted["rules"]
+    if "rules_all" in wanted:
+        assert set(statuses) == {wanted["rules_all"]}
+    if "message_contains" in wanted:
+        assert any(wanted["message_contains"] in item.message for item in changed)
+    if "patchedTargets" in wanted:
+        assert [item.after for item in changed] == (wanted["patchedTargets"] or [])
+
+
+@runs("foreach-rule")
+def foreach_rule(case: Case) -> None:
+    """A patch that becomes nothing is an error and no crash."""
+    given = case.given
+    word = given.get("variable_resolves_to")
+    block = {"list": "target.data.list", **given["foreach"]}
+    raw = {"name": "r", "match": CONFIG_MAPS, "mutate": {"targets": [SECRET], "foreach": [block]}}
+    (program,) = programs_of(given, policy_of([raw]), own=False)
+    target = {**given["resource"], "data": {"list": [{"nonexistent": word}]}}
+    context = context_of(given, {"apiVersion": "v1", "kind": "Namespace"}, "CREATE")
+    result, error = attempt(lambda: change(program, 0, context, target))
+    status = RuleStatus.ERROR if error is not None else result.status
+    assert status.value == case.wanted["status"]
+    case.check_message(error if error is not None else result.message)
+
+
+class BrokenReads(MemoryCluster):
+    """A cluster in which no object can be read, for a reason that passes."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+    async def get(self, *_args: Any, **_options: Any) -> Object:
+        raise Unavailable(self.reason)
+
+
+@runs("trigger-resolution")
+def trigger_resolution(case: Case) -> None:
+    """A request has one reference; where the reference looks for two, the one given counts."""
+    given, wanted = case.given, case.wanted
+    case.fields.get("applies_to")
+    if given["operation"] not in {"resolve-by-spec", "resolve-trigger"}:
+        given.refuse("operation", given["operation"])
+    cluster = BrokenReads(given["lookup_error"]) if "lookup_error" in given else MemoryCluster()
+    for obj in given["live"] or ():
+        cluster.add(obj)
+    spec = request_of(given)
+    trigger, error = read_trigger(cluster, spec)
+    if error is None and trigger.presence is not Presence.STORED:
+        error = trigger_gone(spec.resource).message
+    case.check_error(error)
+    result = wanted.get("result")
+    if result:
+        assert trigger.subject is not None
+        meta = trigger.subject.obj["metadata"]
+        assert {key: meta[key] for key in result} == result
+
+
+def request_of(given: Fields) -> RequestSpec:
+    request = given.part("updateRequestSpec")
+    info = request.part("context").part("admissionRequestInfo")
+    admission = info.part("admissionRequest")
+    # What was recorded then is not what is read now.
+    operations = [info.get("operation"), admission.get("operation")]
+    for name in ("object", "oldObject"):
+        admission.get(name)
+    contexts = request.parts("ruleContext")
+    listed = [context["trigger"] for context in contexts]
+    ref = given.get("spec") or request.get("resource") or listed[0]
+    return RequestSpec(
+        policy="p",
+        rule="r",
+        resource=ObjectRef(
+            api_version=ref["apiVersion"],
+            kind=ref["kind"],
+            namespace=ref.get("namespace", ""),
+            name=ref["name"],
+            uid=ref.get("uid", ""),
+        ),
+        operation=next(filter(None, operations), ""),
+    )
+
+
+def read_trigger(cluster: MemoryCluster, spec: RequestSpec) -> tuple[Trigger, str | None]:
+    reader = TriggerReader(
+        kinds=cluster,
+        reader=cluster,
+        requests=MemoryRequests(cluster, "kyverno"),
+        clock=SystemClock(),
+        below=lambda limit: limit - 1,
+    )
+    patch = {"patchStrategicMerge": {"data": {"a": "b"}}}
+    raw = {"name": "r", "match": CONFIG_MAPS, "mutate": {"targets": [SECRET], **patch}}
+    program = compile_policy(policy_of([raw])).programs[0]
+    try:
+        return asyncio.run(reader.read(spec, program)), None
+    except Unavailable as error:
+        return Trigger(presence=Presence.GONE), str(error)
+
+
+@runs("policy-key")
+def key_of_a_policy(case: Case) -> None:
+    given = case.given
+    policy = {"metadata": {"name": given["policyName"], "namespace": given["namespace"]}}
+    assert policy_key(policy) == case.wanted["expected"]
+
+
+@runs("resource-spec")
+def reference_to_an_object(case: Case) -> None:
+    ref = ref_of(case.given["obj"]["Object"])
+    found = {"Kind": ref.kind, "Name": ref.name, "NS": ref.namespace, "API": ref.api_version}
+    found["UID"] = ref.uid
+    for name in case.wanted:
+        assert found[name.removeprefix("want")] == case.wanted[name]
+
+
+@runs("ur-state")
+def state_of_a_request(case: Case) -> None:
+    """States that work may still leave; one that may come again stays Pending here."""
+    given, wanted = case.given, case.wanted
+    if "terminal" in wanted:
+        assert (State(given["state"]) in FINAL) is wanted["terminal"]
+    if "valid" in wanted:
+        assert State(given["to"]) in State
+        assert (State(given["from"]) not in FINAL) is wanted["valid"]
+
+
+@runs("ur-queue")
+def request_that_is_queued(case: Case) -> None:
+    """Whatever the event, a request is work until its state is final."""
+    given = case.given
+    if given["event"] not in {"add", "update"}:
+        given.refuse("event", given["event"])
+    state = State(given["state"] or State.PENDING)
+    assert (state not in FINAL) is case.wanted["enqueued"]
+
+
+def recorded(
+    policy: Object, resource: Object, *, operation: str, user: str, background_user: str
+) -> int:
+    """Return how many requests an admission request leads to."""
+    index = PolicyIndex()
+    index.apply(policy)
+    group, version = split_api_version(resource.get("apiVersion", "v1"))
+    meta = resource["metadata"]
+    namespace = meta.get("namespace", "")
+    request = AdmissionRequest(
+        uid="u",
+        operation=operation,
+        kind=TypeName(group=group, version=version, name=resource["kind"]),
+        resource=TypeName(group=group, version=version, name=f"{resource['kind'].lower()}s"),
+        name=meta["name"],
+        namespace=namespace,
+        user={"username": user},
+        object=None if operation == "DELETE" else resource,
+        old_object=resource if operation in {"UPDATE", "DELETE"} else None,
+    )
+    intent = decide(
+        request,
+        index.rules(kind=resource["kind"], subresource="", namespace=namespace),
+        failure_policy="Fail",
+        parent=None,
+        namespace_labels={},
+        limits=Limits(
+            background_user=background_user,
+            max_recorded=10_000,
+            filters=default_filters("kyverno"),
+        ),
+    )
+    return len(intent.drafts)
+
+
+@runs("admission-creates-ur")
+def admission_creates_a_request(case: Case) -> None:
+    given = case.given
+    number = recorded(
+        given["policy"],
+        given["resource"],
+        operation=operation_of(given),
+        user=given["username"],
+        background_user=given["backgroundServiceAccount"],
+    )
+    assert bool(number) is case.wanted["updateRequestCreated"]
+
+
+@runs("skip-background-requests")
+def skip_background_requests(case: Case) -> None:
+    """The rules that are left are those that fire for an object of their kind."""
+    given, wanted = case.given, case.wanted
+    number = recorded(
+        given["policy"],
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a"}},
+        operation=operation_of(given),
+        user=given["username"],
+        background_user=given["backgroundServiceAccount"],
+    )
+    assert number == wanted["rules_left"]
+    assert (number == 0) is wanted["policy_dropped"]

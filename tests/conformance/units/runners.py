@@ -1,0 +1,151 @@
+"""The cases of a folder, each run by the runner of its kind unless it deviates on purpose."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import pytest
+
+from tests.conformance.units import (
+    conditions,
+    jmespath,
+    matching,
+    patches,
+    patterns,
+    rules,
+    tables,
+    validation,
+    variables,
+)
+from tests.conformance.units.cases import HEAD, RUNNERS, Case
+from tests.conformance.verdicts import DEVIATION, entries
+
+# Importing them names their runners.
+MODULES: Final = (
+    conditions,
+    jmespath,
+    matching,
+    patches,
+    patterns,
+    rules,
+    tables,
+    validation,
+    variables,
+)
+BROKEN: Final = "broken"
+_SELECTORS: Final = ("file", "kind", "test", "case", "applies_to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """An entry of `deviations.yaml` that is about cases of functions.
+
+    Attributes:
+        selectors: Patterns of fields of a case, and of its ``file``; all have to fit.
+        rules: Kinds of rules; the policy of the case has no others. Such a case is tried, and
+            deviates only if it fails.
+    """
+
+    selectors: Mapping[str, str]
+    rules: frozenset[str]
+    reason: str
+
+    def covers(self, file: str, raw: Mapping[str, Any]) -> bool:
+        """Tell whether a case is meant."""
+        facts = {**raw, "file": file}
+        if not all(fnmatchcase(str(facts.get(key)), text) for key, text in self.selectors.items()):
+            return False
+        return not self.rules or _only_rules(raw["input"], self.rules)
+
+    def skip(self) -> NoReturn:
+        """End the case as deviating."""
+        pytest.skip(f"{DEVIATION}{self.reason}")
+
+
+def run(file: str, raw: Mapping[str, Any], deviations: Iterable[Deviation]) -> None:
+    """Run a case; it fails if its kind is unknown, or if a field of it was not read."""
+    if BROKEN in raw:
+        pytest.fail(raw[BROKEN], pytrace=False)
+    covering = [item for item in deviations if item.covers(file, raw)]
+    for item in covering:
+        if not item.rules:
+            item.skip()
+    case = Case(raw)
+    runner = RUNNERS.get(case.kind)
+    if runner is None:
+        pytest.fail(
+            f"no runner for the kind {case.kind!r}: write one in tests/conformance/units, or list"
+            " the kind with its reason in tests/conformance/deviations.yaml",
+            pytrace=False,
+        )
+    try:
+        runner(case)
+    except AssertionError:
+        for item in covering:
+            item.skip()
+        raise
+    unread = case.fields.unread()
+    if unread:
+        pytest.fail(f"the runner does not read {', '.join(unread)}", pytrace=False)
+
+
+def deviations() -> list[Deviation]:
+    """Return the entries that are about cases of functions; they name a file or a kind."""
+    return [
+        Deviation(
+            selectors={key: str(entry[key]) for key in _SELECTORS if key in entry},
+            rules=frozenset(entry.get("rules", ())),
+            reason=entry["reason"],
+        )
+        for entry in entries("deviations")
+        if "file" in entry or "kind" in entry
+    ]
+
+
+def load(folder: Path, *, counted: bool = True) -> list[Any]:
+    """Return a parameter ``(file, case)`` for each case in the files below a folder.
+
+    A file that is no list of cases is a parameter too, whose run fails with the reason.
+
+    Args:
+        folder: Of the files.
+        counted: They count in the report.
+    """
+    params: list[Any] = []
+    for path in sorted(folder.rglob("*.json")):
+        name = path.relative_to(folder).with_suffix("").as_posix()
+        marks = [pytest.mark.conformance(f"units/{name}")] if counted else []
+        found = _read(path)
+        if isinstance(found, str):
+            params.append(pytest.param(path.name, {BROKEN: found}, id=name, marks=marks))
+            continue
+        seen: Counter[str] = Counter()
+        for raw in found:
+            key = f"{name}/{raw.get('kind')}/{raw.get('test')}/{raw.get('case')}"
+            seen[key] += 1
+            shown = key if seen[key] == 1 else f"{key}#{seen[key]}"
+            params.append(pytest.param(path.name, raw, id=shown, marks=marks))
+    return params
+
+
+def _read(path: Path) -> list[dict[str, Any]] | str:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        return f"{path}: {error}"
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        return f"{path}: expected a list of cases"
+    wrong = [item for item in data if not item.keys() >= HEAD]
+    if wrong:
+        missing = ", ".join(sorted(HEAD - wrong[0].keys()))
+        return f"{path}: a case lacks {missing}: {json.dumps(wrong[0])[:200]}"
+    return data
+
+
+def _only_rules(given: Any, kinds: frozenset[str]) -> bool:
+    rules = given["policy"]["spec"]["rules"] if given.get("policy") else ()
+    return bool(rules) and all(kinds & rule.keys() and "mutate" not in rule for rule in rules)

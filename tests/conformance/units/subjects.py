@@ -1,0 +1,100 @@
+"""What the cases say about objects and requests, as the engine takes it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.api.meta import Object, split_api_version
+from reconciler.dialects import compile_policy
+from reconciler.engine.jmes import surround
+from reconciler.engine.match import Subject, UserInfo
+from reconciler.engine.program import Program
+from tests.conformance.units.cases import Fields
+
+# What an expression may know beside its data.
+SURROUNDINGS = surround(now=datetime(2026, 1, 1, tzinfo=UTC), below=lambda limit: limit - 1)
+OPERATIONS = ("", "CREATE", "UPDATE", "DELETE", "CONNECT")
+
+
+def operation_of(given: Fields) -> str:
+    """Read the operation of a case; CREATE where it names none."""
+    operation = given.get("operation")
+    if operation is None:
+        return "CREATE"
+    if operation not in OPERATIONS:
+        given.refuse("operation", operation)
+    return str(operation)
+
+
+def user_of(request: Fields) -> UserInfo:
+    """Give the user of a request and its roles."""
+    info = request.part("userInfo")
+    for name in ("uid", "extra"):
+        info.get(name)  # no rule can ask for it
+    return UserInfo(
+        username=info.get("username") or "",
+        groups=tuple(info.get("groups") or ()),
+        roles=tuple(request.get("roles") or ()),
+        cluster_roles=tuple(request.get("clusterRoles") or ()),
+    )
+
+
+def subject_of(
+    obj: Object | None,
+    *,
+    operation: str = "",
+    user: UserInfo | None = None,
+    namespace_labels: Mapping[str, str] | None = None,
+    subresource: str = "",
+) -> Subject:
+    """Give an object as rules match it; null is a request without one."""
+    obj = obj or {}
+    group, version = split_api_version(obj.get("apiVersion") or "v1")
+    meta = obj.get("metadata") or {}
+    return Subject(
+        obj=obj,
+        group=group,
+        version=version,
+        kind=obj.get("kind") or "",
+        subresource=subresource,
+        name=meta.get("name") or "",
+        namespace=meta.get("namespace") or "",
+        operation=operation,
+        user=user or UserInfo(),
+        namespace_labels=namespace_labels or {},
+    )
+
+
+def policy_of(
+    rules: Iterable[Mapping[str, Any]], *, namespace: str = "", **spec: Any
+) -> dict[str, Any]:
+    """Give a policy around rules; in a namespace it is a Policy."""
+    place = {"namespace": namespace} if namespace else {}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy" if namespace else "ClusterPolicy",
+        "metadata": {"name": "p", **place},
+        "spec": {"rules": list(rules), **spec},
+    }
+
+
+def values_of(given: Fields) -> dict[str, Any]:
+    """Give what a case presupposes beside its objects: the values of context entries, by name."""
+    return {**given.part("variables"), **given.part("context")}
+
+
+def programs_of(given: Fields, policy: Object, *, own: bool) -> tuple[Program, ...]:
+    """Compile a policy, with an entry in each rule for what the case presupposes."""
+    values = values_of(given)
+    rules = [
+        {
+            **rule,
+            "context": [
+                *({"name": name, "variable": {"value": value}} for name, value in values.items()),
+                *(one for one in rule.get("context") or () if one.get("name") not in values),
+            ],
+        }
+        for rule in policy["spec"]["rules"]
+    ]
+    known = {**policy, "spec": {**policy["spec"], "rules": rules}} if values else policy
+    return compile_policy(known, own=own).programs

@@ -1,0 +1,230 @@
+"""Tables of the reference's helper functions, by the name of the test that goes through them.
+
+Most of these helpers have no counterpart. The kinds of the tables stand in `deviations.yaml`, for
+those that are not here.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from reconciler.cli.desk.values import place_values
+from reconciler.dialects.kyverno.autogen import ANNOTATION, MAX_NAME, PREFIXES, generated
+from reconciler.engine.jmes import compile_expression
+from reconciler.engine.jmes.images import find_images, split_image
+from reconciler.engine.match import compile_match
+from reconciler.errors import InvalidSetting
+from reconciler.services.settings.filters import parse_names, parse_resources
+from reconciler.services.settings.webhooks import parse_texts
+from tests.conformance.units.cases import Case, attempt, runs, texts
+from tests.conformance.units.subjects import subject_of
+from tests.conformance.verdicts import DEVIATION
+
+Table = Callable[[Case], None]
+TABLES: Final[dict[str, Table]] = {}
+NO_COUNTERPART = "a helper of the reference that has no counterpart here"
+
+
+def table(*tests: str) -> Callable[[Table], Table]:
+    """Name the tests whose tables a function reads."""
+
+    def register(reader: Table) -> Table:
+        TABLES.update(dict.fromkeys(tests, reader))
+        return reader
+
+    return register
+
+
+@runs("table:tests", "table:testCases", "table:testcases")
+def row_of_a_table(case: Case) -> None:
+    reader = TABLES.get(case.test)
+    if reader is None:
+        pytest.skip(f"{DEVIATION}{NO_COUNTERPART}")
+    reader(case)
+
+
+@table("Test_parseExclusions")
+def exclusions(case: Case) -> None:
+    names = parse_names(case.given.part("args")["in"])
+    wanted = texts(case.wanted.get("wantExclusions"))
+    again = texts(case.wanted.get("wantInclusions"))
+    assert names.texts == frozenset(wanted)
+    assert all(names.excludes([name]) is (name not in again) for name in wanted)
+    # What is taken in again wins over what is left out.
+    assert not any(names.excludes([*wanted, name]) for name in again)
+
+
+@table("Test_parseKinds")
+def resource_filters(case: Case) -> None:
+    """What the reference reads as a filter without a kind, which fits nothing, is refused here."""
+    wanted = case.wanted["want"] or []
+    try:
+        found = parse_resources(case.given.part("args")["in"])
+    except InvalidSetting:
+        assert not all(wanted)
+        return
+    # One of them always holds.
+    assert len(found) == len(wanted) + 1
+    for item, parts in zip(found[1:], wanted, strict=True):
+        # An empty place is one that is left out here, and stands for all.
+        *kind, namespace, name = parts
+        group, version, word, subresource = (part.replace("*", "x") for part in kind)
+        meta = {"namespace": _any(namespace), "name": _any(name)}
+        obj = {"apiVersion": f"{group}/{version}", "kind": word, "metadata": meta}
+        assert item.fits(subject_of(obj, subresource=subresource))
+        other = subject_of({**obj, "kind": f"{word}x"}, subresource=subresource)
+        assert item.fits(other) is (kind[2] == "*")
+
+
+def _any(pattern: str) -> str:
+    return (pattern or "*").replace("*", "x")
+
+
+@table("Test_parseWebhookAnnotations", "Test_parseWebhookLabels")
+def texts_by_name(case: Case) -> None:
+    try:
+        found: Mapping[str, str] | None = parse_texts(case.given.part("args")["in"])
+    except InvalidSetting:
+        found = None
+    assert (found is None) is bool(case.wanted.get("wantErr"))
+    if "want" in case.wanted:
+        assert (found or {}) == (case.wanted["want"] or {})
+
+
+@table("TestAddVariable")
+def variables_by_path(case: Case) -> None:
+    """A path that is no expression is one name here, and nothing finds it."""
+    given, wanted = case.given, case.wanted
+    key, value = given["key"], given["value"]
+    if wanted.get("wantErr"):
+        assert not key
+        wanted.get("wantQueryErr")
+        wanted.get("expected")
+        return
+    data = place_values({}, {key: value})
+    query = given.get("query", key)
+    result, error = attempt(lambda: compile_expression(query).search(data))
+    assert (error is not None) is bool(wanted.get("wantQueryErr"))
+    if "expected" in wanted:
+        assert result == wanted["expected"]
+
+
+@table("Test_getAutogenRuleName")
+def autogen_name(case: Case) -> None:
+    prefix = f"{case.given['prefix']}-"
+    assert prefix in PREFIXES
+    found = [rule["name"] for rule in made(policy_around(case.given["ruleName"]))]
+    assert case.wanted["expected"] in found
+
+
+@table("Test_isAutogenRule")
+def is_autogen_name(case: Case) -> None:
+    name = case.given["ruleName"]
+    assert len(name) <= MAX_NAME
+    assert name.startswith(PREFIXES) is case.wanted["expected"]
+
+
+@table("Test_CanAutoGen", "Test_GetSupportedControllers")
+def autogen_is_possible(case: Case) -> None:
+    found = made(yaml.safe_load(case.given["policy"]))
+    controllers = {"PodControllers": True, "none": False}
+    assert bool(found) is case.wanted.one_of("expectedControllers", controllers)
+
+
+@table("Test_GetAutogenRuleNames")
+def autogen_names(case: Case) -> None:
+    policy = yaml.safe_load(case.given["policy"])
+    own = [rule["name"] for rule in policy["spec"]["rules"]]
+    found = own + [rule["name"] for rule in made(policy)]
+    assert sorted(found) == sorted(case.wanted["expectedRules"])
+
+
+def policy_around(name: str) -> dict[str, Any]:
+    rule = {"name": name, "match": {"resources": {"kinds": ["Pod"]}}, "validate": {}}
+    return {"metadata": {}, "spec": {"rules": [rule]}}
+
+
+def made(policy: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Give the rules that are made of a policy's; only those that mutate are expanded here."""
+    patch = {"mutate": {"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}}
+    rules = [
+        {**rule, **(patch if rule.keys() & {"validate", "verifyImages"} else {})}
+        for rule in policy["spec"]["rules"]
+    ]
+    annotation = (policy["metadata"].get("annotations") or {}).get(ANNOTATION)
+    return [rule for _, rule in generated(rules, annotation)]
+
+
+@table("Test_extractImageInfo")
+def images(case: Case) -> None:
+    if case.given.get("extractionConfig"):
+        pytest.skip(f"{DEVIATION}imageExtractors are for rules that verify images")
+    found, error = attempt(lambda: find_images(json.loads(case.given["raw"])))
+    case.check_error(error)
+    wanted = case.wanted.get("images") or {}
+    assert (found or {}).keys() == wanted.keys()
+    for group, named in wanted.items():
+        for name, (info, pointer, _secrets) in named.items():
+            image = {key[0].lower() + key[1:]: text for key, text in info.items() if text}
+            assert (found or {})[group][name] == {**image, "jsonPointer": pointer}
+
+
+@table("Test_ReferenceWithTag", "Test_ReferenceAndReferenceWithTag")
+def image_references(case: Case) -> None:
+    """A reference with an empty tag is left out here."""
+    found, error = attempt(lambda: split_image(case.given["input"]))
+    assert error is None
+    names = {"expected": "referenceWithTag", "expectedReferenceWithTag": "referenceWithTag"}
+    names["expectedReference"] = "reference"
+    for name in case.wanted:
+        wanted = case.wanted[name]
+        assert found.get(names[name], "") == ("" if wanted.endswith(":") else wanted)
+
+
+@table("TestMatchDeleteOperation")
+def rule_that_lists_delete(case: Case) -> None:
+    block = case.given.part("rule").part("MatchResources")
+    blocks = [block.get("ResourceDescription") or {}]
+    blocks += [
+        item["ResourceDescription"] for name in ("Any", "All") for item in block.get(name) or ()
+    ]
+    listed_names = (name for one in blocks for name in one.get("Operations") or ())
+    names = {name.rpartition(".")[2].upper() for name in listed_names}
+    match = {"resources": {"kinds": ["Pod"], "operations": sorted(names)}}
+    matcher = compile_match(match, None, location="spec.rules[0]")
+    listed = any("DELETE" in scope.operations for scope in matcher.kinds())
+    assert listed is case.wanted["want"]
+
+
+@table("Test_MatchResources", "Test_ResourceDescription")
+def filters_are_valid(case: Case) -> None:
+    """The reference tells where with a name of the test, and counts each error of a part."""
+    subject = lowered(case.given["subject"])
+    is_filter = {"any", "all", "userInfo"} & subject.keys()
+    match = subject if is_filter else {"resources": {"kinds": ["Pod"], **subject}}
+    namespace = "a" if case.given["namespaced"] else ""
+    _, error = attempt(
+        lambda: compile_match(with_user(match), None, location="dummy", namespace=namespace)
+    )
+    wanted = texts(case.wanted["errors"])
+    assert (error is not None) is bool(wanted), error
+    for text in wanted:
+        assert text.rpartition(": ")[2] in (error or "")
+
+
+def lowered(value: Any) -> Any:
+    """Give names as policies write them."""
+    if isinstance(value, dict):
+        return {key[:1].lower() + key[1:]: lowered(item) for key, item in value.items()}
+    return [lowered(item) for item in value] if isinstance(value, list) else value
+
+
+def with_user(value: Any) -> Any:
+    """Give the parts about the user where policies have them: beside ``resources``."""
+    if isinstance(value, dict):
+        found = {key: with_user(item) for key, item in value.items()}
+        return {**found, **found.pop("userInfo", {})}
+    return [with_user(item) for item in value] if isinstance(value, list) else value

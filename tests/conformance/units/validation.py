@@ -1,0 +1,233 @@
+"""What the authors of policies are refused."""
+
+import asyncio
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from admission.authoring import check_policy
+from admission.checks import Means
+from admission.decide import Answer
+from reconciler.api.meta import Object
+from reconciler.engine.match import compile_match
+from reconciler.engine.patch import compile_operations, parse_operations
+from reconciler.errors import InvalidPolicy, Unavailable
+from reconciler.memory.kinds import MemoryKinds
+from reconciler.services.lint import Scope
+from tests.conformance.units.cases import Case, Fields, attempt, runs
+from tests.conformance.units.matching import complete
+from tests.conformance.units.subjects import policy_of
+from tests.unit.rights import Account
+
+SECRET = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
+CONFIG_MAPS = {"any": [{"resources": {"kinds": ["ConfigMap"]}}]}
+CLUSTER_WIDE = ("Node", "Namespace", "ClusterRole", "ClusterRoleBinding", "PersistentVolume")
+CHECKS = (
+    "admission",
+    "allowed-variables",
+    "background",
+    "background-user-info",
+    "mutate-existing-on-policy-update",
+    "variables",
+)
+
+
+async def scope() -> Scope:
+    return lambda _api_version, kind: kind not in CLUSTER_WIDE
+
+
+class Compiling:
+    """The `MatchConditions` port: everything compiles."""
+
+    async def check(self, conditions: Sequence[Mapping[str, Any]]) -> None:
+        del conditions
+
+
+def review(policy: Object, account: Account | None = None) -> Answer:
+    """Give the answer of the admission check."""
+    means = Means(
+        kinds=MemoryKinds(),
+        forget=lambda: None,
+        scope=scope,
+        access=account or Account(),
+        conditions=Compiling(),
+        account="kyverno:kyverno-background-controller",
+        budget=5.0,
+    )
+    return asyncio.run(check_policy(policy, means))
+
+
+def of_rule(rule: Mapping[str, Any], **spec: Any) -> Object:
+    return policy_of([{"name": "r", "match": CONFIG_MAPS, **rule}], **spec)
+
+
+def targeting(targets: list[Any], **rule: Any) -> dict[str, Any]:
+    patch = {"metadata": {"labels": {"x": "y"}}}
+    return {"mutate": {"targets": targets, "patchStrategicMerge": patch}, **rule}
+
+
+def policy_given(given: Fields) -> Object:
+    raw: Object | None = given.get("policy")
+    text = given.get("policy_text")
+    return copy.deepcopy(raw) if raw else yaml.safe_load(text)
+
+
+def prepared(given: Fields, check: str) -> Object:
+    """Give the policy of a case with what the reference's check assumes beside it."""
+    policy = policy_given(given)
+    spec = policy["spec"]
+    if given.get("background") is not None:
+        spec["background"] = given["background"]
+    if check != "admission":
+        # The check is about variables; that a rule lacks match is the business of another one.
+        spec["rules"] = [{"match": CONFIG_MAPS, **rule} for rule in spec["rules"]]
+    match check:
+        case "allowed-variables":
+            # This check looks at names only; those of the user are the business of another one.
+            spec["background"] = False
+        case "mutate-existing-on-policy-update":
+            # The function is called where the flag is set, which asks for targets.
+            for rule in spec["rules"]:
+                if "mutate" in rule:
+                    flag = {"mutateExistingOnPolicyUpdate": True, "targets": [SECRET]}
+                    rule["mutate"] = {**flag, **rule["mutate"]}
+    return policy
+
+
+@runs("policy-valid")
+def policy_valid(case: Case) -> None:
+    check = case.given["check"]
+    if check not in CHECKS:
+        case.given.refuse("check", check)
+    if check == "background-user-info":
+        user_info_in_background(case)
+        return
+    policy = prepared(case.given, check)
+    answer = review(policy)
+    assert answer.allowed is case.wanted["valid"], answer.message
+    for name in ("message", "message_contains"):
+        assert (case.wanted.get(name) or "").strip() in answer.message
+    warned = case.wanted.get("warnings")
+    if warned is not None and all("mutate" in rule for rule in policy["spec"]["rules"]):
+        # Of other rules the author is told here that nobody evaluates them.
+        assert bool(answer.warnings) is warned
+
+
+def user_info_in_background(case: Case) -> None:
+    """The match of the cases names no kind, which is refused before; places have slashes."""
+    (rule,) = policy_given(case.given)["spec"]["rules"]
+    case.given.get("background")
+    blocks = {part: complete(rule.get(part) or {}) for part in ("match", "exclude")}
+    place = ""
+    try:
+        compile_match(
+            blocks["match"], blocks["exclude"], location="spec.rules[0]", user_info=False
+        )
+    except InvalidPolicy as error:
+        place = error.location.replace(".", "/")
+    assert (not place) is case.wanted["valid"]
+    case.check_message(f"invalid variable used at path: {place}" if place else "")
+
+
+def account_of(given: Fields, kind: str) -> Account:
+    """Give what the controller may do: by default everything."""
+    given.get("authMsg")  # what the reference's checker answers; ours has words of its own
+    account = Account()
+    if given.get("authOK", True) is False:
+        name = f"{kind.lower()}s"
+        account.lacks = {f"{verb} {name}" for verb in ("get", "list", "update", "patch")}
+    failure = given.get("authErr")
+    if failure:
+        account.broken = Unavailable(failure["$error"] if isinstance(failure, dict) else failure)
+    return account
+
+
+@runs("mutate-rule")
+def mutate_rule(case: Case) -> None:
+    """The path is ours: the block that has two patches, not the first of them."""
+    given, wanted = case.given, case.wanted
+    if "kinds" in given:
+        rights_to_read_triggers(case)
+        return
+    if "rule" in given:
+        kind, policy = "", of_rule(given["rule"])
+    else:
+        targets = [_placed(target) for target in given["targets"]]
+        kind, policy = targets[0]["kind"], of_rule(targeting(targets))
+    answer = review(policy, account_of(given, kind))
+    assert answer.allowed is not bool(wanted.get("wantErr")), answer.message
+    assert (wanted.get("errContains") or "") in answer.message
+    if wanted.get("wantPath"):
+        assert "spec.rules[0].mutate: " in answer.message
+    if "wantWarnings" in wanted:
+        assert bool(answer.warnings) is wanted["wantWarnings"]
+
+
+def _placed(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a target a namespace; a cluster-wide policy has to say it, a case may leave it out."""
+    return dict(target) if target["kind"] in CLUSTER_WIDE else {"namespace": "default", **target}
+
+
+def rights_to_read_triggers(case: Case) -> None:
+    """The reference asks for its reports controller; here the controller reads the triggers."""
+    given, wanted = case.given, case.wanted
+    match = {"any": [{"resources": {"kinds": given["kinds"]}}]}
+    account = account_of(given, "")
+    if given.get("authOK") is False:
+        account.lacks = {"get pods", "get deployments.apps", "get configmaps"}
+    answer = review(of_rule(targeting([SECRET], match=match)), account)
+    assert answer.allowed is not bool(wanted.get("wantErr"))
+    assert (wanted.get("errContains") or "") in answer.message
+    if "wantWarnings" in wanted:
+        told = [text for text in answer.warnings if "requests will wait" in text]
+        assert bool(told) is wanted["wantWarnings"]
+
+
+@runs("rule-targets")
+def rule_targets(case: Case) -> None:
+    """Compiling ends at the first place of a rule, so each target stands in a rule of its own."""
+    given = case.given
+    rule, namespace = given["rule"], given["policyNamespace"] if given["namespaced"] else ""
+    rules = [
+        {**rule, "name": f"r{index}", "mutate": {**rule["mutate"], "targets": [target]}}
+        for index, target in enumerate(rule["mutate"]["targets"])
+    ]
+    given.get("policyNamespace")
+    found = [
+        line for line in review(policy_of(rules, namespace=namespace)).message.splitlines() if line
+    ]
+    errors = case.wanted.parts("errors")
+    assert len(found) == len(errors)
+    for line, error in zip(found, errors, strict=True):
+        index, _, name = error["path"].rpartition("targets[")[2].partition("].")
+        place = f"spec.rules[{index}].mutate.targets[0].{name}: {error['message']}"
+        assert place in line
+        error.get("value")
+
+
+@runs("json-patch-text")
+def json_patch_text(case: Case) -> None:
+    text = case.given["patchesJson6902"]
+    _, error = attempt(
+        lambda: compile_operations(parse_operations(text, location="p"), location="p")
+    )
+    assert (error is None) is case.wanted["valid"]
+    answer = review(of_rule({"mutate": {"targets": [SECRET], "patchesJson6902": text}}))
+    assert answer.allowed is case.wanted["valid"]
+
+
+@runs("conditions")
+def conditions(case: Case) -> None:
+    """Conditions that deny are what validate rules have; here all are preconditions."""
+    given, wanted = case.given, case.wanted
+    if given.get("where") not in {"conditions", "preconditions"}:
+        given.refuse("where", given["where"])
+    names = {"lbServiceCount": 2, **given.part("variables")}
+    entries = [{"name": name, "variable": {"value": value}} for name, value in names.items()]
+    rule = targeting([SECRET], preconditions=given["conditions"], context=entries)
+    answer = review(of_rule(rule))
+    assert answer.allowed is wanted["valid"], answer.message
+    for key in ("path_contains", "message_contains", "message"):
+        assert (wanted.get(key) or "") in answer.message
