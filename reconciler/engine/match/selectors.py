@@ -1,7 +1,7 @@
 """Label selectors; unlike the API server's, matchLabels may hold wildcards."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ LabelPredicate = Callable[[Mapping[str, str]], bool]
 _NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _VALUE: Final = re.compile(rf"(?:{_NAME})?")
+_WILD: Final = str.maketrans("*?", "00")
 _WITH_VALUES: Final = frozenset({"In", "NotIn"})
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -39,13 +40,16 @@ def compile_selector(raw: Any, *, location: str) -> LabelSelector:
     """Compile a LabelSelector object.
 
     Raises:
-        InvalidPolicy: It is malformed, or selects nothing in particular.
+        InvalidPolicy: It is malformed, names what no label can be, or selects nothing in
+            particular.
     """
     fields = reading.mapping(raw, location, allowed=("matchLabels", "matchExpressions"))
     labels = reading.string_map(fields.get("matchLabels"), f"{location}.matchLabels")
     expressions = reading.sequence(fields.get("matchExpressions"), f"{location}.matchExpressions")
     if not labels and not expressions:
         raise InvalidPolicy(location, "The requirements are not specified in selector")
+    for key, value in labels.items():
+        _check_label(key, (value,), f"{location}.matchLabels", wild=True)
     parts = [_compile_label(key, value) for key, value in labels.items()]
     parts += read_each(_compile_expression, expressions, f"{location}.matchExpressions")
     return LabelSelector(
@@ -68,12 +72,10 @@ def pair_predicate(key: str, value: str) -> LabelPredicate:
 
 
 def _compile_label(key: str, value: str) -> tuple[LabelPredicate, str]:
-    server = ""
-    if _KEY.fullmatch(key):
-        if wildcard.has_wildcard(value):
-            server = key
-        elif _VALUE.fullmatch(value):
-            server = f"{key}={value}"
+    # What is escaped would not reach the API server as it is meant.
+    server = key if _KEY.fullmatch(key) else ""
+    if server and not wildcard.has_wildcard(value):
+        server = f"{key}={value}" if _VALUE.fullmatch(value) else ""
     return pair_predicate(key, value), server
 
 
@@ -90,8 +92,8 @@ def _compile_expression(raw: Any, location: str) -> tuple[LabelPredicate, str]:
     if (operator in _WITH_VALUES) != bool(values):
         needed = "at least one value" if operator in _WITH_VALUES else "no values"
         raise InvalidPolicy(f"{location}.values", f"the operator {operator} takes {needed}")
+    _check_label(key, values, location, wild=False)
     listed = ",".join(sorted(values))
-    writable = _KEY.fullmatch(key) and all(_VALUE.fullmatch(value) for value in values)
     match operator:
         case "In":
             predicate, text = (lambda labels: labels.get(key) in values), f"{key} in ({listed})"
@@ -104,4 +106,17 @@ def _compile_expression(raw: Any, location: str) -> tuple[LabelPredicate, str]:
             predicate, text = (lambda labels: key in labels), key
         case _:
             predicate, text = (lambda labels: key not in labels), f"!{key}"
-    return predicate, text if writable else ""
+    return predicate, text
+
+
+def _check_label(key: str, values: Iterable[str], location: str, *, wild: bool) -> None:
+    """Refuse what the API server would refuse: no object can have such a label."""
+    for text, form, what in ((key, _KEY, "key"), *((value, _VALUE, "value") for value in values)):
+        plain = wildcard.literal(text).translate(_WILD) if wild else text
+        if not form.fullmatch(plain):
+            reason = (
+                f"{wildcard.literal(text)!r} is no {what} of a label: letters, digits, '-', '_'"
+                " and '.', at most 63 of them, a letter or digit first and last"
+                + (", with a DNS name and '/' in front where needed" if what == "key" else "")
+            )
+            raise InvalidPolicy(location, reason)

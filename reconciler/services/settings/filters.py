@@ -151,12 +151,14 @@ def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
 
 
 def parse_names(text: str) -> NameList:
-    """Return a comma list of names."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    """Return a comma list of names; blanks around them, also behind a ``!``, mean nothing."""
+    names = [name.strip() for name in text.split(",")]
+    out = [name for name in names if name and not name.startswith("!")]
+    again = [name[1:].strip() for name in names if name.startswith("!")]
     return NameList(
-        out=compile_any(name for name in names if not name.startswith("!")),
-        again=compile_any(name[1:] for name in names if name.startswith("!")),
-        texts=frozenset(name for name in names if not name.startswith("!")),
+        out=compile_any(out),
+        again=compile_any(name for name in again if name),
+        texts=frozenset(out),
     )
 
 

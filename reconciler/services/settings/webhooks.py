@@ -1,6 +1,6 @@
 """What the settings add to the webhooks for triggers, read from JSON.
 
-Only the shape is checked here; the API server checks labels and expressions when the webhook
+Shape and labels are checked here; the API server checks expressions when the webhook
 configuration is stored.
 """
 
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.errors import InvalidSetting
+from reconciler.engine.match.selectors import compile_selector
+from reconciler.errors import InvalidPolicy, InvalidSetting
 
 _SELECTORS = ("namespaceSelector", "objectSelector")
 _WITH_VALUES = frozenset({"In", "NotIn"})
@@ -100,7 +101,8 @@ def parse_texts(text: str) -> Mapping[str, str]:
 
 def _decode(text: str, form: str, *, empty: Any) -> Any:
     if not text.strip():
-        return empty
+        msg = f"it is empty, which is no JSON: write {form}, or remove the key"
+        raise InvalidSetting(msg)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -137,7 +139,13 @@ def _selector(value: Any, place: str) -> Mapping[str, Any]:
             for index, item in enumerate(expressions)
         ],
     }
-    return {key: part for key, part in parts.items() if part}
+    selector = {key: part for key, part in parts.items() if part}
+    if selector:
+        try:
+            compile_selector(selector, location=place)
+        except InvalidPolicy as error:
+            raise InvalidSetting(str(error)) from error
+    return selector
 
 
 def _requirement(value: Any, place: str) -> Mapping[str, Any]:

@@ -124,15 +124,6 @@ def test_kinds(kind: str, fields: dict[str, Any], matched: bool) -> None:
             {},
             True,
         ),
-        (
-            {
-                "selector": {
-                    "matchExpressions": [{"key": "app", "operator": "In", "values": ["w*"]}]
-                }
-            },
-            {},
-            False,
-        ),
         ({"namespaceSelector": {"matchLabels": {"env": "prod"}}}, {}, True),
         ({"namespaceSelector": {"matchLabels": {"env": "dev"}}}, {}, False),
         (
@@ -365,6 +356,18 @@ def test_tells_where_existing_objects_are() -> None:
             resources(namespaceSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
             "match.resources.namespaceSelector.matchExpressions[0].values",
             "at least one value",
+        ),
+        (
+            resources(
+                selector={"matchExpressions": [{"key": "a", "operator": "In", "values": ["w*"]}]}
+            ),
+            "match.resources.selector.matchExpressions[0]",
+            "'w*' is no value of a label",
+        ),
+        (
+            resources(selector={"matchLabels": {"a/b/c": "*"}}),
+            "match.resources.selector.matchLabels",
+            "'a/b/c' is no key of a label",
         ),
         ({**resources(), "roles": ["editor"]}, "match.roles[0]", "namespace:name"),
         (

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,7 @@ NOT_WHOLE_DIGITS = "Non-integer argument(s) passed for round off"
 _EXACT = 1 << 53  # beyond, a float has no digits after the point
 _INT64 = 1 << 63
 _MOST_PLACES = 300
+_WITH_EXPONENT = 10**6
 
 
 def whole_number(number: float) -> int:
@@ -30,11 +32,22 @@ def whole_number(number: float) -> int:
         EvaluationError: It is none.
     """
     if not math.isfinite(number) or number != math.trunc(number):
-        shown = f"{number:+}".title() if math.isinf(number) else number
-        raise EvaluationError(f"expected an integer number but got: {shown}")
+        raise EvaluationError(f"expected an integer number but got: {_shown(number)}")
     if not -_INT64 <= number < _INT64:
-        raise EvaluationError(f"number is outside the range of integer numbers: {number}")
+        raise EvaluationError(f"number is outside the range of integer numbers: {_shown(number)}")
     return int(number)
+
+
+def _shown(number: float) -> str:
+    """Write a number as Go does: ``1.5``, ``1.2345675e+06``, ``NaN``, ``-Inf``."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "+Inf" if number > 0 else "-Inf"
+    if abs(number) < _WITH_EXPONENT:
+        return repr(number)
+    digits = Decimal(repr(float(number))).normalize().as_tuple().digits
+    return f"{number:.{len(digits) - 1}e}"
 
 
 def tidy(number: float) -> float:

@@ -49,7 +49,7 @@ def _lookup(_run: Run, subject: dict[str, Any] | list[Any], key: Any) -> Any:
     try:
         position = whole_number(key)
     except EvaluationError as error:
-        raise refusal("lookup", str(error)) from None
+        raise refusal("lookup", f"argument #2: {error}") from None
     return subject[position] if 0 <= position < len(subject) else None
 
 

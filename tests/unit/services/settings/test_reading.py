@@ -43,6 +43,9 @@ def test_a_key_that_is_there_replaces_its_default_alone(holder):
     assert filters.filter(thing("a", "Secret"))
     assert filters.roles.excludes(["a:b"])
     assert filters.groups.excludes(["system:nodes"])
+    holder.take({"excludeGroups": " a-* , ! a-1,!, "})
+    groups = holder.current.filters.groups
+    assert [groups.excludes([name]) for name in ("a-1", "a-2", "")] == [False, True, False]
     holder.take({"excludeGroups": ""})
     assert holder.current.filters.filter(thing("kube-system"))
     assert not holder.current.filters.groups.excludes(["system:nodes"])
@@ -69,6 +72,11 @@ def test_numbers_and_flags(holder):
         ("webhooks", '{"timeout": 5}', "'timeout'", "objectSelector"),
         ("webhookLabels", '{"a": 1}', "no object of texts", '"value"'),
         ("webhookAnnotations", "[]", "no object of texts", '"value"'),
+        ("webhookAnnotations", "", "empty", "remove the key"),
+        ("webhookLabels", "  ", "empty", "remove the key"),
+        ("webhooks", "", "empty", "remove the key"),
+        ("webhooks", '{"objectSelector": {"matchLabels": {"a b": "c"}}}', "'a b'", "letters"),
+        ("matchConditions", "\n", "empty", "remove the key"),
         ("matchConditions", "{}", "no list", '"expression"'),
     ],
 )
@@ -112,7 +120,7 @@ class TestSelectors:
         assert parse_selectors(f"[{text}]") == found
 
     @pytest.mark.parametrize(
-        "text", ["", "  ", "null", "[]", "{}", '{"objectSelector": {"matchLabels": {}}}']
+        "text", ["null", "[]", "{}", '{"objectSelector": {"matchLabels": {}}}']
     )
     def test_empty_parts_are_left_out_as_the_api_server_leaves_them_out(self, text):
         assert parse_selectors(text) == WebhookSettings().selectors

@@ -40,10 +40,18 @@ def test_what_a_function_gives(run, source, expected):
         ("lookup(map, `1`)", "'lookup': argument #2 is not of type String"),
         ("lookup(list, 'a')", "'lookup': argument #2 is not of type Number"),
         ("lookup(list, `true`)", "'lookup': argument #2 is not of type Number"),
-        ("lookup(list, `0.5`)", "'lookup': expected an integer number but got: 0.5"),
+        ("lookup(list, `0.5`)", "'lookup': argument #2: expected an integer number but got: 0.5"),
+        (
+            "lookup(list, `1234567.5`)",
+            "'lookup': argument #2: expected an integer number but got: 1.2345675e+06",
+        ),
+        (
+            "lookup(list, `1e19`)",
+            "'lookup': argument #2: number is outside the range of integer numbers: 1e+19",
+        ),
         (
             "lookup(list, `1e300`)",
-            "'lookup': number is outside the range of integer numbers: 1e+300",
+            "'lookup': argument #2: number is outside the range of integer numbers: 1e+300",
         ),
         ("lookup('text', `1`)", "'lookup': argument #1 is not of type Object or Array"),
         ("items(map, `1`, 'v')", "'items': argument #2 is not of type string"),
