@@ -6,8 +6,11 @@ READY := $(VENV)/.project
 
 # Which Python makes .venv; empty: the newest that is found.
 PYTHON ?=
-# Added to every run of pytest, as PYTEST_ARGS="-x -k sweep" or PYTEST_ARGS="-n 2".
+# Added to every run of pytest, as PYTEST_ARGS="-x -k sweep".
 PYTEST_ARGS ?=
+# How many workers run tests side by side, each with control planes of its own; 0: none but pytest.
+# Cluster tests wait most of the time, so more than there are cores.
+PYTEST_WORKERS ?= 4
 # Added to `make bench`, as BENCH_ARGS="--only pipeline".
 BENCH_ARGS ?=
 # Where the conformance data lies; tests/conformance reads the same variable.
@@ -22,6 +25,8 @@ export BASE_PYTHON
 
 # Another active virtual environment must not leak into this one.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+# Every worker and every program that a test starts would compile all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -33,13 +38,13 @@ help: ## List the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo 'Options: PYTHON=python3.12, PYTEST_ARGS="-x -k sweep", BENCH_ARGS="--only steady"'
+	@echo 'Options: PYTHON=python3.12, PYTEST_ARGS="-x -k sweep", PYTEST_WORKERS=2, BENCH_ARGS="--only steady"'
 
 demo: $(READY) ## Start a real local control plane and watch a policy change an existing object
 	$(BIN)/retrofit dev demo
 
-test: $(READY) control-plane ## Run all tests but end to end, on a real local control plane
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: $(READY) control-plane ## Run all tests but end to end, on real local control planes
+	$(BIN)/pytest --numprocesses=$(PYTEST_WORKERS) --durations=10 $(PYTEST_ARGS)
 
 check: lint types test ## Run lint, types and test, as CI does
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
 from reconciler.cli.dev.binaries import Binaries, locate, read_source
 from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
@@ -16,6 +17,11 @@ from reconciler.cli.dev.install import install
 from reconciler.cli.dev.programs import Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
+from tests.conformance.report import ConformanceReport
+from tests.distribution import Distribution, place_of
+
+# Runners of conformance cases assert outside of test modules.
+pytest.register_assert_rewrite("tests.conformance.units")
 
 # Two shared cores: how long an example takes says nothing about the code.
 settings.register_profile("retrofit", deadline=None)
@@ -34,11 +40,35 @@ _CLUSTER_FIXTURES = frozenset(
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a cluster, so that nobody has to remember it."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make conformance`."""
+    parser.addoption(
+        "--conformance-report",
+        action="store_true",
+        help="also run the cases of stage.yaml, and print a table per folder",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count conformance cases, here because only this file is read where workers are led from."""
+    config.addinivalue_line("markers", "conformance(folder): a counted case of this folder")
+    full = config.getoption("conformance_report")
+    config.pluginmanager.register(ConformanceReport(full=full), "conformance-report")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Distribution:
+    """Keep tests on one worker that share a control plane."""
+    return Distribution(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a cluster; on workers, put first what takes longest."""
     for item in items:
         if _CLUSTER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place_of(item.nodeid))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,101 @@
+"""Which tests follow each other on one worker of pytest-xdist, and in which order groups begin.
+
+Cluster tests wait more than they work, so workers run them side by side, each on control planes
+of its own. The files of a group share one of these, and hence a worker. Any other file is a group
+of its own.
+"""
+
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+from reconciler.cli.dev.binaries import locate, read_source
+from reconciler.errors import InvalidSetting
+
+_CHAINSAW = "tests/conformance/chainsaw/test_chainsaw.py"
+_CHAINSAW_PARTS = 3
+# By the beginning of the file's path; the longest that fits counts. Whatever takes long begins
+# early, because the last group to end decides when all is over.
+GROUPS = {
+    "faults": ("tests/faults/",),
+    "live": ("tests/integration/",),
+    "chainsaw": (_CHAINSAW,),
+    "live-2": (
+        "tests/integration/test_global_context.py",
+        "tests/integration/test_limits.py",
+        "tests/integration/test_pipeline.py",
+        "tests/integration/test_webhooks.py",
+    ),
+    "faults-2": (
+        "tests/faults/test_replicas.py",
+        "tests/faults/test_retention.py",
+        "tests/faults/test_sweeps.py",
+    ),
+    "admission": ("tests/integration/test_admission.py",),
+    "overload": ("tests/faults/test_overload.py",),
+    "exceptions": ("tests/integration/test_exceptions.py",),
+    "kyverno": ("tests/integration/test_kyverno.py",),
+    "startup": ("tests/integration/test_startup.py",),
+    "shared": (
+        "tests/conformance/chainsaw/test_own_cases.py",
+        "tests/contract/",
+        "tests/integration/test_control_plane.py",
+        "tests/integration/test_crds.py",
+        "tests/integration/test_explain.py",
+        "tests/integration/test_preview.py",
+    ),
+    "manifests": ("tests/integration/test_manifests.py",),
+}
+_ORDER = {group: place for place, group in enumerate(GROUPS)}
+
+
+def group_of(nodeid: str) -> str:
+    """Return the group of a test."""
+    file = nodeid.partition("::")[0]
+    fitting = [
+        (len(path), group)
+        for group, paths in GROUPS.items()
+        for path in paths
+        if file.startswith(path)
+    ]
+    group = max(fitting)[1] if fitting else file
+    # Its tests want a cluster for themselves, but any will do.
+    return f"{group}-{_part(nodeid)}" if file == _CHAINSAW else group
+
+
+def place_of(nodeid: str) -> int:
+    """Return the place of a test's group in the order of beginning."""
+    group = group_of(nodeid)
+    return _ORDER.get("chainsaw" if group.startswith("chainsaw-") else group, len(_ORDER))
+
+
+def _part(nodeid: str) -> int:
+    return zlib.crc32(nodeid.encode()) % _CHAINSAW_PARTS
+
+
+class Distribution(LoadScopeScheduling):
+    """Gives each worker whole groups, in the order of collection."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        # Else the group with the most tests begins, however short they are.
+        config.option.loadscopereorder = False
+        self._one_cluster = _names_a_cluster()
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        group = group_of(nodeid)
+        # In a cluster of somebody else's there is one installation, and hence one worker for it.
+        return "cluster" if self._one_cluster and place_of(nodeid) < len(_ORDER) else group
+
+
+def _names_a_cluster() -> bool:
+    try:
+        return isinstance(locate(os.environ, read_source()), Path)
+    except InvalidSetting:
+        return False
