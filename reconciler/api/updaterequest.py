@@ -432,12 +432,17 @@ def _render_target(target: TargetStatus) -> Object:
 
 
 def summary(status: RequestStatus) -> str:
-    """Return the PATCHED column: targets as ``3/4``, of a sweep triggers as ``120/500 (8s)``."""
-    if status.sweep is not None:
-        total = "?" if status.sweep.total < 0 else str(status.sweep.total)
-        eta = f" ({status.sweep.eta})" if status.sweep.eta else ""
-        return f"{status.sweep.done}/{total}{eta}"
+    """Return the column PATCHED: targets changed of targets matched, as ``3/4``."""
     return f"{status.counts.patched}/{status.counts.matched}" if status.counts.matched else ""
+
+
+def progress(status: RequestStatus) -> str:
+    """Return the column PROGRESS: objects that a sweep looked at, as ``120/500 (8s)``."""
+    if status.sweep is None:
+        return ""
+    total = "?" if status.sweep.total < 0 else str(status.sweep.total)
+    eta = f" ({status.sweep.eta})" if status.sweep.eta else ""
+    return f"{status.sweep.done}/{total}{eta}"
 
 
 def render_status(status: RequestStatus) -> Object:
@@ -463,6 +468,7 @@ def render_status(status: RequestStatus) -> Object:
             "failed": status.counts.failed,
         },
         "summary": summary(status) or None,
+        "progress": progress(status) or None,
         "missingPermission": status.missing_permission or None,
         "sweep": None
         if sweep is None

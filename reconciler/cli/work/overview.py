@@ -20,6 +20,7 @@ class Trouble:
         message: Of the first of them.
         permission: What to grant, where a right is missing.
         next_attempt: The first of theirs; None where none is planned.
+        deleted: Their policy is not there any more.
         requests: The first few, each with its trigger.
     """
 
@@ -31,6 +32,7 @@ class Trouble:
     permission: str
     count: int = 0
     next_attempt: datetime | None = None
+    deleted: bool = False
     requests: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -59,12 +61,14 @@ class PolicyLine:
         ready: What its condition Ready says, empty where it says yes or nobody knows.
         states: Requests by state; a failed one that is done again does not count.
         oldest: When the oldest waiting request was made.
+        deleted: There are requests of it, and no such policy any more.
     """
 
     policy: str
     ready: str = ""
     states: Counter[State] = field(default_factory=Counter)
     oldest: datetime | None = None
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +81,22 @@ class Overview:
 
 
 def overview(
-    requests: Iterable[UpdateRequest], *, policies: Iterable[tuple[str, str]], namespace: str = ""
+    requests: Iterable[UpdateRequest],
+    *,
+    policies: Iterable[tuple[str, str]],
+    complete: bool = True,
+    namespace: str = "",
 ) -> Overview:
     """Return what requests are about.
 
     Args:
         requests: As they are stored; one that comes twice counts once.
         policies: Keys, each with why it is not Ready, or an empty text.
+        complete: No policy that requests may name is missing there for want of a right.
         namespace: Only triggers in there; sweeps always.
     """
     lines = {key: PolicyLine(policy=key, ready=ready) for key, ready in policies}
+    known = frozenset(lines)
     troubles: dict[tuple[str, ...], Trouble] = {}
     sweeps: list[Sweep] = []
     for request in {item.name: item for item in requests}.values():
@@ -99,6 +109,10 @@ def overview(
             sweeps.append(_sweep(request))
         if request.status.state in {State.PENDING, State.FAILED}:
             _add(request, troubles)
+    for item in lines.values():
+        item.deleted = complete and item.policy not in known
+    for trouble in troubles.values():
+        trouble.deleted = complete and trouble.policy not in known
     return Overview(
         policies=sorted(lines.values(), key=lambda item: item.policy),
         sweeps=sorted(sweeps, key=lambda item: (item.state in FINAL, item.policy, item.rule)),

@@ -22,7 +22,9 @@ def lines_of(found: Overview, *, now: datetime) -> Iterator[str]:
         return
     yield from _table([_HEAD, *(_policy(line, now) for line in found.policies)])
     for line in found.policies:
-        if line.ready:
+        if line.deleted:
+            yield f"policy {line.policy} was deleted; what it left is removed by itself"
+        elif line.ready:
             yield f"policy {line.policy} is not ready: {line.ready}"
     if found.sweeps:
         yield ""
@@ -44,6 +46,7 @@ def data_of(found: Overview) -> dict[str, Any]:
             {
                 "policy": line.policy,
                 "notReady": line.ready,
+                "deleted": line.deleted,
                 **{state.value.lower(): line.states[state] for state in _COLUMNS},
                 "oldestWaiting": _moment(line.oldest),
             }
@@ -111,6 +114,8 @@ def _trouble(item: Trouble, now: datetime) -> Iterator[str]:
 
 
 def _cure(item: Trouble) -> str:
+    if item.deleted:
+        return ""
     if item.permission:
         return (
             f"grant the controller: {item.permission} (a ClusterRole with the label"

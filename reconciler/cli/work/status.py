@@ -19,7 +19,7 @@ from reconciler.cli.work.place import (
     workplace,
 )
 from reconciler.cli.work.report import data_of, lines_of
-from reconciler.errors import Forbidden, Throttled, Unavailable
+from reconciler.errors import Forbidden, InvalidSetting, Throttled, Unavailable
 from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
 from reconciler.services.policies import policy_key as key_of
 
@@ -71,23 +71,23 @@ async def _status(
 
 async def _look(place: Workplace, key: str, namespace: str) -> Overview:
     found = [item async for item in place.requests.of_policy(key)]
-    if key:
-        try:
+    policies, complete = [], True
+    try:
+        if key:
             policies = [await stored_policy(place, key)]
+    except Forbidden:
+        complete = False
+    except InvalidSetting:
+        # A policy that was deleted is of interest as long as it left something.
+        if not found:
+            raise
+    for kind in () if key else (CLUSTER_POLICIES, POLICIES):
+        try:
+            policies += [item async for item in _all(place, kind)]
         except Forbidden:
-            policies = []
-    else:
-        policies = [item async for item in _policies(place)]
+            complete = False
     named = [(key_of(item), _not_ready(item)) for item in policies]
-    return overview(found, policies=named, namespace=namespace)
-
-
-async def _policies(place: Workplace) -> AsyncIterator[Object]:
-    """Yield all policies that the person may see; their requests tell of the others."""
-    for kind in (CLUSTER_POLICIES, POLICIES):
-        with contextlib.suppress(Forbidden):
-            async for item in _all(place, kind):
-                yield item
+    return overview(found, policies=named, complete=complete, namespace=namespace)
 
 
 async def _all(place: Workplace, kind: Kind) -> AsyncIterator[Object]:

@@ -19,6 +19,7 @@ from reconciler.api.updaterequest import (
     parse_spec,
     parse_status,
     parse_time,
+    progress,
     render_spec,
     render_status,
     render_time,
@@ -189,18 +190,24 @@ def test_an_order_says_nothing_that_it_does_not_know():
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
+    ("status", "patched", "looked_at"),
     [
-        (RequestStatus(), ""),
-        (RequestStatus(counts=Counts(patched=3, failed=1)), "3/4"),
-        (RequestStatus(counts=Counts(unchanged=2)), "0/2"),
-        (RequestStatus(sweep=SweepProgress()), "0/?"),
-        (RequestStatus(sweep=SweepProgress(done=120, total=500, eta="8s")), "120/500 (8s)"),
-        (RequestStatus(sweep=SweepProgress(done=5, total=5), counts=Counts(patched=9)), "5/5"),
+        (RequestStatus(), "", ""),
+        (RequestStatus(counts=Counts(patched=3, failed=1)), "3/4", ""),
+        (RequestStatus(counts=Counts(unchanged=2)), "0/2", ""),
+        (RequestStatus(sweep=SweepProgress()), "", "0/?"),
+        (RequestStatus(sweep=SweepProgress(done=12, total=50, eta="8s")), "", "12/50 (8s)"),
+        (
+            RequestStatus(
+                sweep=SweepProgress(done=10, total=10), counts=Counts(patched=2, unchanged=7)
+            ),
+            "2/9",
+            "10/10",
+        ),
     ],
 )
-def test_a_column_sums_it_up(status, text):
-    assert summary(status) == text
+def test_the_columns_of_what_was_changed_and_of_how_far_it_is(status, patched, looked_at):
+    assert (summary(status), progress(status)) == (patched, looked_at)
 
 
 def entry(manager, *fields):

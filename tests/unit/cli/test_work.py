@@ -98,10 +98,23 @@ def test_what_waits_for_one_right_is_one_trouble() -> None:
 
 def test_failed_work_that_is_done_again_is_no_trouble() -> None:
     failed = {"state": State.FAILED, "reason": "TargetNotFound"}
-    found = overview([request("a", **failed), request("b", retried="c", **failed)], policies=[])
+    pair = [request("a", **failed), request("b", retried="c", **failed)]
+    found = overview(pair, policies=[("p", "")])
     assert [item.count for item in found.troubles] == [1]
     assert found.policies[0].states[State.FAILED] == 1
     assert "kubectl retrofit retry p --failed" in "\n".join(lines_of(found, now=NOW))
+
+
+def test_nobody_is_sent_to_a_policy_that_was_deleted() -> None:
+    failed = request("a", state=State.FAILED, reason="TargetNotFound", message="not found")
+    found = overview([failed, request("b", reason="PatchWar")], policies=[("other", "")])
+    text = "\n".join(lines_of(found, now=NOW))
+    assert "policy p was deleted; what it left is removed by itself" in text
+    assert "to do" not in text
+    assert [item["deleted"] for item in data_of(found)["policies"]] == [False, True]
+    # Whoever may not list policies cannot tell.
+    found = overview([failed], policies=[], complete=False)
+    assert "to do: correct the cause" in "\n".join(lines_of(found, now=NOW))
 
 
 def test_a_sweep_shows_how_far_it_is() -> None:
@@ -150,7 +163,7 @@ def test_retry_wants_to_know_what() -> None:
 
 def test_a_patch_war_names_the_way_on() -> None:
     war = "Secret a/s: /data/color was undone 10 times within 5m"
-    found = overview([request("a", reason="PatchWar", message=war)], policies=[])
+    found = overview([request("a", reason="PatchWar", message=war)], policies=[("p", "")])
     lines = list(lines_of(found, now=NOW))
     assert f"  1 of p / r, PatchWar: {war}" in lines
     (cure,) = [line for line in lines if "to do:" in line]
