@@ -10,12 +10,15 @@ from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
 from reconciler.requests.limits import limits_of
+from reconciler.services.caveats import CURE, filtered
 from reconciler.services.lint import Finding, Level, find_errors, find_surprises, limit_findings
 from reconciler.services.validate import Lack, Need, RightsCheck, cluster_role
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
 _UNCOMPILED = "whether matchConditions compile cannot be checked now"
 _CONDITIONS = "spec.webhookConfiguration"
+_PAUSE = 0.25
+"""Seconds between two looks at a right that is missing."""
 
 
 async def check_policy(policy: Object, means: Means) -> Answer:
@@ -26,12 +29,7 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return refuse(policy, _lines(find_errors(error)))
     try:
         async with asyncio.timeout(means.budget):
-            rights = RightsCheck(kinds=means.kinds, access=means.access)
-            lack = await rights.check(compiled)
-            if lack.unserved_targets:
-                # Its CustomResourceDefinition may have come with the policy.
-                means.forget()
-                lack = await rights.check(compiled)
+            lack = await _lack(compiled, means)
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
     except TimeoutError:
@@ -47,10 +45,28 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return refuse(policy, _lines(errors))
     if lack.unserved_targets:
         return refuse(policy, list(_unserved(lack)))
-    if lack.targets:
+    if lack.rights and not means.dry_run:
         return _not_allowed(policy, compiled, lack, means.account)
     told = (item for item in findings if item.level is Level.WARNING)
-    return Answer(warnings=warnings([*_texts(told), *_of_triggers(lack)]))
+    silent = ((str(item), CURE) for item in filtered(compiled, means.filters()))
+    return Answer(warnings=warnings([*silent, *_of_rights(lack), *_texts(told), *_unfired(lack)]))
+
+
+async def _lack(compiled: CompiledPolicy, means: Means) -> Lack:
+    """Return what a policy lacks, after a while if what it needs may have come with it."""
+    rights = RightsCheck(kinds=means.kinds, access=means.access)
+    lack = await rights.check(compiled)
+    if lack.unserved_targets:
+        # Its CustomResourceDefinition may have come with the policy.
+        means.forget()
+        lack = await rights.check(compiled)
+    # So may its role, which takes a moment to reach the authorizer; a dry run stores none.
+    loop = asyncio.get_running_loop()
+    end = loop.time() + (0.0 if means.dry_run else means.patience)
+    while lack.rights and loop.time() < end:
+        await asyncio.sleep(_PAUSE)
+        lack = await rights.check(compiled)
+    return lack
 
 
 async def _check_conditions(
@@ -109,14 +125,14 @@ def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, account: 
     lines = [
         f"{place}: auth check fails, additional privileges are required for the service account"
         f" '{account}': it may not {', '.join(texts)}"
-        for place, texts in _by_place(lack.targets).items()
+        for place, texts in _by_place(lack.rights).items()
     ]
     told = refuse(policy, lines, code=FORBIDDEN).message
-    places = {right.namespace for need in lack.targets for right in need.options}
+    places = {right.namespace for need in lack.rights for right in need.options}
     where = ""
     if "" not in places:
         where = f" (or grant the same by a Role in namespace {', '.join(sorted(places))})"
-    role = cluster_role(compiled.key, lack.targets)
+    role = cluster_role(compiled.key, lack.rights)
     message = f"{told}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
     return Answer(allowed=False, code=FORBIDDEN, message=message)
 
@@ -134,9 +150,12 @@ def _texts(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
         yield f"{item.location}: {item.text}", item.cure
 
 
-def _of_triggers(lack: Lack) -> Iterator[tuple[str, str]]:
+def _of_rights(lack: Lack) -> Iterator[tuple[str, str]]:
+    for place, texts in _by_place(lack.rights).items():
+        text = f"{place}: refused unless a role grants the controller {', '.join(texts)}"
+        yield text, "a dry run stores none"
+
+
+def _unfired(lack: Lack) -> Iterator[tuple[str, str]]:
     for place, kind in lack.unserved_triggers:
         yield f"{place}: the cluster does not serve {kind}, so nothing fires it yet", ""
-    for place, texts in _by_place(lack.triggers).items():
-        text = f"{place}: requests will wait, the controller may not {', '.join(texts)}"
-        yield text, ""

@@ -7,6 +7,7 @@ from admission.decide import Answer
 from reconciler.api.meta import Object, ref_of
 from reconciler.services.lint import Scope
 from reconciler.services.ports import Access, Kinds, MatchConditions
+from reconciler.services.settings import Filters
 
 INVALID = 422
 FORBIDDEN = 403
@@ -30,7 +31,10 @@ class Means:
         access: About the account that writes targets.
         conditions: Compiles those of webhooks.
         account: Its name, for people.
+        filters: Gives the resource filters and excluded users that hold now.
         budget: Seconds that all questions together may take.
+        patience: Seconds of them that a missing right is waited for.
+        dry_run: Nothing is stored, and nothing was that came with the object.
     """
 
     kinds: Kinds
@@ -39,7 +43,10 @@ class Means:
     access: Access
     conditions: MatchConditions
     account: str
+    filters: Callable[[], Filters]
     budget: float
+    patience: float
+    dry_run: bool = False
 
 
 Check = Callable[[Object, Means], Awaitable[Answer]]

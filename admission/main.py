@@ -69,6 +69,8 @@ _log = logs.logger("admission.main")
 
 _PATIENCE = 5.0
 """Seconds at the start for what helps and is not needed."""
+_ROLE_PATIENCE = 2.0
+"""Seconds for a role that is applied together with its policy."""
 _NEEDED = (CLUSTER_POLICIES, POLICIES, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
@@ -191,7 +193,7 @@ class Admission:
                 neighbour=neighbour,
                 lost=heartbeat.missed,
             ),
-            PolicyWebhook(self._means(kinds)).review,
+            PolicyWebhook(self._means(kinds, holder)).review,
             ExceptionWebhook(heeding).review,
         )
         try:
@@ -279,7 +281,7 @@ class Admission:
         metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)
         return estimate
 
-    def _means(self, kinds: KubeKinds) -> Means:
+    def _means(self, kinds: KubeKinds, holder: SettingsHolder) -> Means:
         settings = self.settings
         account = settings.background_service_account
         return Means(
@@ -291,7 +293,9 @@ class Admission:
             ),
             conditions=KubeConditions(self.client),
             account=f"{settings.namespace}:{account}",
+            filters=lambda: holder.current.filters,
             budget=settings.webhook_timeout / 2,
+            patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
         )
 
     def _resources(

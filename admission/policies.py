@@ -1,7 +1,7 @@
 """Answers to the webhook calls for our own kinds: what cannot work is refused with its place."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from admission.authoring import check_limits, check_policy
 from admission.checks import Check, Means
@@ -40,4 +40,5 @@ class PolicyWebhook:
             return Answer()
         if old is not None and old.get("spec") == obj.get("spec"):
             return check_limits(obj, old)
-        return await CHECKS[request.kind.name](obj, self.means)
+        means = replace(self.means, dry_run=request.dry_run)
+        return await CHECKS[request.kind.name](obj, means)

@@ -21,7 +21,7 @@ from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
 from reconciler.services.registrar import Place, Registrar
-from reconciler.services.rollout import Rollout
+from reconciler.services.rollout import Rollout, Warn
 from reconciler.services.selection import TargetFinder
 from reconciler.services.settings import SettingsHolder
 from reconciler.services.sweep import Each, Sweeper
@@ -52,6 +52,7 @@ def controller_services(
     observe: Observer,
     each: Each,
     say: Callable[[str], None],
+    warn: Warn,
 ) -> Services:
     """Return the services that a controller with these settings runs."""
     index, chance = PolicyIndex(), random.SystemRandom()
@@ -65,9 +66,7 @@ def controller_services(
     processor = Processor(
         index=index,
         policies=cluster.policies,
-        finder=TargetFinder(
-            kinds=kinds, reader=reader, page=settings.list_page, flight=lanes.flight
-        ),
+        finder=TargetFinder.of(settings, kinds, reader, lanes.flight),
         triggers=triggers,
         lanes=lanes,
         loader=entries,
@@ -116,5 +115,6 @@ def controller_services(
             requests=requests,
             registrar=Registrar(cluster=cluster, clock=clock, place=Place.of(settings), live=live),
             say=say,
+            warn=warn,
         ),
     )

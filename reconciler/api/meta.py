@@ -62,6 +62,7 @@ class Kind:
         return f"{name}/{self.subresource}" if self.subresource else name
 
 
+CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 
 

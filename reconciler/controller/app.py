@@ -263,6 +263,7 @@ def _assemble(
         observe=observed,
         each=swept,
         say=log.warning,
+        warn=notices.caution,
     )
     accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
     services.collector.before = accounts.progress.flush
@@ -402,6 +403,7 @@ def _accounts(
         policies=cluster.policies,
         clock=clock,
         waiting=services.dispatcher.unended,
+        filters=lambda: services.rollout.registrar.live.current.filters,
         say=say,
     )
     reports = Reports(

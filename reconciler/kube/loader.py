@@ -14,11 +14,11 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 import aiohttp
 import orjson
 
+from reconciler.api.meta import CONFIG_MAPS
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.errors import Invalid, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.paths import object_path
-from reconciler.kube.settings import CONFIG_MAPS
 
 _TIMEOUT = 30.0
 _MOST_BYTES = 2_000_000

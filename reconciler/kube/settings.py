@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import CONFIG_MAPS, Object
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
 from reconciler.kube.watch import Watch
 from reconciler.services.ports import Change
 from reconciler.services.settings import SettingsHolder
 from reconciler.services.settings.reading import SETTINGS_NAME
-
-CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 
 
 def settings_watch(client: Client, clock: Clock, namespace: str) -> Watch:

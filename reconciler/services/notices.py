@@ -19,8 +19,10 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.clock import Clock
+from reconciler.engine.program import CompiledPolicy
 from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.requests.lifecycle import FINAL, TAKEN_BACK
+from reconciler.services.caveats import Caveat
 from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Event, Events
@@ -96,6 +98,19 @@ class Notices:
             note=f"rule {rule}: {what} not recorded before, and caught up",
         )
         self.events.emit(event)
+
+    def caution(self, policy: CompiledPolicy, caveat: Caveat) -> None:
+        """Tell what a policy that is in force does not do."""
+        self.events.emit(
+            Event(
+                regarding=_reference_of(policy.key, policy.uid),
+                severity="Warning",
+                reason=caveat.reason,
+                action="None",
+                note=str(caveat),
+                group=caveat.location,
+            )
+        )
 
     def forget(self, key: str) -> None:
         """A policy was deleted."""

@@ -42,6 +42,7 @@ from reconciler.services.ports import (
 )
 from reconciler.services.process import Attempt, Processor
 from reconciler.services.selection import TargetFinder
+from reconciler.services.settings import Filters
 from reconciler.services.trigger import TriggerReader
 
 POLICY_CHANGE = ""
@@ -120,6 +121,7 @@ class Preview:
     Attributes:
         cluster: Where nothing is written.
         parallel: Triggers worked on at the same time.
+        filters: What triggers nothing in this cluster; None where nobody knows.
     """
 
     cluster: DryRun
@@ -127,6 +129,7 @@ class Preview:
     triggers: TriggerReader
     existing: Existing
     parallel: int = 64
+    filters: Filters | None = None
 
     async def walk(self, program: Program, occasion: Occasion) -> AsyncIterator[Chunk]:
         """Yield what the rule would do; a list that cannot be read stops no other."""
@@ -185,6 +188,8 @@ class Preview:
             return None
         if program.matcher.evaluate(trigger.subject).decision is Decision.NO_MATCH:
             return None
+        if self.filters and (reason := self.filters.why_excluded(trigger.subject)):
+            return Seen(trigger=obj, unmet=reason)
         request = _request(program, obj, self.triggers.clock.now())
         attempt = await self.processor.apply(request, program, trigger, 0.0)
         return self._told(obj, attempt)
@@ -215,6 +220,7 @@ class Ports:
     Attributes:
         server: Writes that the API server only tries; None where it is not to be asked.
         exceptions: Those that are heeded.
+        filters: What triggers nothing there; None where nobody knows.
     """
 
     kinds: Kinds
@@ -225,6 +231,7 @@ class Ports:
     requests: Requests
     server: Writer | None = None
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
+    filters: Filters | None = None
 
 
 def preview_over(
@@ -259,6 +266,7 @@ def preview_over(
         triggers=triggers,
         existing=Existing(kinds=ports.kinds, reader=ports.reader),
         parallel=parallel,
+        filters=ports.filters,
     )
 
 

@@ -31,6 +31,7 @@ from reconciler.requests.figures import FIRED_NOTHING, share
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Policies
+from reconciler.services.settings import Filters
 from reconciler.services.summary import handled, summarise
 
 TICK = 1.0
@@ -62,6 +63,7 @@ class Progress:
 
     Attributes:
         waiting: Gives all requests that are not final, as stored.
+        filters: Gives those that hold now.
         say: Gets a sentence when the figures cannot be written, for the log.
         problem: What is in the way now; empty where nothing is.
     """
@@ -70,6 +72,7 @@ class Progress:
     policies: Policies
     clock: Clock
     waiting: Callable[[], Iterable[UpdateRequest]]
+    filters: Callable[[], Filters]
     say: Callable[[str], None]
     problem: str = ""
     _objects: dict[str, Object] = field(default_factory=dict)
@@ -245,7 +248,7 @@ class Progress:
         )
         compiled = self.index.get(key)
         if compiled is not None:
-            progress = replace(progress, message=summarise(progress, compiled))
+            progress = replace(progress, message=summarise(progress, compiled, self.filters()))
         return render_progress(progress)
 
     def _running(self) -> dict[str, Running]:

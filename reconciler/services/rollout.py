@@ -6,23 +6,27 @@ configurations and policy statuses have one writer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Mapping
+import textwrap
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.meta import ANNOTATION_RUN, Object, resource_version
-from reconciler.api.policystatus import blank_progress, observed_generation
+from reconciler.api.policystatus import MAX_TEXT, blank_progress, observed_generation
 from reconciler.api.updaterequest import Source, render_time
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError, Conflict, Gone, InvalidPolicy
 from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.requests.orders import sweep_order
+from reconciler.services.caveats import Caveat, acts, caveats
 from reconciler.services.manual import why_not
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Policies, Requests
 from reconciler.services.registrar import Registrar
 
+Warn = Callable[[CompiledPolicy, Caveat], None]
+"""Gets what a policy that is in force does not do."""
 _GATHER = 0.05
 """Seconds that changes of several policies are given to come together."""
 _AGAIN = 0.2
@@ -39,6 +43,7 @@ class Rollout:
 
     Attributes:
         say: Gets a sentence when something is in the way, for the log.
+        warn: Gets what a policy that is in force does not do, when its status says so first.
         problem: What is in the way now; empty where nothing is.
         held: Why nothing is rolled out and nobody asked; empty where it is.
         ending: The programs' namespace is being deleted, so the webhooks go first.
@@ -49,6 +54,7 @@ class Rollout:
     requests: Requests
     registrar: Registrar
     say: Any
+    warn: Warn
     problem: str = ""
     held: str = ""
     ending: bool = False
@@ -166,7 +172,8 @@ class Rollout:
         policy = self._objects.get(key)
         if policy is None:
             return
-        wanted = _ready(compiled)
+        found = caveats(compiled, self.registrar.live.current.filters)
+        wanted = _ready(compiled, found)
         changed = observed_generation(policy) != compiled.generation
         if changed:
             wanted["mutateExisting"] |= blank_progress()
@@ -180,6 +187,9 @@ class Rollout:
                 compiled, mark, just_swept=changed
             )
         await self._write(key, wanted)
+        if _message(policy.get("status") or {}) != _message(wanted):
+            for caveat in found:
+                self.warn(compiled, caveat)
 
     def _held_back(self, key: str) -> str | None:
         """Return why nothing of a policy is worked on now, None where it is."""
@@ -257,12 +267,15 @@ def _newer(policy: Object, known: Object) -> bool:
     return int(new) > int(old) if new.isdecimal() and old.isdecimal() else new != old
 
 
-def _ready(policy: CompiledPolicy) -> dict[str, Any]:
+def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:
+    said = textwrap.shorten("; ".join(map(str, found)), MAX_TEXT, placeholder=" ...")
+    status, reason, message = "True", "Succeeded", f"Ready, but {said}" if said else "Ready"
+    if not acts(policy):
+        status, reason, message = "False", "NotActedOn", f"no rule is acted on: {said}"
+    condition = {"type": "Ready", "status": status, "reason": reason, "message": message}
     return {
-        "conditions": [
-            {"type": "Ready", "status": "True", "reason": "Succeeded", "message": "Ready"}
-        ],
-        "ready": True,
+        "conditions": [condition],
+        "ready": status == "True",
         "rulecount": dict(policy.rule_count),
         "mutateExisting": {"observedGeneration": policy.generation},
     }
@@ -271,6 +284,10 @@ def _ready(policy: CompiledPolicy) -> dict[str, Any]:
 def _not_ready(message: str) -> dict[str, Any]:
     condition = {"type": "Ready", "status": "False", "reason": "Failed", "message": message}
     return {"conditions": [condition], "ready": False}
+
+
+def _message(status: Mapping[str, Any]) -> str:
+    return "; ".join(str(item.get("message", "")) for item in status.get("conditions") or ())
 
 
 def _since(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from reconciler.api.meta import Kind, Object
+from reconciler.config import ControllerSettings
 from reconciler.engine.context import Context
 from reconciler.engine.evaluate import queries
 from reconciler.engine.program import Program
@@ -50,6 +52,13 @@ class TargetFinder:
     reader: Reader
     page: int = 500
     flight: InFlight = field(default_factory=InFlight)
+
+    @classmethod
+    def of(
+        cls, settings: ControllerSettings, kinds: Kinds, reader: Reader, flight: InFlight
+    ) -> Self:
+        """Return the one of a controller with these settings."""
+        return cls(kinds=kinds, reader=reader, page=settings.list_page, flight=flight)
 
     async def select(
         self, program: Program, context: Context, loads: Loads, room: Room | None = None

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.api.policystatus import PolicyProgress
 from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.services.caveats import is_silent, why_silent
+from reconciler.services.settings import Filters
 
 
-def summarise(progress: PolicyProgress, policy: CompiledPolicy) -> str:
+def summarise(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -> str:
     """Return the line for a person; it names no number that stands beside it without need."""
     running = progress.running
     if running.permissions:
@@ -15,16 +17,16 @@ def summarise(progress: PolicyProgress, policy: CompiledPolicy) -> str:
         return _sweeping(progress)
     if running.pending:
         return f"{_requests(running.pending)}{_because(progress.last_error)}"
-    return _ended(progress, policy)
+    return _ended(progress, policy, filters)
 
 
-def _ended(progress: PolicyProgress, policy: CompiledPolicy) -> str:
+def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -> str:
     figures = progress.figures
     if not figures.triggers:
         if figures.skipped_triggers:
             count = _number(figures.skipped_triggers, "trigger")
             return f"{count} came and fired nothing, the last because {progress.last_skip}"
-        return "; ".join(_causes(policy, figures.existing))
+        return "; ".join(_causes(policy, figures.existing, filters))
     if figures.patched or figures.failed:
         parts = (
             (figures.patched, "patched"),
@@ -45,9 +47,9 @@ def _ended(progress: PolicyProgress, policy: CompiledPolicy) -> str:
     return f"no target found for {triggers}: check namespace, name and selector of the targets"
 
 
-def _causes(policy: CompiledPolicy, existing: int) -> Iterator[str]:
+def _causes(policy: CompiledPolicy, existing: int, filters: Filters) -> Iterator[str]:
     programs = [program for program in policy.programs if not program.own]
-    causes = {program.rule: _cause(program, existing) for program in programs}
+    causes = {program.rule: _cause(program, existing, filters) for program in programs}
     for cause in dict.fromkeys(causes.values()):
         rules = [rule for rule, text in causes.items() if text == cause]
         if len(rules) == len(programs):
@@ -57,7 +59,9 @@ def _causes(policy: CompiledPolicy, existing: int) -> Iterator[str]:
             yield f"{word} {', '.join(rules)}: {cause}"
 
 
-def _cause(program: Program, existing: int) -> str:
+def _cause(program: Program, existing: int, filters: Filters) -> str:
+    if is_silent(program, filters):
+        return "; ".join(why_silent(program, filters))
     if not program.on_policy_change:
         return (
             "no trigger came yet: admission only, without mutateExistingOnPolicyUpdate existing"
@@ -71,7 +75,10 @@ def _cause(program: Program, existing: int) -> str:
     if not existing:
         return "no object matches: there is none of the matched kinds"
     count = _number(existing, "existing object")
-    return f"no object matches: {count} looked at, none fits match, exclude and preconditions"
+    return (
+        f"no object matches: {count} looked at, none fits match, exclude and preconditions, or"
+        " resourceFilters leave it out"
+    )
 
 
 def _sweeping(progress: PolicyProgress) -> str:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from admission.heartbeat import Heartbeat
+from reconciler.api.meta import CONFIG_MAPS
 from reconciler.clock import SystemClock
 from reconciler.kube.lease import Timing
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
 from reconciler.kube.paths import collection_path
 from reconciler.kube.policies import POLICIES
 from reconciler.kube.reader import KubeReader
-from reconciler.kube.settings import CONFIG_MAPS
 from reconciler.services.ports import Pulse
 
 pytestmark = pytest.mark.cluster

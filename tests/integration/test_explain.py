@@ -222,3 +222,38 @@ def test_what_is_not_there_is_one_line(
     assert done.exit_code == 1
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def labelling(kind: str, **resources: Any) -> dict[str, Any]:
+    """Return a policy that labels what fires it."""
+    target = {"apiVersion": "v1", "kind": kind, "name": "{{ request.object.metadata.name }}"}
+    patch = {"metadata": {"labels": {"seen": "yes"}}}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "labelling"},
+        "spec": {
+            "rules": [
+                {
+                    "name": "r",
+                    "match": {"any": [{"resources": {"kinds": [kind], **resources}}]},
+                    "mutate": {"targets": [target], "patchStrategicMerge": patch},
+                }
+            ]
+        },
+    }
+
+
+def test_what_the_shipped_settings_leave_out_fires_nothing(
+    explain: Explain, tmp_path: Path
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(labelling("Namespace")))
+    told = explain(str(path), "--cluster", "--trigger", "ns/kube-system").output
+    assert "the rule does not fire: filtered by resourceFilters [*/*,kube-system,*]" in told
+    assert "the rule fires" in explain(str(path), "--cluster", "--trigger", "ns/default").output
+    path.write_text(yaml.safe_dump(labelling("Node")))
+    text = "nothing ever fires it: resourceFilters leave out Node ([Node,*,*])"
+    assert text in explain(str(path), "--cluster").output
+    # A file alone belongs to no cluster, whose settings could be known.
+    assert "resourceFilters" not in explain(str(path)).output

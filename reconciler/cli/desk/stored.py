@@ -8,13 +8,16 @@ from typing import Final
 
 import click
 
-from reconciler.api.meta import EXCEPTION_VERSION, GROUP, Object
+from reconciler.api.meta import CONFIG_MAPS, EXCEPTION_VERSION, GROUP, Object
 from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.live import LiveCluster
+from reconciler.config import ProcessSettings
 from reconciler.dialects import compile_exception
 from reconciler.engine.exceptions import PolicyException
-from reconciler.errors import Forbidden, InvalidPolicy, InvalidSetting
+from reconciler.errors import Forbidden, Gone, InvalidPolicy, InvalidSetting
 from reconciler.services.exceptions import Heeding
+from reconciler.services.settings import Filters, default_settings, read_settings
+from reconciler.services.settings.reading import SETTINGS_NAME
 
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _CLUSTER_WIDE: Final = re.compile(r"(?:clusterpolic(?:y|ies)|cpol)/([^/]+)")
@@ -109,3 +112,22 @@ async def _stored(live: LiveCluster) -> Sequence[Object]:
         except Forbidden as error:
             click.echo(f"stored PolicyExceptions are not heeded: {error}", err=True)
     return found
+
+
+async def stored_filters(live: LiveCluster) -> Filters | None:
+    """Return what triggers nothing in a cluster, None where the settings may not be read.
+
+    Raises:
+        ClusterError: They cannot be read, for no lack of rights.
+    """
+    namespace = ProcessSettings().namespace
+    defaults = default_settings(namespace)
+    try:
+        stored = await live.reader.get(CONFIG_MAPS, namespace, SETTINGS_NAME)
+    except Gone:
+        return defaults.filters
+    except Forbidden as error:
+        click.echo(f"resourceFilters are not known and taken for none: {error}", err=True)
+        return None
+    data = stored.get("data") or {}
+    return read_settings(data, old=defaults, own_namespace=namespace).settings.filters

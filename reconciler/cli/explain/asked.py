@@ -19,6 +19,7 @@ from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
+from reconciler.services.settings import Filters
 
 MAX_TRIGGERS = 100
 """Of one call; nobody reads more."""
@@ -31,13 +32,18 @@ Policies = list[tuple[Object, CompiledPolicy]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that stories are told of; without requests, the rules are outlined."""
+    """Everything that stories are told of; without requests, the rules are outlined.
+
+    Attributes:
+        filters: What triggers nothing in the cluster; None where nobody knows.
+    """
 
     policies: Policies
     requests: Sequence[Request]
     world: World
     desk: DeskValues
     exceptions: Sequence[PolicyException]
+    filters: Filters | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ async def _work(asked: Asked, address: Address | None, page: Page) -> None:
 async def _tell(plan: Plan, page: Page) -> None:
     for policy, compiled in plan.policies:
         if not plan.requests:
-            outline(policy, compiled, page)
+            outline(policy, compiled, page, plan.filters)
         for request in plan.requests:
             story = Story(
                 policy=policy,
@@ -116,5 +116,6 @@ async def _tell(plan: Plan, page: Page) -> None:
                 page=page,
                 desk=plan.desk,
                 exceptions=plan.exceptions,
+                filters=plan.filters,
             )
             await story.tell()

@@ -9,7 +9,7 @@ from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.stock import Scopes
-from reconciler.cli.desk.stored import heeded_exceptions, policy_key
+from reconciler.cli.desk.stored import heeded_exceptions, policy_key, stored_filters
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled, read_policies
 from reconciler.cli.explain.world import LiveWorld
@@ -57,6 +57,7 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
             {program.key for _, program in policies},
             asked.policy_exceptions(),
         ),
+        filters=await stored_filters(cluster),
     )
 
 

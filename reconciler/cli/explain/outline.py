@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.cli.explain.page import OPEN, Page, shown
+from reconciler.cli.explain.page import NO, OPEN, Page, shown
 from reconciler.engine.match import KindScope
 from reconciler.engine.program import IGNORE, CompiledPolicy, Convergence, Program
 from reconciler.engine.readers import of_program
 from reconciler.services.catchup.rules import why_lost
+from reconciler.services.caveats import why_silent
+from reconciler.services.settings import Filters
 
 _CONVERGENCE = {
     Convergence.YES: "applied to its own result, it changes nothing",
@@ -19,11 +21,22 @@ _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _SELECTING = ("apiVersion", "kind", "namespace", "name", "uid", "selector")
 
 
-def outline(policy: Mapping[str, Any], compiled: CompiledPolicy, page: Page) -> None:
-    """Write what the rules of a policy ask for."""
+def outline(
+    policy: Mapping[str, Any], compiled: CompiledPolicy, page: Page, filters: Filters | None = None
+) -> None:
+    """Write what the rules of a policy ask for.
+
+    Args:
+        policy: As written.
+        compiled: The same, compiled.
+        page: Where to write.
+        filters: What triggers nothing in the cluster; None where nobody knows.
+    """
     tell_policy(compiled, page)
     for program in compiled.programs:
         tell_rule(program, page.inner)
+        for text in () if filters is None else why_silent(program, filters):
+            page.inner.inner.answer(NO, "filtered", text)
         _rule(program, written_at(policy, program.origin.location), page.inner.inner)
         _catch_up(compiled, program, page.inner.inner)
     page.line("hint", "Give an object with --trigger to see what happens to it.")

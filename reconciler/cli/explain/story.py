@@ -21,6 +21,7 @@ from reconciler.engine.match.filters import FILTER_FIELDS, compile_filter
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import RetrofitError
 from reconciler.services.loading import Loads
+from reconciler.services.settings import Filters
 
 _OPERATION = "request.operation"
 _MATCHED = {True: YES, False: NO, None: OPEN}
@@ -34,6 +35,7 @@ class Story:
     Attributes:
         policy: The object as written; its rules are quoted.
         request: Its operation counts where no value gives another.
+        filters: What triggers nothing in the cluster; None where nobody knows.
     """
 
     policy: Mapping[str, Any]
@@ -43,6 +45,7 @@ class Story:
     page: Page
     desk: DeskValues = field(default_factory=DeskValues)
     exceptions: Sequence[PolicyException] = ()
+    filters: Filters | None = None
 
     async def tell(self) -> None:
         """Write the whole story.
@@ -110,6 +113,9 @@ class Story:
                 text = "the rule does not fire: an exception is made for this object"
                 page.answer(NO, "decision", text)
                 return False
+        if self.filters and (reason := self.filters.why_excluded(subject)):
+            page.answer(NO, "decision", f"the rule does not fire: {reason}")
+            return False
         page.answer(YES, "decision", "the rule fires")
         return True
 

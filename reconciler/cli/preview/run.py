@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.api.meta import Object
 from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
 from reconciler.cli.desk.progress import Bar
-from reconciler.cli.desk.stored import heeded_exceptions
+from reconciler.cli.desk.stored import heeded_exceptions, stored_filters
 from reconciler.cli.preview.baseline import compare
 from reconciler.cli.preview.policies import compile_found, read_stored
 from reconciler.cli.preview.report import Report
@@ -21,9 +21,11 @@ from reconciler.errors import InvalidSetting
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
+from reconciler.services.caveats import why_silent
 from reconciler.services.dryrun import Identity
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.preview import Occasion, Ports, Preview, first_occasion, preview_over
+from reconciler.services.settings import Filters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,10 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         exceptions = await heeded_exceptions(
             live, wish.exception_namespace, policies, wish.exceptions
         )
-        preview = _preview(live, loader, wish, ExceptionIndex.holding(exceptions))
+        filters = await stored_filters(live)
+        preview = _preview(
+            live, loader, wish, exceptions=ExceptionIndex.holding(exceptions), filters=filters
+        )
         with Bar() as bar:
             tallies = [await _rule(preview, item, wish, loader, bar) for item in programs]
         changed: set[Identity] = set().union(*(tally.changed for tally in tallies))
@@ -98,7 +103,12 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
 
 
 def _preview(
-    live: LiveCluster, loader: WatchedLoader, wish: Wish, exceptions: ExceptionIndex
+    live: LiveCluster,
+    loader: WatchedLoader,
+    wish: Wish,
+    *,
+    exceptions: ExceptionIndex,
+    filters: Filters | None,
 ) -> Preview:
     server = KubeWriter(live.client, live.clock, dry_run=True) if wish.server_dry_run else None
     ports = Ports(
@@ -110,6 +120,7 @@ def _preview(
         requests=KubeRequests(live.client, ProcessSettings().namespace),
         server=server,
         exceptions=exceptions,
+        filters=filters,
     )
     return preview_over(ports, live.clock, secrets.randbelow)
 
@@ -126,6 +137,8 @@ async def _rule(
     tally = RuleTally(program=program, operation=operation, limit=wish.limit)
     if operation and program.matcher.uses_user_info and not wish.user:
         tally.notes.append("match asks who sends a request, and nobody is named: --userinfo")
+    if preview.filters is not None:
+        tally.notes += why_silent(program, preview.filters)
     tally.notes += await preview.unseen(program, occasion)
     bar.begin(f"{program.origin.policy} / {program.rule}")
     async for chunk in preview.walk(program, occasion):

@@ -4,14 +4,15 @@ The formats are those of the ConfigMap that the users of this API have: ``[kind,
 groups, and comma lists of names where a leading ``!`` takes a name in again.
 """
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reconciler.api.meta import Kind
-from reconciler.engine.match import Subject, UserInfo, parse_kind
+from reconciler.engine.match import KindSelector, Listing, Subject, UserInfo, parse_kind
 from reconciler.engine.match.kinds import KindTable
-from reconciler.engine.wildcard import Predicate, compile_any, compile_wildcard
+from reconciler.engine.wildcard import Predicate, compile_any, compile_wildcard, has_wildcard
 from reconciler.errors import InvalidSetting
 
 NODES = "system:nodes"
@@ -21,13 +22,21 @@ NODES = "system:nodes"
 _ALWAYS = "[UpdateRequest,*,*]"
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
 _PARTS = 3
+_UNKNOWN = "\0"
+"""Stands for a name that nobody knows: only a pattern for all names takes it."""
+_MOST_SAMPLES = 1000
 _FORM = "write each as [kind,namespace,name], such as [Secret,team-a,*]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Objects that are left alone."""
+    """Objects that are left alone.
 
+    Attributes:
+        text: As written, in its brackets.
+    """
+
+    text: str
     kind: KindTable
     namespace: Predicate
     name: Predicate
@@ -76,9 +85,33 @@ class Filters:
         user = subject.user
         return (user is not None and self._exclude_user(user)) or self.filter(subject)
 
+    def why_excluded(self, subject: Subject) -> str:
+        """Return the setting that excludes a request, empty where none does."""
+        if (text := self.fitting(subject)) or subject.user is None:
+            return f"filtered by resourceFilters {text}" if text else ""
+        key = next((key for key, holds in self._of_users(subject.user) if holds), "")
+        return f"{key} leaves out who sends it" if key else ""
+
     def filter(self, subject: Subject) -> bool:
         """Return whether an object is left alone, whoever asks."""
         return any(item.fits(subject) for item in self.resources)
+
+    def fitting(self, subject: Subject) -> str:
+        """Return the first resource filter that an object fits, as written; else empty."""
+        return next((item.text for item in self.resources if item.fits(subject)), "")
+
+    def covering(self, listing: Listing, kind: KindSelector) -> tuple[str, ...]:
+        """Return the resource filters that leave no object of a kind to a rule, as written.
+
+        There are none where an object may be left, or where that cannot be told.
+        """
+        found: dict[str, None] = {}
+        for count, subject in enumerate(_samples(listing, kind)):
+            text = self.fitting(subject) if count < _MOST_SAMPLES else ""
+            if not text:
+                return ()
+            found[text] = None
+        return tuple(found)
 
     @property
     def users(self) -> frozenset[str]:
@@ -100,12 +133,13 @@ class Filters:
         return self.filter(subject)
 
     def _exclude_user(self, user: UserInfo) -> bool:
-        return (
-            self.groups.excludes(user.groups)
-            or self.usernames.excludes((user.username,))
-            or self.roles.excludes(user.roles or ())
-            or self.cluster_roles.excludes(user.cluster_roles or ())
-        )
+        return any(holds for _, holds in self._of_users(user))
+
+    def _of_users(self, user: UserInfo) -> Iterator[tuple[str, bool]]:
+        yield "excludeGroups", self.groups.excludes(user.groups)
+        yield "excludeUsernames", self.usernames.excludes((user.username,))
+        yield "excludeRoles", self.roles.excludes(user.roles or ())
+        yield "excludeClusterRoles", self.cluster_roles.excludes(user.cluster_roles or ())
 
 
 def parse_filters(
@@ -169,7 +203,31 @@ def _parse_resource(text: str) -> ResourceFilter:
         raise InvalidSetting(msg)
     kind, namespace, name = (*parts, "*", "*")[:_PARTS]
     return ResourceFilter(
+        text=f"[{text.strip()}]",
         kind=KindTable((parse_kind(kind),)),
         namespace=compile_wildcard(namespace),
         name=compile_wildcard(name),
     )
+
+
+def _samples(listing: Listing, kind: KindSelector) -> Iterator[Subject]:
+    """Yield one object for each way in which those that a rule matches may differ.
+
+    What is left open is unknown; of a namespace also that there is none.
+    """
+    namespaces = ("", _UNKNOWN) if listing.namespaces is None else listing.namespaces
+    names = (_UNKNOWN,) if listing.names is None else listing.names
+    open_ = has_wildcard(kind.subresource)
+    subresources = ("", _UNKNOWN) if open_ else (kind.subresource,)
+    # Without a group, a Namespace is that of the cluster: it lies in itself.
+    group = "" if kind.kind == "Namespace" and kind.group == "*" else kind.group
+    for namespace, name, subresource in itertools.product(namespaces, names, subresources):
+        yield Subject(
+            obj={},
+            group=_UNKNOWN if has_wildcard(group) else group,
+            version=_UNKNOWN if has_wildcard(kind.version) else kind.version,
+            kind=_UNKNOWN if has_wildcard(kind.kind) else kind.kind,
+            subresource=subresource,
+            name=name,
+            namespace=namespace,
+        )

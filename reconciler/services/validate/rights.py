@@ -17,6 +17,7 @@ from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.engine.targets import Target
 from reconciler.engine.variables import Template
 from reconciler.engine.wildcard import has_wildcard
+from reconciler.requests.draft import READ_LATER
 from reconciler.services.ports import Access, Kinds
 from reconciler.services.registration import lookup
 
@@ -68,6 +69,11 @@ class Lack:
     triggers: tuple[Need, ...] = ()
     unserved_targets: tuple[tuple[str, str], ...] = ()
     unserved_triggers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def rights(self) -> tuple[Need, ...]:
+        """Return all rights that are missing."""
+        return (*self.triggers, *self.targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +130,9 @@ class RightsCheck:
             found = await self.kinds.find(*lookup(selector))
             if not found:
                 unserved.append((place, _shown(selector)))
-            for kind in found:
-                yield replace(kind, subresource="")
+            if selector.subresource in READ_LATER or has_wildcard(selector.subresource):
+                for kind in found:
+                    yield replace(kind, subresource="")
 
     async def _ask(self, needs: Iterable[Need]) -> Mapping[Right, bool]:
         known: dict[Right, bool] = {}

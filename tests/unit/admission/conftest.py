@@ -11,6 +11,7 @@ from admission.checks import Means
 from reconciler.errors import Invalid
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.policies import PolicyIndex
+from reconciler.services.settings import parse_filters
 from tests.unit.rights import Account
 
 UIDS = iter(range(1, 1_000_000))
@@ -111,7 +112,9 @@ class Compiler:
                 raise Invalid(text, status=422)
 
 
-def make_means(account=None, kinds=None, budget=5.0, forget=None, compiler=None):
+def make_means(
+    account=None, kinds=None, budget=5.0, forget=None, compiler=None, filters="", patience=0.0
+):
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
 
@@ -126,7 +129,9 @@ def make_means(account=None, kinds=None, budget=5.0, forget=None, compiler=None)
         access=account or Account(),
         conditions=compiler or Compiler(),
         account="kyverno:kyverno-background-controller",
+        filters=lambda: parse_filters(resources=filters),
         budget=budget,
+        patience=patience,
     )
 
 

@@ -1,6 +1,7 @@
 """What the authors of policies are told."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 import yaml
@@ -49,7 +50,7 @@ async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, 
     policy["spec"]["rules"].append({**make.policy()["spec"]["rules"][0], "name": "b", "match": {}})
     found = await review(policy)
     assert (found.allowed, found.code) == (False, 422)
-    first, second = found.message.splitlines()
+    first, second, *_ = found.message.splitlines()
     assert first.startswith("ClusterPolicy set-team: spec.rules[0].mutate")
     assert second.startswith("spec.rules[1].match: ")
 
@@ -180,14 +181,72 @@ async def test_one_way_of_writing_is_enough(make, review):
         assert (await review(targeting(make, secret(name="s")), account=account)).allowed
 
 
-async def test_who_may_not_read_the_triggers_is_warned(make, review):
-    policy = make.policy(resources={"kinds": ["Pod", "Deployment*", "Gadget"]})
-    found = await review(policy, account=Account(lacks={"get pods"}))
+async def test_a_kind_that_nobody_serves_fires_nothing_yet(make, review):
+    found = await review(make.policy(resources={"kinds": ["Pod", "Deployment*", "Gadget"]}))
     assert found.allowed
     assert found.warnings == (
         "spec.rules[0].match: the cluster does not serve Gadget, so nothing fires it yet",
-        "spec.rules[0].match: requests will wait, the controller may not get pods",
     )
+
+
+async def test_a_right_on_triggers_that_is_missing_is_refused_with_the_role(make, review):
+    account = Account(lacks={"get secrets", "list secrets"})
+    policy = make.policy(resources={"kinds": ["Secret"]})
+    policy["spec"]["rules"][0]["mutate"]["mutateExistingOnPolicyUpdate"] = True
+    policy["spec"]["rules"][0]["mutate"]["targets"] = [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "a", "name": "web"}
+    ]
+    found = await review(policy, account=account)
+    assert (found.allowed, found.code) == (False, 403)
+    head, _, role = found.message.partition("\n\n")
+    assert head.startswith(
+        "ClusterPolicy set-team: spec.rules[0].match: auth check fails, additional privileges are"
+        f" required for the service account '{ACCOUNT}': it may not get secrets, list secrets\n"
+    )
+    (rule,) = yaml.safe_load(role)["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
+
+
+async def test_a_role_that_comes_a_moment_after_its_policy_is_waited_for(make, review):
+    @dataclass
+    class Growing(Account):
+        async def may(self, right):
+            if len(self.asked) > 8:
+                self.lacks.clear()
+            return await super().may(right)
+
+    account = Growing(lacks={"update secrets", "patch secrets"})
+    found = await review(targeting(make, secret(name="s")), account=account, patience=30.0)
+    assert found.allowed, found.message
+
+
+async def test_a_dry_run_is_warned_of_a_right_that_is_missing(make):
+    request = parse_review(
+        make.review("CREATE", targeting(make, secret(namespace="a", name="s")), dryRun=True)
+    )
+    account = Account(lacks={"update secrets", "patch secrets"})
+    means = make.means(account, patience=30.0)
+    found = await PolicyWebhook(means).review(request)
+    assert found.allowed
+    (warning,) = found.warnings
+    assert warning == (
+        "spec.rules[0].mutate.targets[0]: refused unless a role grants the controller update"
+        " secrets in namespace a"
+    )
+
+
+async def test_a_kind_that_the_settings_leave_out_is_a_warning(make, review):
+    shipped = "[Node,*,*][Node/?*,*,*][*/*,kube-system,*]"
+    found = await review(make.policy(resources={"kinds": ["Node"]}), filters=shipped)
+    assert found.allowed
+    assert found.warnings == (
+        "spec.rules[0].match: nothing ever fires it: resourceFilters leave out Node ([Node,*,*])",
+    )
+    found = await review(make.policy(resources={"kinds": ["Node", "Pod"]}), filters=shipped)
+    assert found.warnings == (
+        "spec.rules[0].match: Node never fires it: resourceFilters leave it out ([Node,*,*])",
+    )
+    assert (await review(make.policy(), filters=shipped)).warnings == ()
 
 
 async def test_a_target_of_a_kind_that_is_not_served_is_refused(make, review):

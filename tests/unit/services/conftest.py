@@ -33,6 +33,7 @@ from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Page
 from reconciler.services.process import Attempt, Processor
 from reconciler.services.selection import TargetFinder
+from reconciler.services.settings import parse_filters
 from reconciler.services.sweep import Sweeper
 from reconciler.services.trigger import TriggerReader
 
@@ -112,6 +113,7 @@ class World:
         self.wire = Wire(self.cluster)
         self.observed: list[tuple[UpdateRequest, RequestStatus, Attempt]] = []
         self.swept: list[tuple[RequestSpec, Attempt]] = []
+        self.filters = parse_filters()
         self.restart()
 
     def restart(self) -> None:

@@ -17,6 +17,7 @@ from reconciler.services.preview import (
     first_occasion,
     preview_over,
 )
+from reconciler.services.settings import parse_filters
 
 UPDATE = Occasion(operation="UPDATE")
 OWN = {
@@ -50,7 +51,7 @@ class Seen:
 
 @pytest.fixture
 def open_preview(world):
-    def open_preview(server=None, parallel=64, exceptions=None):
+    def open_preview(server=None, parallel=64, exceptions=None, filters=None):
         ports = Ports(
             kinds=world.cluster,
             keys=world.cluster,
@@ -60,6 +61,7 @@ def open_preview(world):
             requests=world.requests,
             server=server,
             exceptions=exceptions or ExceptionIndex(),
+            filters=filters,
         )
         return preview_over(ports, world.clock, lambda limit: limit - 1, parallel=parallel)
 
@@ -97,6 +99,24 @@ async def test_a_second_trigger_sees_what_the_first_would_have_done(world, make,
     seen = await see(make.policy(), parallel=1)
     assert seen.outcomes == [Outcome.PATCHED, Outcome.UNCHANGED, Outcome.UNCHANGED]
     assert world.wire.calls["get Secret s"] == 1
+
+
+async def test_what_the_settings_leave_out_is_no_trigger(world, make, see):
+    for namespace in ("a", "kube-system"):
+        world.cluster.add(make.object(namespace=namespace))
+    world.cluster.add(make.object("Secret", "s"))
+    filters = parse_filters(resources="[*/*,kube-system,*]")
+    seen = await see(make.policy(), filters=filters)
+    reasons = [(item.trigger["metadata"]["namespace"], item.unmet) for item in seen.all]
+    assert reasons == [
+        ("a", ""),
+        ("kube-system", "filtered by resourceFilters [*/*,kube-system,*]"),
+    ]
+    assert len(seen.touches) == 1
+    filters = parse_filters(exclude_usernames="robot-*")
+    sender = {"userInfo": {"username": "robot-1"}}
+    seen = await see(make.policy(), Occasion(operation="UPDATE", user=sender), filters=filters)
+    assert {item.unmet for item in seen.all} == {"excludeUsernames leaves out who sends it"}
 
 
 async def test_a_later_rule_goes_on_from_an_earlier_one(world, make, see, open_preview):

@@ -8,6 +8,7 @@ from reconciler.api.policystatus import blank_progress
 from reconciler.api.updaterequest import State
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.progress import Progress
+from reconciler.services.settings import parse_filters
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def lead(world, writes):
             policies=world.policies,
             clock=world.clock,
             waiting=world.dispatcher.unended,
+            filters=lambda: world.filters,
             say=pytest.fail,
         )
         progress.begin()
@@ -208,6 +210,13 @@ class TestWhyZero:
     async def test_no_trigger_came(self, world, make, progress, in_force):
         policy = await in_force(progress, make.policy())
         assert "no trigger came yet: admission only" in await self.shown(world, progress, policy)
+
+    async def test_the_settings_leave_out_what_it_matches(self, world, make, progress, in_force):
+        world.filters = parse_filters(resources="[ConfigMap,*,*]")
+        policy = await in_force(progress, make.policy())
+        assert await self.shown(world, progress, policy) == (
+            "nothing ever fires it: resourceFilters leave out ConfigMap ([ConfigMap,*,*])"
+        )
 
     async def test_operations_never_fire_on_a_policy_update(self, world, make, progress, in_force):
         resources = {"operations": ["CREATE"]}

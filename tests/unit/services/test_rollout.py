@@ -52,6 +52,7 @@ def rollout(world, log):
             live=SettingsHolder.of("kyverno"),
         ),
         say=log.append,
+        warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key} {caveat}"),
     )
 
 
@@ -493,3 +494,64 @@ async def test_a_policy_that_changed_meanwhile_is_worked_on_again(world, make, r
     await rollout.reconcile()
     await asyncio.wait_for(rollout._changed.wait(), 5)
     assert "conditions" not in (await world.read(stored))["status"]
+
+
+CHECK = {
+    "name": "check",
+    "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+    "validate": {"failureAction": "Enforce", "pattern": {"metadata": {"name": "?*"}}},
+}
+STORED_ONLY = (
+    "spec.rules[{}]: rule check is a validate rule: kube-retrofit stores it, but does"
+    " not act on it"
+)
+
+
+async def test_a_policy_of_which_no_rule_is_acted_on_is_not_ready(make, rollout, store, seen, log):
+    policy = make.policy()
+    policy["spec"]["rules"] = [CHECK]
+    await store(policy)
+    await rollout.reconcile()
+    stored = await seen(policy)
+    assert stored["status"]["ready"] is False
+    assert {key: ready(stored)[key] for key in ("status", "reason", "message")} == {
+        "status": "False",
+        "reason": "NotActedOn",
+        "message": f"no rule is acted on: {STORED_ONLY.format(0)}",
+    }
+    told = f"PolicyNotActedOn p {STORED_ONLY.format(0)}"
+    assert log.count(told) == 1
+    await rollout.reconcile()
+    assert log.count(told) == 1
+
+
+async def test_a_policy_with_other_rules_too_is_ready_and_names_them(
+    world, make, rollout, store, log
+):
+    policy = make.policy()
+    policy["spec"]["rules"].append(CHECK)
+    await store(policy)
+    await rollout.reconcile()
+    condition = ready(await world.read(policy))
+    assert (condition["status"], condition["reason"]) == ("True", "Succeeded")
+    assert condition["message"] == f"Ready, but {STORED_ONLY.format(1)}"
+    assert f"PolicyNotActedOn p {STORED_ONLY.format(1)}" in log
+
+
+async def test_a_policy_whose_triggers_the_settings_leave_out_says_so_until_they_do_not(
+    make, rollout, store, seen, log
+):
+    settings = rollout.registrar.live
+    settings.take({"resourceFilters": "[ConfigMap,*,*]"})
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    text = (
+        "spec.rules[0].match: nothing ever fires it: resourceFilters leave out ConfigMap"
+        " ([ConfigMap,*,*])"
+    )
+    condition = ready(await seen(policy))
+    assert (condition["status"], condition["message"]) == ("True", f"Ready, but {text}")
+    assert f"PolicyFiltered p {text}" in log
+    settings.take({})
+    await rollout.reconcile()
+    assert ready(await seen(policy))["message"] == "Ready"
