@@ -50,9 +50,9 @@ async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, 
     policy["spec"]["rules"].append({**make.policy()["spec"]["rules"][0], "name": "b", "match": {}})
     found = await review(policy)
     assert (found.allowed, found.code) == (False, 422)
-    first, second, *_ = found.message.splitlines()
+    first, *others = found.message.splitlines()
     assert first.startswith("ClusterPolicy set-team: spec.rules[0].mutate")
-    assert second.startswith("spec.rules[1].match: ")
+    assert any(line.startswith("spec.rules[1].match: ") for line in others)
 
 
 async def test_a_broken_policy_can_still_be_labelled_and_removed(make, review):
