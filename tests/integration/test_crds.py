@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.lint.schema import crd_findings
 from reconciler.errors import ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -556,3 +557,55 @@ def test_a_status_with_an_unknown_state_is_refused(own_requests: Requests) -> No
     with pytest.raises(ClusterError, match=r"status\.state"):
         own_requests.patch_status("ur-waiting", {"state": "Done"})
     own_requests.patch_status("ur-waiting", {"state": ""})
+
+
+def _put(obj: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(obj)
+    *steps, last = path.split(".")
+    inner = changed
+    for step in steps:
+        inner = inner[int(step)] if isinstance(inner, list) else inner.setdefault(step, {})
+    inner[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("obj", "path", "value"),
+    [
+        (policy(), "spec.background", "yes"),
+        (policy(), "spec.background", None),
+        (policy(), "spec.applyRules", "Two"),
+        (policy(), "spec.webhookConfiguration.timeoutSeconds", 31),
+        (policy(), "spec.webhookConfiguration.timeoutSeconds", 2.5),
+        (policy(), "spec.webhookConfiguration.matchConditions", [{"name": "a"}]),
+        (policy(), "spec.rules", {}),
+        (policy(), "spec.rules", None),
+        (policy(), "spec.rules.0.name", 5),
+        (policy(), "spec.rules.0.mutate.targets", "all"),
+        (policy(), "spec.rules.0.mutate.patchesJson6902", []),
+        (policy(), "spec.rules.0.skipBackgroundRequests", "no"),
+        (policy(), "spec.rules.0.anything", {"is": "kept"}),
+        (policy(), "anything", 1),
+        (policy(), "spec", None),
+        (exception("v2"), "spec.background", 1),
+        (exception("v2"), "spec.exceptions", [{"policyName": 1}]),
+        (exception("v2"), "spec.match", None),
+        (entry(kubernetesResource={"version": "v1", "resource": "pods"}), "spec.projections", {}),
+        (entry(kubernetesResource={"version": "v1", "resource": "pods"}), "spec.other", 1),
+        (entry(kubernetesResource={"version": "v1"}), "spec.kubernetesResource.group", None),
+    ],
+)
+def test_lint_refuses_what_the_api_server_refuses_by_the_crds(
+    cluster: Cluster, obj: dict[str, Any], path: str, value: Any
+) -> None:
+    changed = _put(obj, path, value)
+    found = list(crd_findings(changed))
+    refused = ""
+    try:
+        cluster.kubectl(
+            *("create", "--dry-run=server", "--validate=strict", "-f", "-"),
+            stdin=json.dumps(changed),
+        )
+    except ClusterError as error:
+        refused = str(error)
+    assert bool(found) == bool(refused), (found, refused)

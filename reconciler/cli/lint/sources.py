@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import GROUP, Object
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.files import objects, read_contents
 from reconciler.cli.lint.positions import Position, Positions
@@ -61,7 +61,8 @@ def read_sources(
 
     Args:
         names: Files, folders and globs, as people wrote them.
-        kinds: Objects of others, and documents that are no objects, are left out.
+        kinds: Objects of others and of other API groups, and documents that are no objects, are
+            left out.
     """
     for name in names:
         try:
@@ -97,8 +98,7 @@ def _of_document(
     document: Document, kinds: Collection[str], file: _File
 ) -> Iterator[Source | Broken]:
     for prefix, value in _values(document.value):
-        kind = value.get("kind") if isinstance(value, Mapping) else None
-        if kind not in kinds:
+        if not _is_one(value, kinds):
             continue
         try:
             for _, obj in objects([replace(document, value=value)]):
@@ -113,6 +113,14 @@ def _of_document(
             position = file.positions.find(document.line, prefix)
             reason = str(error).removeprefix(f"{document.place}: ")
             yield Broken(file=document.source, position=position, reason=reason)
+
+
+def _is_one(value: Any, kinds: Collection[str]) -> bool:
+    if not isinstance(value, Mapping) or value.get("kind") not in kinds:
+        return False
+    # Other projects have a Policy as well, and another language its own exceptions.
+    api_version = value.get("apiVersion")
+    return not isinstance(api_version, str) or api_version.startswith(f"{GROUP}/")
 
 
 def _values(value: Any) -> Iterator[tuple[str, Any]]:

@@ -288,6 +288,11 @@ def test_what_the_crd_refuses(change: tuple[str, str], place: str, text: str) ->
     assert text in row["text"]
 
 
+def test_a_policy_of_another_api_group_is_passed_over() -> None:
+    foreign = GOOD.replace("kyverno.io/v1", "iam.example.com/v1")
+    assert places("-", stdin=f"{WARNING}---{foreign}") == places("-", stdin=WARNING)
+
+
 def test_a_null_is_no_value() -> None:
     assert places("-", stdin=GOOD.replace("rules:", "emitWarning: null\n  rules:")) == []
 
