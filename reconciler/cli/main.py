@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import click
+from click.exceptions import NoSuchCommand
+from click.shell_completion import CompletionItem
 from typing_extensions import override
 
 from reconciler.errors import RetrofitError
@@ -62,6 +64,12 @@ _COMMANDS: Mapping[str, _Command] = {
         "Say why a policy does or does not change an object.",
     ),
     "jp": _Command("reconciler.cli.jp", "jp", "Try JMESPath expressions as policies use them."),
+    "version": _Command(
+        "reconciler.cli.version", "version", "Show the versions of retrofit and of the cluster."
+    ),
+    "completion": _Command(
+        "reconciler.cli.completion", "completion", "Complete commands in bash, zsh or fish."
+    ),
 }
 
 
@@ -79,6 +87,27 @@ class _Retrofit(click.Group):
             return None
         command = getattr(importlib.import_module(entry.module), entry.attribute)
         return command if isinstance(command, click.Command) else None
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise NoSuchCommand(name, possibilities=_COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # The group's own way loads all commands, for their summaries.
+        return [
+            *(
+                CompletionItem(name, help=entry.summary)
+                for name, entry in _COMMANDS.items()
+                if name.startswith(incomplete)
+            ),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

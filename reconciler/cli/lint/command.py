@@ -41,7 +41,13 @@ Exit code:
 
 
 @click.command("lint", epilog=_EPILOG)
-@click.argument("policies", metavar="POLICY...", nargs=-1, required=True)
+@click.argument(
+    "policies",
+    metavar="POLICY...",
+    nargs=-1,
+    required=True,
+    type=click.Path(allow_dash=True),
+)
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @click.option("--no-notes", is_flag=True, help="Leave out what is only good to know.")
 @click.option(

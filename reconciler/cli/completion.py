@@ -1,0 +1,28 @@
+"""The command `retrofit completion`."""
+
+import click
+from click.shell_completion import get_completion_class
+
+_EPILOG = """\b
+Now and then for this shell only:
+  eval "$(retrofit completion bash)"     (zsh: the same with zsh)
+  retrofit completion fish | source
+
+\b
+For every new shell:
+  retrofit completion bash > ~/.local/share/bash-completion/completions/retrofit
+  echo 'eval "$(retrofit completion zsh)"' >> ~/.zshrc
+  retrofit completion fish > ~/.config/fish/completions/retrofit.fish
+"""
+
+
+@click.command("completion", epilog=_EPILOG)
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(context: click.Context, *, shell: str) -> None:
+    """Print what makes SHELL complete commands, options and their values."""
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"{shell} is not supported by this version of click")
+    source = kind(context.find_root().command, {}, "retrofit", "_RETROFIT_COMPLETE")
+    click.echo(source.source(), nl=False)

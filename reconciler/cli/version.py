@@ -1,0 +1,112 @@
+"""The command `retrofit version`."""
+
+import asyncio
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Any, Final
+
+import click
+import orjson
+
+from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
+from reconciler.errors import ClusterError, Forbidden, InvalidSetting
+
+_PATIENCE: Final = 5.0
+_SELECTOR: Final = "app.kubernetes.io/part-of=kyverno"
+_UNUSABLE: Final = 2
+
+_EPILOG = """\b
+Examples:
+  retrofit version --client
+  kubectl retrofit version -o json
+
+\b
+Exit code:
+  0  all that was asked for is known
+  2  the cluster does not answer, or may not be asked; the version of retrofit is printed
+"""
+
+
+@click.command("version", epilog=_EPILOG)
+@click.option("--client", "alone", is_flag=True, help="Only of this program; asks no cluster.")
+@click.option(
+    "--namespace", "-n", default="kyverno", show_default=True, help="Where kube-retrofit runs."
+)
+@click.option(
+    "--output", "-o", type=click.Choice(("text", "json")), default="text", show_default=True
+)
+@cluster_options
+def version(*, alone: bool, namespace: str, output: str, **address: Any) -> None:
+    """Show the version of retrofit, of the cluster, and of what is installed there."""
+    found: dict[str, Any] = {"client": {"version": _own(), "python": platform.python_version()}}
+    problem = ""
+    if not alone:
+        try:
+            found |= asyncio.run(_ask(Address(**address), namespace))
+        except (ClusterError, InvalidSetting) as error:
+            problem = str(error)
+    if output == "json":
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+    else:
+        click.echo("\n".join(_lines(found, namespace)))
+    if problem:
+        click.echo(f"Error: {problem}; --client asks no cluster", err=True)
+        sys.exit(_UNUSABLE)
+
+
+def _own() -> str:
+    try:
+        return installed("kube-retrofit")
+    except PackageNotFoundError:
+        return "unknown, not installed as a package"
+
+
+async def _ask(address: Address, namespace: str) -> dict[str, Any]:
+    async with live_cluster(address) as live:
+        answer = await live.client.json("GET", "/version", timeout=_PATIENCE, repeat=False)
+        server = {"version": str(answer.get("gitVersion", "unknown"))}
+        return {"server": server, "programs": await _programs(live, namespace)}
+
+
+async def _programs(live: LiveCluster, namespace: str) -> list[dict[str, Any]]:
+    """Return what runs as Deployments; `retrofit dev` runs the same as processes."""
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    try:
+        listed = await live.client.json(
+            "GET",
+            path,
+            query={"labelSelector": _SELECTOR},
+            timeout=_PATIENCE,
+            repeat=False,
+        )
+    except Forbidden as error:
+        msg = f"you may not {error.permission or str(error)}: ask for the right, or use --as"
+        raise InvalidSetting(msg) from error
+    return [
+        {
+            "name": item["metadata"]["name"],
+            "images": [
+                container["image"] for container in item["spec"]["template"]["spec"]["containers"]
+            ],
+            "ready": item.get("status", {}).get("readyReplicas", 0),
+            "replicas": item["spec"].get("replicas", 1),
+        }
+        for item in listed["items"]
+    ]
+
+
+def _lines(found: dict[str, Any], namespace: str) -> list[str]:
+    client = found["client"]
+    lines = [f"retrofit    {client['version']} (Python {client['python']})"]
+    if "server" in found:
+        lines.append(f"Kubernetes  {found['server']['version']}")
+    for program in found.get("programs", ()):
+        lines.append(
+            f"{namespace}/{program['name']}  {program['ready']} of {program['replicas']} ready"
+        )
+        lines += [f"  {image}" for image in program["images"]]
+    if found.get("programs") == []:
+        lines.append(f"no Deployment of kube-retrofit in namespace {namespace}")
+    return lines
