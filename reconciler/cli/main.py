@@ -124,8 +124,8 @@ class _Retrofit(click.Group):
 
 _RETROFIT_EPILOG = """\b
 Examples:
-  eval "$(retrofit dev up)"    a local cluster to try everything in
-  retrofit dev down            the end of it
+  eval "$(retrofit dev up)"      a local cluster to try everything in
+  eval "$(retrofit dev down)"    the end of it
 """
 
 

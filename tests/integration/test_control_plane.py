@@ -19,6 +19,7 @@ from reconciler.cli.dev.state import process_mark
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import ClusterError, Unavailable
 
+_COMMAND = f"{sys.executable} -m reconciler.cli.main"
 _PARENT = """
 import sys
 from reconciler.cli.dev.cluster import ControlPlane
@@ -131,7 +132,9 @@ def test_up_leaves_a_cluster_running_until_down(binaries: Binaries | Path, tmp_p
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
     folder = tmp_path / "a folder"
     up = _retrofit("dev", "up", "--cluster-only", "--audit-log", "--dir", str(folder))
-    assert up.stdout == f"export KUBECONFIG='{folder}/kubeconfig'\n", up.stderr
+    assert up.stdout == (
+        f"export KUBECONFIG='{folder}/kubeconfig'\nexport PATH='{folder}/bin':\"$PATH\"\n"
+    ), up.stderr
     try:
         again = _retrofit("dev", "up", "--cluster-only", "--dir", str(folder))
         assert again.stdout == up.stdout
@@ -153,6 +156,40 @@ def test_up_leaves_a_cluster_running_until_down(binaries: Binaries | Path, tmp_p
         down = _retrofit("dev", "down", "--dir", str(folder))
     assert down.returncode == 0, down.stderr
     assert sorted(path.name for path in folder.iterdir()) == ["audit.log", "lock", "logs"]
+
+
+def test_a_shell_uses_a_cluster_and_forgets_it(binaries: Binaries | Path, tmp_path: Path) -> None:
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
+    (tmp_path / "elsewhere").mkdir()
+    script = f"""set -eu
+    eval "$({_COMMAND} dev up --cluster-only)"
+    kubectl get namespace default -o name
+    retrofit --version
+    kubectl retrofit --version
+    cd elsewhere
+    retrofit dev status > status
+    eval "$(retrofit dev down)"
+    echo "${{KUBECONFIG-none}}" "$(echo "$PATH" | grep -c {tmp_path})"
+    {_COMMAND} dev down
+    """
+    environ = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"]}
+    environ |= {key: value for key, value in os.environ.items() if key.startswith("RETROFIT_")}
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found, own, plugin, forgotten = done.stdout.splitlines()
+    assert found == "namespace/default"
+    assert own == plugin.replace("kubectl-", "")
+    assert forgotten == "none 0"
+    assert f"KUBECONFIG names the cluster in {tmp_path}/.retrofit" in done.stderr
+    assert done.stderr.endswith(f"Nothing runs in {tmp_path}/elsewhere/.retrofit\n")
 
 
 def test_programs_are_killed_and_started_again(live_programs: Programs) -> None:

@@ -2,14 +2,15 @@
 
 import contextlib
 import os
-import shlex
+import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
-from reconciler.cli.dev import parts, sessions, state
+from reconciler.cli.dev import parts, sessions, shell, state
 from reconciler.cli.dev.binaries import Binaries, read_source
 from reconciler.cli.dev.demo.command import demo
 from reconciler.cli.dev.follow import follow, log_files, print_last
@@ -34,12 +35,23 @@ def _note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def _folder(context: click.Context, directory: Path) -> Path:
+    """Return the folder that is meant: without --dir, it may be the one that KUBECONFIG names."""
+    given = context.get_parameter_source("directory") is not ParameterSource.DEFAULT
+    if given or state.load(directory):
+        return directory
+    used = shell.used_directory(os.environ)
+    if used:
+        _note(f"KUBECONFIG names the cluster in {used}")
+    return used or directory
+
+
 _DEV_EPILOG = """\b
 Examples:
-  eval "$(retrofit dev up)"      start everything, and let kubectl use it
+  eval "$(retrofit dev up)"      start everything, and let this shell use it
   kubectl get clusterpolicies
   retrofit dev logs -f           watch what the programs say
-  retrofit dev down              end and remove it
+  eval "$(retrofit dev down)"    end and remove it, and let this shell forget it
 """
 
 
@@ -78,8 +90,9 @@ Examples:
 def up(*, directory: Path, audit_log: bool, cluster_only: bool, overlay: str) -> None:
     """Start a cluster, install kube-retrofit and run its programs.
 
-    Prints the line that makes kubectl use it, and nothing else, on standard output. What runs
-    already is left as it is; a cluster that was started with --cluster-only gets the rest.
+    Prints the lines that make a shell use it, and nothing else, on standard output: KUBECONFIG,
+    and PATH with retrofit, kubectl retrofit and the own kubectl. What runs already is left as
+    it is; a cluster that was started with --cluster-only gets the rest.
 
     The first use on a machine may have to build the control plane (about 4 minutes on 2 cores);
     `retrofit dev control-plane` does only that.
@@ -91,24 +104,40 @@ def up(*, directory: Path, audit_log: bool, cluster_only: bool, overlay: str) ->
         overlay=overlay,
     )
     started = sessions.up(options, os.environ, _note)
-    click.echo(f"export KUBECONFIG={shlex.quote(started.kubeconfig)}")
+    for line in shell.entering(options.directory, started.kubeconfig, os.environ):
+        click.echo(line)
 
 
 _DOWN_EPILOG = """\b
 Examples:
-  retrofit dev down
+  eval "$(retrofit dev down)"
   retrofit dev down --dir /tmp/second
 """
 
 
 @dev.command(epilog=_DOWN_EPILOG)
 @_DIRECTORY
-def down(*, directory: Path) -> None:
-    """End all processes of a cluster and remove its data; the logs stay."""
-    if sessions.down(directory.absolute()):
-        _note(f"Everything ended; logs are in {parts.Layout(directory=directory).logs}")
-    else:
+@click.pass_context
+def down(context: click.Context, *, directory: Path) -> None:
+    """End all processes of a cluster and remove its data; the logs stay.
+
+    Without --dir, and with nothing in the folder here, it is the cluster that KUBECONFIG names.
+    Prints the lines that make a shell forget the cluster, where it uses it, on standard output.
+    """
+    directory = _folder(context, directory).absolute()
+    ended = sessions.down(directory)
+    if not ended:
         _note(f"Nothing runs in {directory}")
+    else:
+        _note(f"Everything ended; logs are in {parts.Layout(directory=directory).logs}")
+        lines = list(shell.leaving(directory, ended.kubeconfig, os.environ))
+        if lines and sys.stdout.isatty():
+            _note("This shell still uses it; run:")
+        for line in lines:
+            click.echo(line)
+    other = shell.used_directory(os.environ)
+    if other and other != directory:
+        _note(f"KUBECONFIG names the cluster in {other}: retrofit dev down --dir {other}")
 
 
 _STATUS_EPILOG = """\b
@@ -123,6 +152,7 @@ Examples:
 @click.pass_context
 def status(context: click.Context, *, directory: Path) -> None:
     """Show what runs, and whether it is ready; exit code 1 when something is not."""
+    directory = _folder(context, directory)
     found = state.load(directory)
     if not found:
         _note(f"Nothing runs in {directory}; `retrofit dev up` starts a cluster")
@@ -153,8 +183,12 @@ Examples:
 @_DIRECTORY
 @click.option("-f", "--follow", "on", is_flag=True, help="Go on with what is added.")
 @click.option("-n", "--lines", default=20, show_default=True, help="So many lines of each log.")
-def logs(*, part: str | None, directory: Path, on: bool, lines: int) -> None:
+@click.pass_context
+def logs(
+    context: click.Context, *, part: str | None, directory: Path, on: bool, lines: int
+) -> None:
     """Show the logs of one part, or of all with the part's name before each line."""
+    directory = _folder(context, directory)
     files = log_files(parts.Layout(directory=directory).logs)
     if part:
         if part not in files:

@@ -68,13 +68,18 @@ class Layout:
         """The folder of the programs' output."""
         return self.directory / "logs"
 
+    @property
+    def bin(self) -> Path:
+        """The folder of the programs that a person calls."""
+        return self.directory / "bin"
+
     def log(self, part: str) -> Path:
         """What one program printed."""
         return self.logs / f"{part}.log"
 
     def clear(self, *, logs: bool) -> None:
         """Remove data, credentials and, if so wanted, logs of a control plane that has ended."""
-        for folder in ("etcd", "certs", "pki", "accounts", "kubectl-cache"):
+        for folder in ("etcd", "certs", "pki", "accounts", "kubectl-cache", "bin"):
             shutil.rmtree(self.directory / folder, ignore_errors=True)
         for file in (*self.directory.glob("*kubeconfig"), self.audit_policy):
             file.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from reconciler.cli.dev.install import install
 from reconciler.cli.dev.lock import locked
 from reconciler.cli.dev.obtain import obtain
 from reconciler.cli.dev.programs import start_programs
+from reconciler.cli.dev.shell import link_programs
 from reconciler.cli.dev.supervision import Supervision
 
 _STOP = 30.0
@@ -49,6 +50,7 @@ def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
             note(f"A cluster runs in {wanted.directory} already")
         else:
             there = _start_cluster(wanted, programs, note)
+        link_programs(wanted.directory, programs)
         if not wanted.cluster_only and not there.programs:
             kubectl = programs.command("kubectl") if isinstance(programs, Binaries) else None
             cluster = Cluster.connect(Path(there.kubeconfig), wanted.directory, kubectl)
@@ -57,21 +59,20 @@ def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
         return there
 
 
-def down(directory: Path) -> bool:
-    """End what runs in a folder and remove its data; False when there was nothing.
+def down(directory: Path) -> state.State | None:
+    """End what runs in a folder and remove its data; return what ran, None for nothing.
 
     Raises:
         InvalidSetting: Another command is at work there.
         Unavailable: A process does not end.
     """
     if not directory.is_dir():
-        return False
+        return None
     with locked(directory / "lock", wait=False):
         there = state.load(directory)
-        if not there:
-            return False
-        _end(directory, there)
-        return True
+        if there:
+            _end(directory, there)
+        return there
 
 
 def _start_cluster(wanted: Up, programs: Binaries | Path, note: Note) -> state.State:
