@@ -62,7 +62,7 @@ def test_with_keep_the_cluster_stays_until_down(tmp_path: Path) -> None:
         assert f"retrofit dev down --dir {tmp_path}/here" in done.stdout
         assert run(tmp_path, "status", "--dir", "here").returncode == 0
         again = run(tmp_path, "demo", "--keep", "--dir", "here")
-        assert again.returncode == 1
+        assert again.returncode == 2
         assert "already" in again.stderr
         left = state.load(tmp_path / "here")
         assert left

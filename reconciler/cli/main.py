@@ -11,6 +11,8 @@ from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 from typing_extensions import override
 
+from reconciler.cli.output.exits import INTERRUPTED, code_of
+from reconciler.cli.output.screen import warn
 from reconciler.errors import RetrofitError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -119,7 +121,10 @@ class _Retrofit(click.Group):
         try:
             return super().invoke(ctx)
         except RetrofitError as error:
-            raise click.ClickException(str(error)) from error
+            warn(f"Error: {error}")
+            raise click.exceptions.Exit(code_of(error)) from error
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 _RETROFIT_EPILOG = """\b

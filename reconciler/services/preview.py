@@ -49,7 +49,6 @@ POLICY_CHANGE = ""
 """The operation of nobody's request: the policy itself was stored."""
 
 _REFUSALS = frozenset({Outcome.INVALID, Outcome.DENIED, Outcome.FORBIDDEN})
-_OPERATIONS = ("UPDATE", "CREATE", "DELETE", "CONNECT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,21 +267,6 @@ def preview_over(
         parallel=parallel,
         filters=ports.filters,
     )
-
-
-def first_occasion(program: Program) -> str:
-    """Return the operation at which a rule acts first on what exists.
-
-    That is the change of its policy where the rule asks for it, else the first request that it
-    listens to: an update before all others, for what exists is not created again.
-    """
-    if program.on_policy_change and program.matcher.listings():
-        return POLICY_CHANGE
-    scopes = program.matcher.kinds()
-    if any(not scope.operations for scope in scopes):
-        return "UPDATE"
-    listed = {name for scope in scopes for name in scope.operations}
-    return next((name for name in _OPERATIONS if name in listed), "UPDATE")
 
 
 def _new(objects: list[Object], met: set[str] | None) -> list[Object]:

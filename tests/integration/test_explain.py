@@ -197,7 +197,7 @@ def test_without_a_trigger_the_rules_of_the_cluster_are_outlined(
 def test_rights_that_are_missing_are_named(explain: Explain, namespace: str) -> None:
     words = [f"{namespace}/reload", "--as", "somebody"]
     done = explain(*words)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert f"get policies.kyverno.io in namespace {namespace}" in done.stderr
 
@@ -219,7 +219,7 @@ def test_what_is_not_there_is_one_line(
     explain: Explain, namespace: str, words: list[str], message: str
 ) -> None:
     done = explain(*(word.replace("NS", namespace) for word in words))
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
 

@@ -273,14 +273,14 @@ def test_the_baseline_is_an_assertion(desk: Desk) -> None:
     desk.create(
         config_map(place, "trigger-3", n="3", mode="strict"), config_map(place, "target-3")
     )
-    data = desk.preview(policy, "--baseline", file, code=3)
+    data = desk.preview(policy, "--baseline", file, code=1)
     found = data["baseline"]
     assert [[item["name"] for item in found[side]] for side in ("missing", "unexpected")] == [
         ["target-1"],
         ["target-3"],
     ]
     done = desk.run("preview", policy, "--baseline", file, "--limit", "1")
-    assert done.exit_code == 3
+    assert done.exit_code == 1
     assert f"- ConfigMap {place}/target-1: would not be changed\n" in done.stdout
     assert f"+ ConfigMap {place}/target-3: is not in the baseline\n" in done.stdout
     assert "1 change more: --limit 0 shows all" in done.stdout
@@ -395,7 +395,7 @@ def test_apply_says_of_a_cluster_what_it_says_of_files(
         # kubectl sorts the fields of what it prints, and the API server does not.
         assert said(live.stdout) == said(offline.stdout)
     listed = desk.run("apply", policy, "--cluster", "-n", place, "-o", "json", "--check")
-    assert listed.exit_code == 3
+    assert listed.exit_code == 1
     found = {item["metadata"]["name"]: item for item in json.loads(listed.stdout)["items"]}
     assert set(found) == {"trigger-1", "trigger-2", "target-1"}
     assert found["target-1"]["data"]["got"] == "strict"
@@ -429,7 +429,7 @@ def test_a_cluster_without_the_project_or_without_an_answer(
 ) -> None:
     desk = Desk(own_control_plane, "default", tmp_path)
     done = desk.run("preview", "cpol/reload")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr == "Error: policy reload: the cluster knows no policies, so name a file\n"
     wrong = desk.folder / "kubeconfig"
     text = own_control_plane.service_account_kubeconfig("default", "default").read_text()
@@ -437,12 +437,12 @@ def test_a_cluster_without_the_project_or_without_an_answer(
     wrong.write_text(text.replace(token.strip('"'), "nonsense"))
     policy = desk.policy(rule("default", [target("default", EACH)], GOT))
     done = desk.run("preview", policy, kubeconfig=wrong)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "does not accept the credentials" in done.stderr
     own_control_plane.kill_apiserver()
     done = desk.run("preview", policy)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "does not answer (connection refused)" in done.stderr
 

@@ -58,7 +58,7 @@ async def test_a_person_runs_a_rule_that_waits_for_requests(rig: Rig) -> None:
     assert "rule on-create cannot run now: every filter of its match lists operations" in (
         refused.stderr
     )
-    unknown = await desk(rig, "run", rig.namespace, "other", code=1)
+    unknown = await desk(rig, "run", rig.namespace, "other", code=2)
     assert "its rules: rule, on-create" in unknown.stderr
 
 
@@ -203,7 +203,7 @@ async def test_the_shipped_roles_are_enough(rig: Rig) -> None:
         assert done.exit_code == code, done.stderr + done.stdout
         return done
 
-    refused = await run("status", code=1)
+    refused = await run("status", code=2)
     assert refused.stderr.startswith("Error: you may not list updaterequests")
     assert refused.stderr.count("\n") == 1
     rig.cluster.kubectl(
@@ -211,7 +211,7 @@ async def test_the_shipped_roles_are_enough(rig: Rig) -> None:
     )
     try:
         await run("status", place)
-        refused = await run("run", place, code=1)
+        refused = await run("run", place, code=2)
         assert "you may not create updaterequests" in refused.stderr
         role = "--clusterrole=kyverno:rbac:operate:updaterequests"
         rig.cluster.kubectl("create", "rolebinding", name, role, f"--user={name}", "-n", "kyverno")

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -13,23 +13,26 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
 from reconciler.cli.desk.live import Address, cluster_options, live_cluster
 from reconciler.cli.desk.livestock import LiveStock, Walk
+from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.output import FORMATS, STREAMED, Writer, writer_of
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.session import Session
 from reconciler.cli.desk.stock import Source
 from reconciler.cli.desk.stored import exception_namespace, heeded_exceptions
-from reconciler.cli.desk.summary import Summary
+from reconciler.cli.desk.summary import Summary, passed_over
+from reconciler.cli.output.exits import FINDINGS
+from reconciler.cli.output.screen import screen_of, warn
+from reconciler.errors import InvalidSetting, RetrofitError
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-WRONG = 1
-CHANGES = 3
 _MANY = 200
 
 _EPILOG = """\b
 Examples:
   retrofit apply policy.yaml --resource objects.yaml
   retrofit apply policies/ -r trigger.yaml -t 'targets/*.yaml'
+  retrofit apply policy.yaml -r trigger.yaml -t targets.yaml --operation DELETE
   kustomize build . | retrofit apply policy.yaml -r - -o yaml | kubectl apply -f -
   retrofit apply policy.yaml -r objects/ --check
   retrofit apply policy.yaml --cluster -n shop
@@ -70,6 +73,7 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
 @exception_namespace
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
 @click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
+@operation_option
 @click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
 @click.option(
     "--output",
@@ -79,8 +83,14 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     show_default=True,
     help="diff for people; yaml, json: all triggers and what else changed; patch: RFC 6902.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="diff: say why rules left objects alone.")
-@click.option("--check", is_flag=True, help=f"Exit with {CHANGES} when something would change.")
+@click.option(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    help="Say on stderr which operation is assumed, why rules left objects alone, and which files"
+    " were passed over.",
+)
+@click.option("--check", is_flag=True, help=f"Exit with {FINDINGS} when something would change.")
 def apply(
     *,
     output: str,
@@ -92,17 +102,18 @@ def apply(
 ) -> None:
     """Show what policies would change, rule by rule and object by object; nothing is written.
 
-    POLICY and FILE are files with YAML or JSON documents, folders, or quoted wildcards. Policies
-    and their rules apply one after the other, each on what the one before it made.
+    POLICY and FILE are files with YAML or JSON documents, https addresses of such, folders, or
+    quoted wildcards. Policies and their rules apply one after the other, each on what the one
+    before it made.
 
     \b
     Exit code:
       0  everything was evaluated, whether or not something would change
-      1  an input cannot be used, a policy is refused, or a rule ended in an error
-      2  wrong usage
-      3  with --check: something would change
+      1  a policy is refused, or a rule ended in an error; with --check: something would change
+      2  nothing could be done: wrong usage, a file or the cluster cannot be read
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     address = Address(**{name: paths.pop(name) for name in ("kubeconfig", "context", "user")})
+    operation = operation_of_flag(paths.pop("operation"))
     _check_flags(paths, address, namespace, cluster=cluster)
     # What is piped into kubectl must not end in the middle when a later file is unreadable.
     streamed = output in STREAMED and not cluster
@@ -113,22 +124,39 @@ def apply(
     )
     inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths), streamed=streamed)
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
-        click.echo(text, err=True)
-    summary = Summary()
-    writer = writer_of(output, sys.stdout, verbose=verbose, unplaced=inputs.unplaced)
-    if cluster:
-        unread = asyncio.run(_work_live(inputs, writer, summary, where))
-    else:
-        unread = asyncio.run(_work(inputs, writer, summary))
+        warn(text)
+    if not inputs.policies.compiled and not inputs.policies.wrong:
+        raise InvalidSetting("no policy of a language that is evaluated here: nothing to apply")
+    summary = Summary(verbose=verbose)
+    writer = writer_of(output, sys.stdout, unplaced=inputs.unplaced)
+    work = _Work(inputs=inputs, operation=operation, writer=writer, summary=summary)
+    try:
+        unread = asyncio.run(work.live(where) if cluster else work.offline())
+    except RetrofitError:
+        _tell(summary.remarks(screen_of(sys.stderr)))
+        raise
     writer.close()
-    summary.show(sys.stderr)
+    faults = inputs.policies.wrong + len(unread)
+    _conclude(summary, inputs, unread, faults)
+    if faults or summary.errors or (check and summary.changed):
+        sys.exit(FINDINGS)
+
+
+def _conclude(summary: Summary, inputs: Inputs, unread: list[str], faults: int) -> None:
+    screen = screen_of(sys.stderr)
+    _tell(summary.remarks(screen))
     for text in unread:
-        click.echo(f"not read: {text}", err=True)
-    refused = any(not item.foreign for item in inputs.policies.refused)
-    if refused or summary.errors or unread:
-        sys.exit(WRONG)
-    if check and summary.changed:
-        sys.exit(CHANGES)
+        warn(f"not read: {text}")
+    if text := passed_over(inputs.passed_over, whole=summary.verbose):
+        warn(text)
+    _tell(summary.lines(screen, faults=faults))
+    if not (summary.changed or summary.errors or faults or summary.verbose):
+        warn("nothing would change; -v says why")
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line, err=True)
 
 
 def _check_flags(
@@ -150,53 +178,63 @@ def _check_flags(
         )
 
 
-async def _work(inputs: Inputs, writer: Writer, summary: Summary) -> list[str]:
-    session = _session(inputs, inputs.stock)
-    with _progress(inputs.triggers) as triggers:
-        for trigger in triggers:
-            run = await session.run(trigger)
-            summary.add(run)
-            writer.write(run)
-    return []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What one call evaluates, and where the results go."""
 
+    inputs: Inputs
+    operation: str | None
+    writer: Writer
+    summary: Summary
 
-async def _work_live(inputs: Inputs, writer: Writer, summary: Summary, where: _Where) -> list[str]:
-    """Evaluate on a cluster; return what cannot be read there."""
-    async with live_cluster(where.address) as live:
-        policies = {policy.key for policy in inputs.policies.compiled}
-        exceptions = await heeded_exceptions(
-            live, where.exception_namespace, policies, inputs.exceptions
+    async def offline(self) -> list[str]:
+        """Evaluate on files; return what cannot be read, which is nothing."""
+        session = self._session(self.inputs, self.inputs.stock)
+        with _progress(self.inputs.triggers) as triggers:
+            for trigger in triggers:
+                await self._one(session, trigger)
+        return []
+
+    async def live(self, where: _Where) -> list[str]:
+        """Evaluate on a cluster; return what cannot be read there."""
+        inputs = self.inputs
+        async with live_cluster(where.address) as live:
+            policies = {policy.key for policy in inputs.policies.compiled}
+            exceptions = await heeded_exceptions(
+                live, where.exception_namespace, policies, inputs.exceptions
+            )
+            inputs = replace(inputs, exceptions=exceptions)
+            session = self._session(inputs, LiveStock(live))
+            if inputs.triggers:
+                for trigger in inputs.triggers:
+                    await self._one(session, trigger)
+                return []
+            programs = [it for policy in inputs.policies.compiled for it in policy.programs]
+            walk = Walk(live, programs)
+            with Bar(hidden=sys.stdout.isatty()) as bar:
+                async for triggers, left in walk.pages(where.namespace):
+                    for trigger in triggers:
+                        # A list is wider than match: what no rule matches is not to be written.
+                        await self._one(session, trigger, always=False)
+                        bar.advance(1, left)
+            return walk.unread
+
+    async def _one(self, session: Session, trigger: Object, *, always: bool = True) -> None:
+        run = await session.run(trigger)
+        self.summary.add(run)
+        if always or run.results:
+            self.writer.write(run)
+
+    def _session(self, inputs: Inputs, stock: Source) -> Session:
+        return Session(
+            policies=inputs.policies.compiled,
+            stock=stock,
+            values=inputs.values,
+            user=inputs.user,
+            operation=self.operation,
+            exceptions=inputs.exceptions,
+            chained=isinstance(inputs.triggers, Sequence),
         )
-        inputs = replace(inputs, exceptions=exceptions)
-        session = _session(inputs, LiveStock(live))
-        if inputs.triggers:
-            for trigger in inputs.triggers:
-                run = await session.run(trigger)
-                summary.add(run)
-                writer.write(run)
-            return []
-        walk = Walk(live, [it for policy in inputs.policies.compiled for it in policy.programs])
-        with Bar(hidden=sys.stdout.isatty()) as bar:
-            async for triggers, left in walk.pages(where.namespace):
-                for trigger in triggers:
-                    run = await session.run(trigger)
-                    summary.add(run)
-                    # A list is wider than match: what no rule matches is not to be written.
-                    if run.results:
-                        writer.write(run)
-                    bar.advance(1, left)
-        return walk.unread
-
-
-def _session(inputs: Inputs, stock: Source) -> Session:
-    return Session(
-        policies=inputs.policies.compiled,
-        stock=stock,
-        values=inputs.values,
-        user=inputs.user,
-        exceptions=inputs.exceptions,
-        chained=isinstance(inputs.triggers, Sequence),
-    )
 
 
 @contextmanager

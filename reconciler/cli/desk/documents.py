@@ -59,12 +59,14 @@ class Document:
         source: The file as it was named; ``stdin`` for standard input.
         line: Where the document begins, from 1.
         size: Characters or bytes of its text.
+        found: Its file was found in a folder; nobody named it.
     """
 
     source: str
     line: int
     value: Any
     size: int
+    found: bool = False
 
     @property
     def place(self) -> str:

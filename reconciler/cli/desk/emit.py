@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-import click
-
 from reconciler.api.meta import ref_of
+from reconciler.cli.output.screen import Screen
 
 _PLAIN: Final = re.compile(
     r"[A-Za-z_/](?:[A-Za-z0-9_./+@%=,()$-]|:(?=[^ ])|(?<! ) (?! ))*(?<![ :])|[0-9]+(?:m|[KMGT]i?)"
@@ -45,12 +44,12 @@ def unified_diff(
     return [_shifted(line, first) if line.startswith("@@") else line for line in found]
 
 
-def paint(lines: Iterable[str]) -> list[str]:
-    """Return the lines of a diff in colours."""
+def paint(lines: Iterable[str], screen: Screen) -> list[str]:
+    """Return the lines of a diff in the colours that a screen shows."""
     return [
-        click.style(line, bold=True)
+        screen.style(line, bold=True)
         if line.startswith(("---", "+++"))
-        else click.style(line, fg=_COLOURS[line[0]])
+        else screen.style(line, fg=_COLOURS[line[0]])
         if line[:1] in _COLOURS
         else line
         for line in lines

@@ -2,13 +2,15 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.address import fetch, is_address
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.errors import InvalidSetting
 
@@ -19,33 +21,55 @@ MAX_FILE: Final = 100 * 1024**2
 MAX_OBJECT: Final = 3 * 1024**2
 """Bytes; API servers take no request that is larger."""
 _WILDCARDS = "*?["
+_TOOLS: Final = ("kustomize.config.k8s.io", "cli.kyverno.io")
+"""Groups of files that tools read; no cluster has such objects."""
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A file.
+
+    Attributes:
+        source: How it is named in messages.
+        found: It was found in a folder, or by a wildcard; nobody named it.
+    """
+
+    source: str
+    data: bytes
+    found: bool = False
+
+    def documents(self) -> Iterator[Document]:
+        """Yield its documents; raises as `parse_documents`."""
+        for document in parse_documents(self.data, self.source):
+            yield replace(document, found=True) if self.found else document
 
 
 def read_all(names: Iterable[str], *, base: Path | None = None) -> Iterator[Document]:
     """Yield the documents of files, of the YAML and JSON files below folders, and of globs.
 
     Args:
-        names: As people wrote them; ``-`` is standard input.
+        names: As people wrote them; ``-`` is standard input, ``https://...`` an address.
         base: What relative names are relative to; None for the working directory.
 
     Raises:
         InvalidSetting: A file is missing or cannot be read.
     """
-    for source, content in read_contents(names, base=base):
-        yield from parse_documents(content, source)
+    for content in read_contents(names, base=base):
+        yield from content.documents()
 
 
-def read_contents(
-    names: Iterable[str], *, base: Path | None = None
-) -> Iterator[tuple[str, bytes]]:
-    """Yield what the files are named in messages, and their bytes; arguments as of `read_all`."""
+def read_contents(names: Iterable[str], *, base: Path | None = None) -> Iterator[Content]:
+    """Yield files as they are; arguments as of `read_all`."""
     for name in names:
         if name == STDIN:
-            yield "stdin", _bounded(sys.stdin.buffer.read(MAX_FILE + 1), "stdin")
-            continue
-        for path in _paths(name, base):
-            yield str(path), read(path)
+            data = _bounded(sys.stdin.buffer.read(MAX_FILE + 1), "stdin")
+            yield Content(source="stdin", data=data)
+        elif is_address(name):
+            yield Content(source=name, data=fetch(name, MAX_FILE))
+        else:
+            for path, found in _paths(name, base):
+                yield Content(source=str(path), data=read(path), found=found)
 
 
 def read(path: Path) -> bytes:
@@ -76,37 +100,62 @@ def has_wildcards(name: str) -> bool:
     return any(sign in name for sign in _WILDCARDS)
 
 
-def objects(documents: Iterable[Document]) -> Iterator[tuple[Document, Object]]:
+def no_matter(_source: str) -> None:
+    """Heed no file that is passed over."""
+
+
+def objects(
+    documents: Iterable[Document], pass_over: Callable[[str], None] = no_matter
+) -> Iterator[tuple[Document, Object]]:
     """Yield the Kubernetes objects in documents; a List stands for its items.
 
+    What a folder has besides objects, as the settings of tools, is left out.
+
+    Args:
+        documents: Of files.
+        pass_over: Is told the files that are left out, once for each document.
+
     Raises:
-        InvalidSetting: A document is no object, or has no apiVersion, kind or name.
+        InvalidSetting: A document of a file that was named is no object, or an object has a name,
+            namespace, label or annotation of the wrong type.
     """
     for document in documents:
         value = document.value
-        if isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
+        if document.found and not _is_object(value):
+            pass_over(document.source)
+        elif isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
             for item in _items(document):
                 yield document, _checked(document, item)
         else:
             yield document, _checked(document, value)
 
 
-def _paths(name: str, base: Path | None) -> list[Path]:
+def _is_object(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        return False
+    version = value.get("apiVersion")
+    if not isinstance(version, str) or version.partition("/")[0] in _TOOLS:
+        return False
+    return value["kind"].endswith("List") or isinstance(value.get("metadata"), dict)
+
+
+def _paths(name: str, base: Path | None) -> list[tuple[Path, bool]]:
+    """Return files, and of each whether it was found, not named."""
     path = Path(name) if base is None else base / name
     if path.is_dir():
         found = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES)
         if not found:
             raise InvalidSetting(f"{path}: the folder has no YAML or JSON file")
-        return found
+        return [(item, True) for item in found if item.is_file()]
     if not path.exists() and has_wildcards(name):
         start = Path(path.anchor) if path.is_absolute() else Path()
         found = sorted(start.glob(str(path.relative_to(start))))
         if not found:
             raise InvalidSetting(f"{name}: no file fits")
-        return [file for match in found for file in _paths(str(match), None)]
+        return [(file, True) for match in found for file, _ in _paths(str(match), None)]
     if not path.exists():
         raise InvalidSetting(f"{path}: there is no such file")
-    return [path]
+    return [(path, False)]
 
 
 def _items(document: Document) -> list[Any]:

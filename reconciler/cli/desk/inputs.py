@@ -1,14 +1,14 @@
 """What `apply` is given, read and checked."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.cli.desk.files import objects, read_all
-from reconciler.cli.desk.policies import PolicySet, compile_all
+from reconciler.cli.desk.files import no_matter, objects, read_all
+from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all
 from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock
 from reconciler.cli.desk.stream import stream, triggers_alone
 from reconciler.cli.desk.values import (
@@ -45,6 +45,8 @@ class Inputs:
     Attributes:
         triggers: All of them; an iterator reads them one by one, then `stock` has none.
         unplaced: Objects whose files name no namespace, though they have one.
+        passed_over: Files of folders that hold other things than objects; complete when the
+            triggers are read.
     """
 
     policies: PolicySet
@@ -54,6 +56,7 @@ class Inputs:
     user: tuple[UserInfo, dict[str, Any]] | None
     exceptions: Sequence[PolicyException]
     unplaced: AbstractSet[Key]
+    passed_over: AbstractSet[str]
 
 
 def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
@@ -67,21 +70,25 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
         raise InvalidSetting("standard input (-) can be read once only")
     values = DeskValues() if paths.values is None else read_values(*_single(paths.values))
     values = replace(values, fixed=read_settings(paths.settings))
-    policies = compile_all(objects(read_all(paths.policies)), values)
+    passed_over: set[str] = set()
+    policies = compile_all(objects(read_all(paths.policies), passed_over.add), values)
     if not policies.compiled and not policies.refused:
         raise InvalidSetting(f"{' '.join(paths.policies)}: no policy is in there")
+    if not policies.wrong:
+        check_settings(values.fixed, policies.compiled)
     scopes = Scopes()
     context, answers = _context(paths.contexts)
     exceptions = read_exceptions(paths.exceptions)
     triggers: Sequence[Object] | Iterator[Object] | None = None
     held: Sequence[Object] = ()
     if streamed and not exceptions and triggers_alone(policies):
-        triggers = stream(paths.resources, scopes)
+        triggers = stream(paths.resources, scopes, passed_over.add)
     if triggers is None:
-        triggers = held = placed(paths.resources, scopes)
+        triggers = held = placed(paths.resources, scopes, pass_over=passed_over.add)
         if paths.resources and not held:
             raise InvalidSetting(f"{' '.join(paths.resources)}: no object is in there")
-    seen = [*placed(paths.targets, scopes), *map(scopes.placed, context)]
+    targets = placed(paths.targets, scopes, pass_over=passed_over.add)
+    seen = [*targets, *map(scopes.placed, context)]
     return Inputs(
         policies=policies,
         triggers=triggers,
@@ -90,13 +97,20 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
         user=None if paths.user is None else read_user(*_single(paths.user)),
         exceptions=exceptions,
         unplaced=scopes.moved,
+        passed_over=passed_over,
     )
 
 
-def placed(names: Iterable[str], scopes: Scopes, *, base: Path | None = None) -> list[Object]:
-    """Return the objects of files, each in its namespace."""
+def placed(
+    names: Iterable[str],
+    scopes: Scopes,
+    *,
+    base: Path | None = None,
+    pass_over: Callable[[str], None] = no_matter,
+) -> list[Object]:
+    """Return the objects of files, each in its namespace; arguments as of `objects`."""
     found: list[Object] = []
-    for _, obj in objects(read_all(names, base=base)):
+    for _, obj in objects(read_all(names, base=base), pass_over):
         scopes.learn(obj)
         found.append(scopes.placed(obj))
     return found

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TextIO
 
-import click
 import orjson
 from typing_extensions import override
 
 from reconciler.cli.desk.emit import paint, render_yaml, title, unified_diff
 from reconciler.cli.desk.session import RuleResult, TriggerRun
 from reconciler.cli.desk.stock import Key, key_of
+from reconciler.cli.desk.summary import place_of
+from reconciler.cli.output.screen import screen_of
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import json_diff
 
@@ -35,15 +36,12 @@ class Writer(ABC):
         """Write what belongs at the end."""
 
 
-def writer_of(
-    output: str, stream: TextIO, *, verbose: bool = False, unplaced: AbstractSet[Key] = frozenset()
-) -> Writer:
+def writer_of(output: str, stream: TextIO, *, unplaced: AbstractSet[Key] = frozenset()) -> Writer:
     """Return the writer of a format.
 
     Args:
         output: One of `FORMATS`.
         stream: Where to write.
-        verbose: A diff also says why rules left objects alone.
         unplaced: Objects that are written without their namespace, as they were read.
     """
     match output:
@@ -54,27 +52,21 @@ def writer_of(
         case "patch":
             return _Patches(stream)
         case _:
-            return _Diffs(stream, verbose=verbose)
+            return _Diffs(stream)
 
 
 class _Diffs(Writer):
-    """A unified diff for each change, and a line for each error."""
+    """A unified diff for each change."""
 
-    def __init__(self, stream: TextIO, *, verbose: bool) -> None:
+    def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._verbose = verbose
-        self._coloured = stream.isatty()
+        self._screen = screen_of(stream)
 
     @override
     def write(self, run: TriggerRun) -> None:
         for result in run.results:
             if result.status is RuleStatus.PASS:
                 self._show(result)
-            elif result.status is RuleStatus.ERROR:
-                text = f"{head_of(result)}: {result.message}\n\n"
-                self._stream.write(click.style(text, fg="red") if self._coloured else text)
-            elif self._verbose:
-                self._stream.write(f"{head_of(result)}: skipped: {result.message}\n\n")
 
     @override
     def close(self) -> None:
@@ -83,10 +75,9 @@ class _Diffs(Writer):
     def _show(self, result: RuleResult) -> None:
         name = title(result.before)
         lines = unified_diff(result.before, result.after, names=(name, name))
-        head = head_of(result)
-        if self._coloured:
-            head, lines = click.style(head, bold=True), paint(lines)
-        self._stream.write("\n".join([head, *lines, "", ""]))
+        head = self._screen.fold(f"{result.policy} / {result.rule}: {place_of(result)}")
+        bold = [self._screen.style(line, bold=True) for line in head]
+        self._stream.write("\n".join([*bold, *paint(lines, self._screen), "", ""]))
 
 
 class _Objects(Writer):
@@ -153,13 +144,6 @@ def _patch(result: RuleResult) -> dict[str, Any]:
         "trigger": _named(result.trigger),
         "patch": json_diff(result.before, result.after),
     }
-
-
-def head_of(result: RuleResult) -> str:
-    """Return the line that says which rule did something, and where."""
-    trigger = title(result.trigger)
-    place = f"{title(result.before)}, triggered by {trigger}" if result.target else trigger
-    return f"{result.policy} / {result.rule}: {place}"
 
 
 def _named(obj: Mapping[str, Any]) -> dict[str, str]:

@@ -6,12 +6,21 @@ from typing import Any, Final
 
 from reconciler.api.meta import GROUP, Object
 from reconciler.cli.desk.documents import Document
-from reconciler.cli.desk.values import DeskValues
+from reconciler.cli.desk.values import DeskValues, Values, split_path
+from reconciler.cli.output.words import nearest
 from reconciler.dialects import compile_policy
+from reconciler.engine.entries import RESERVED
 from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import InvalidPolicy
+from reconciler.engine.readers import of_program
+from reconciler.errors import InvalidPolicy, InvalidSetting
 
 _OPERATIONS: Final = ("validate", "generate", "verifyImages")
+_OF_OBJECTS: Final = frozenset({"target", "element", "elementIndex"})
+_REQUEST: Final = (
+    *("operation", "oldObject", "name", "namespace", "kind", "resource", "subResource"),
+    *("requestKind", "requestResource", "requestSubResource", "uid", "dryRun", "options"),
+    *("userInfo", "roles", "clusterRoles"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +50,11 @@ class PolicySet:
     refused: tuple[Refused, ...]
     warnings: tuple[str, ...]
     other_rules: tuple[tuple[str, str, str], ...]
+
+    @property
+    def wrong(self) -> int:
+        """Return how many are refused for what is in them."""
+        return sum(not item.foreign for item in self.refused)
 
     def operation(self, policy: str, rule: str) -> str:
         """Return the operation of a rule that is no mutate rule, else empty."""
@@ -77,6 +91,35 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
         warnings=tuple(warnings),
         other_rules=tuple(other),
     )
+
+
+def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
+    """Refuse what ``--set`` gives and nobody reads, which is mostly a misspelt name.
+
+    Args:
+        given: Values by path.
+        compiled: All policies; with one left out nobody knows what is read.
+
+    Raises:
+        InvalidSetting: A path begins with a name that no rule reads.
+    """
+    programs = [program for policy in compiled for program in policy.programs]
+    readers = [reader for program in programs for reader in of_program(program)]
+    if any(reader.dynamic for reader in readers):
+        return
+    roots = (RESERVED - _OF_OBJECTS).union(*(reader.roots for reader in readers))
+    paths = {path[:2] for reader in readers for path in reader.reads}
+    for name, value in given.items():
+        root, *rest = split_path(name)
+        if root in _OF_OBJECTS:
+            raise InvalidSetting(f"--set {name}: {root} comes from the objects, not from values")
+        if root not in roots:
+            text = f"no rule reads {root}{nearest(root, roots)}"
+            raise InvalidSetting(f"--set {name}={value}: {text}")
+        field = rest[0] if rest else ""
+        if root == "request" and field not in _REQUEST and (root, field) not in paths:
+            text = f"a request has no field {field}{nearest(field, _REQUEST)}"
+            raise InvalidSetting(f"--set {name}={value}: {text}")
 
 
 def is_policy(obj: Object) -> bool:

@@ -3,8 +3,9 @@
 import sys
 from typing import Self, TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from reconciler.cli.output.screen import screen_of
 
 
 class Bar:
@@ -17,7 +18,7 @@ class Bar:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            console=Console(file=stream),
+            console=screen_of(stream).console(stream),
             transient=True,
             disable=hidden or not stream.isatty(),
         )

@@ -6,6 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
+from reconciler.cli.desk.operations import (
+    DELETE,
+    POLICY_UPDATE,
+    UPDATE,
+    Operation,
+    operation_for,
+)
 from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
@@ -23,11 +30,8 @@ from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.loading import Loads
 from reconciler.services.selection import Found
 
-CREATE = "CREATE"
-UPDATE = "UPDATE"
-DELETE = "DELETE"
-
 NO_TARGET = "no object fits the targets of the rule"
+NOT_ON_CHANGE = "mutateExistingOnPolicyUpdate is not true for this rule"
 _OPERATION = "request.operation"
 
 
@@ -38,6 +42,8 @@ class RuleResult:
     Attributes:
         trigger: As the rule saw it.
         target: Whether the object is a target; else it is the trigger itself.
+        operation: Of the request.
+        matched: Match and exclude say that the rule is for the trigger.
         fired: The rule was meant for the trigger and not excepted.
         before: The object; the trigger where no target was found.
         after: The object as it shall be, equal to ``before`` unless the status is PASS.
@@ -48,9 +54,11 @@ class RuleResult:
     status: RuleStatus
     message: str
     trigger: Object
+    operation: Operation
     target: bool
     before: Mapping[str, Any]
     after: Mapping[str, Any]
+    matched: bool = True
     fired: bool = False
 
 
@@ -59,11 +67,14 @@ class TriggerRun:
     """All results at one trigger, and what became of it.
 
     Attributes:
+        results: Of the rules that are for the trigger.
+        others: Of the rules that are not.
         by_policy: The trigger as each policy left it, by the policy's key.
     """
 
     trigger: Object
     results: tuple[RuleResult, ...]
+    others: tuple[RuleResult, ...]
     after: Object
     by_policy: Mapping[str, Object]
 
@@ -78,6 +89,7 @@ class Session:
 
     Attributes:
         user: Who sends the requests, with the fields that expressions see; None: nobody says.
+        operation: Of the requests; None: as `operation_for` says.
         chained: A target that a rule changed is what later rules see, as in a cluster. Without,
             each rule sees the targets as they are in their files.
         changed: What became of targets so far.
@@ -88,6 +100,7 @@ class Session:
     stock: Source
     values: DeskValues
     user: tuple[UserInfo, Mapping[str, Any]] | None = None
+    operation: str | None = None
     exceptions: Sequence[PolicyException] = ()
     chained: bool = True
     changed: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
@@ -98,10 +111,11 @@ class Session:
 
         Args:
             trigger: The object; not changed.
-            operation: Of the request; empty for what the values say, or CREATE.
+            operation: Of the request where somebody says so of this run; else empty.
         """
         current: Object = trigger
         results: list[RuleResult] = []
+        others: list[RuleResult] = []
         by_policy: dict[str, Object] = {}
         for policy in self.policies:
             applied: set[str] = set()
@@ -109,6 +123,9 @@ class Session:
                 if any(item.rule in applied for item in program.before):
                     continue
                 async for result in self._evaluate(program, current, operation):
+                    if not result.matched:
+                        others.append(result)
+                        continue
                     results.append(result)
                     if program.own and result.status is RuleStatus.PASS:
                         current = dict(result.after)
@@ -117,7 +134,11 @@ class Session:
                         applied.add(program.rule)
             by_policy[policy.key] = current
         return TriggerRun(
-            trigger=trigger, results=tuple(results), after=current, by_policy=by_policy
+            trigger=trigger,
+            results=tuple(results),
+            others=tuple(others),
+            after=current,
+            by_policy=by_policy,
         )
 
     async def _evaluate(
@@ -125,14 +146,24 @@ class Session:
     ) -> AsyncIterator[RuleResult]:
         if program.matcher.namespace and program.matcher.namespace != _namespace(obj):
             return
-        frame = _Frame(program=program, trigger=obj)
         loads = Loads(self.stock)
+        values = self.values.of_trigger(program.origin.name, program.rule, obj)
+        chosen = operation_for(
+            program,
+            flag=operation or self.operation,
+            value=values.get(_OPERATION),
+            sent=self.user is not None,
+        )
+        frame = _Frame(program=program, trigger=obj, operation=chosen)
+        if chosen.name == POLICY_UPDATE and not program.on_policy_change:
+            yield frame.unmatched(NOT_ON_CHANGE)
+            return
         try:
-            values = self.values.of_trigger(program.origin.name, program.rule, obj)
-            subject, context = await self._request(program, obj, operation, values)
+            subject, context = await self._request(program, obj, chosen.name, values)
             context = with_entries(loads.of(context), program.entries)
             decision = await loads.evaluate(lambda: decide(program, subject, context))
             if not decision.matched:
+                yield frame.unmatched(decision.message)
                 return
             if not decision.fires:
                 yield frame.own(RuleStatus.SKIP, decision.message)
@@ -223,7 +254,6 @@ class Session:
     async def _request(
         self, program: Program, obj: Object, operation: str, values: Values
     ) -> tuple[Subject, Context]:
-        operation = operation or str(values.get(_OPERATION) or CREATE)
         values = {path: value for path, value in values.items() if path != _OPERATION}
         group, version = split_api_version(obj["apiVersion"])
         meta = obj["metadata"]
@@ -271,6 +301,7 @@ class _Frame:
 
     program: Program
     trigger: Object
+    operation: Operation
     fired: bool = False
 
     def own(
@@ -282,11 +313,15 @@ class _Frame:
             status=status,
             message=message,
             trigger=self.trigger,
+            operation=self.operation,
             target=False,
             before=self.trigger,
             after=self.trigger if after is None else after,
             fired=self.fired,
         )
+
+    def unmatched(self, reason: str) -> RuleResult:
+        return replace(self.own(RuleStatus.SKIP, reason), matched=False)
 
     def at(self, obj: Mapping[str, Any], changed: TargetChange) -> RuleResult:
         result = self.own(changed.status, changed.message, changed.after)

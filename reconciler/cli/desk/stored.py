@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from reconciler.api.meta import CONFIG_MAPS, EXCEPTION_VERSION, GROUP, Object
+from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.config import ProcessSettings
@@ -42,7 +43,7 @@ def policy_key(name: str) -> str:
     Raises:
         InvalidSetting: A Policy is named without its namespace.
     """
-    if name == STDIN or Path(name).exists():
+    if name == STDIN or is_address(name) or Path(name).exists():
         return ""
     if wide := _CLUSTER_WIDE.fullmatch(name):
         return wide[1]

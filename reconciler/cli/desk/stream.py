@@ -1,10 +1,9 @@
 """Which triggers can be read one by one, so that ten thousands of them need no memory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from reconciler.api.meta import Object
-from reconciler.cli.desk.documents import parse_documents
-from reconciler.cli.desk.files import objects, read_contents
+from reconciler.cli.desk.files import Content, no_matter, objects, read_contents
 from reconciler.cli.desk.policies import PolicySet
 from reconciler.cli.desk.stock import Scopes
 from reconciler.engine.edits import Edit, ForeachEdit
@@ -20,7 +19,9 @@ def triggers_alone(policies: PolicySet) -> bool:
     return all(_alone(program) for policy in policies.compiled for program in policy.programs)
 
 
-def stream(names: Iterable[str], scopes: Scopes) -> Iterator[Object] | None:
+def stream(
+    names: Iterable[str], scopes: Scopes, pass_over: Callable[[str], None] = no_matter
+) -> Iterator[Object] | None:
     """Return the objects of files as they are asked for, each in its namespace.
 
     None where a file defines custom resources, which may stand after what they define.
@@ -29,17 +30,18 @@ def stream(names: Iterable[str], scopes: Scopes) -> Iterator[Object] | None:
         InvalidSetting: A file is missing; later, that one cannot be read, or nothing is there.
     """
     contents = list(read_contents(names))
-    if any(_DEFINITION in content for _, content in contents):
+    if any(_DEFINITION in content.data for content in contents):
         return None
-    return _stream(contents, " ".join(names), scopes)
+    return _stream(contents, " ".join(names), scopes, pass_over)
 
 
-def _stream(contents: list[tuple[str, bytes]], names: str, scopes: Scopes) -> Iterator[Object]:
+def _stream(
+    contents: list[Content], names: str, scopes: Scopes, pass_over: Callable[[str], None]
+) -> Iterator[Object]:
     found = False
     contents.reverse()
     while contents:
-        source, content = contents.pop()
-        for _, obj in objects(parse_documents(content, source)):
+        for _, obj in objects(contents.pop().documents(), pass_over):
             found = True
             yield scopes.placed(obj)
     if not found:

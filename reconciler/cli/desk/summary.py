@@ -1,29 +1,77 @@
-"""How many objects each rule changed."""
+"""What a call of `apply` came to: counts, what went wrong, and why rules left objects alone."""
 
 from collections import Counter
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Final
 
-from reconciler.cli.desk.session import TriggerRun
+from typing_extensions import override
+
+from reconciler.cli.desk.emit import title
+from reconciler.cli.desk.session import RuleResult, TriggerRun
+from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.table import table
+from reconciler.cli.output.words import number, some
 from reconciler.engine.evaluate import NOTHING
 from reconciler.engine.outcome import RuleStatus
 
 _COLUMNS = ("changed", "unchanged", "skipped", "errors")
+_MOST: Final = 3
+"""Objects that are named of each remark; the others are counted."""
+
+_ERROR: Final = "error"
+_LEFT: Final = "left alone"
+_OTHER: Final = "not for"
 
 
 @dataclass(slots=True)
-class Summary:
-    """Counts by policy and rule."""
+class _Remark:
+    """One thing that is to be said of a rule, and of which objects."""
 
+    count: int = 0
+    places: list[str] = field(default_factory=list)
+
+    def add(self, place: str) -> None:
+        self.count += 1
+        if len(self.places) < _MOST:
+            self.places.append(place)
+
+    @override
+    def __str__(self) -> str:
+        return some(self.places, self.count, most=_MOST)
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """Counts by policy and rule.
+
+    Attributes:
+        verbose: It is also said on which operation each rule was looked at, and why rules left
+            objects alone.
+    """
+
+    verbose: bool = False
     triggers: int = 0
     _counts: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    _remarks: dict[tuple[str, str, str, str], _Remark] = field(default_factory=dict)
+    _operations: dict[tuple[str, str, str], None] = field(default_factory=dict)
 
     def add(self, run: TriggerRun) -> None:
         """Take in a run."""
         self.triggers += 1
+        if self.verbose:
+            for result in (*run.results, *run.others):
+                text = f"operation {result.operation}"
+                self._operations.setdefault((result.policy, result.rule, text))
         for result in run.results:
             column = _column(result.status, result.message)
             self._counts.setdefault((result.policy, result.rule), Counter())[column] += 1
+            if result.status is not RuleStatus.PASS:
+                failed = result.status is RuleStatus.ERROR
+                self._remark(result, _ERROR if failed else _LEFT)
+        for result in run.others:
+            self._remark(result, _OTHER)
 
     @property
     def changed(self) -> int:
@@ -35,18 +83,61 @@ class Summary:
         """How often a rule ended in an error."""
         return sum(counted["errors"] for counted in self._counts.values())
 
-    def show(self, stream: TextIO) -> None:
-        """Write a row for each rule, and a line for all."""
+    def remarks(self, screen: Screen) -> Iterator[str]:
+        """Yield the lines that say what went wrong, and with `verbose` why nothing was done.
+
+        Each thing is said once, however many objects it concerns.
+        """
+        if self.verbose:
+            for policy, rule, text in self._operations:
+                yield from screen.fold(f"{policy} / {rule}: {text}", hanging="  ")
+        # What went wrong comes last, where it is seen.
+        for kind in (_OTHER, _LEFT, _ERROR):
+            for (policy, rule, found, message), remark in self._remarks.items():
+                if found == kind:
+                    text = f"{policy} / {rule}: {kind}: {remark}: {message}"
+                    head, *rest = screen.fold(text, hanging="  ")
+                    yield _marked(head, kind, screen)
+                    yield from rest
+
+    def lines(self, screen: Screen, *, faults: int) -> Iterator[str]:
+        """Yield a row for each rule, and a line for all.
+
+        Args:
+            screen: Where they are shown.
+            faults: What went wrong besides: policies that are refused, lists that cannot be read.
+        """
         rows = [
-            (policy, rule, *(str(counted[column] or "") for column in _COLUMNS))
+            (policy, rule, *(str(counted[column] or "-") for column in _COLUMNS))
             for (policy, rule), counted in self._counts.items()
         ]
-        if len(rows) > 1 or self.triggers > 1:
-            _table([("POLICY", "RULE", *(name.upper() for name in _COLUMNS)), *rows], stream)
-        stream.write(
-            f"{self.triggers} objects read as triggers: {self.changed} changes,"
-            f" {self.errors} errors\n"
+        if rows and (len(rows) > 1 or self.triggers > 1):
+            head = ("POLICY", "RULE", *(name.upper() for name in _COLUMNS))
+            yield from table([head, *rows], screen.width)
+        triggers = number(self.triggers, "object")
+        yield (
+            f"{triggers} read as {'trigger' if self.triggers == 1 else 'triggers'}:"
+            f" {number(self.changed, 'change')}, {number(self.errors + faults, 'error')}"
         )
+
+    def _remark(self, result: RuleResult, kind: str) -> None:
+        if kind != _ERROR and not self.verbose:
+            return
+        key = (result.policy, result.rule, kind, result.message)
+        self._remarks.setdefault(key, _Remark()).add(place_of(result))
+
+
+def place_of(result: RuleResult) -> str:
+    """Return at which object a rule did something, and what triggered it."""
+    trigger = title(result.trigger)
+    return f"{title(result.before)}, triggered by {trigger}" if result.target else trigger
+
+
+def _marked(line: str, kind: str, screen: Screen) -> str:
+    if kind != _ERROR:
+        return line
+    head, sign, rest = line.partition(f": {_ERROR}:")
+    return f"{head}: {screen.style(_ERROR, fg='red')}:{rest}" if sign else line
 
 
 def _column(status: RuleStatus, message: str) -> str:
@@ -59,8 +150,10 @@ def _column(status: RuleStatus, message: str) -> str:
             return "errors"
 
 
-def _table(rows: list[tuple[str, ...]], stream: TextIO) -> None:
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    for row in rows:
-        stream.write("  ".join(cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip())
-        stream.write("\n")
+def passed_over(names: AbstractSet[str], *, whole: bool) -> str:
+    """Return what is said of files in folders that hold no objects, empty where all do."""
+    if not names:
+        return ""
+    files = number(len(names), "file")
+    listed = some(sorted(names), most=len(names) if whole else _MOST)
+    return f"{files} passed over, without a Kubernetes object: {listed}"

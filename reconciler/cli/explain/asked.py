@@ -1,7 +1,7 @@
 """What somebody asks to be explained, read from files."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -9,7 +9,8 @@ import click
 from reconciler.api.meta import Object
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
-from reconciler.cli.desk.policies import is_policy, rule_names
+from reconciler.cli.desk.operations import DELETE, UPDATE
+from reconciler.cli.desk.policies import check_settings, is_policy, rule_names
 from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
 from reconciler.cli.explain.request import Request
@@ -23,8 +24,6 @@ from reconciler.services.settings import Filters
 
 MAX_TRIGGERS = 100
 """Of one call; nobody reads more."""
-_DELETE = "DELETE"
-_OPERATION = "request.operation"
 
 Policies = list[tuple[Object, CompiledPolicy]]
 """Policies as written, and compiled."""
@@ -51,19 +50,21 @@ class Asked:
     """The command line.
 
     Attributes:
-        operation: Empty for background work.
+        operation: As `--operation` says; None: nothing.
+        passed_over: Files of folders that hold other things than objects.
     """
 
     policy: str
     trigger: str | None
     old: str | None
     targets: Sequence[str]
-    operation: str
+    operation: str | None
     userinfo: str | None
     exceptions: Sequence[str]
     exception_namespace: str | None
     settings: Sequence[str]
     values: str | None
+    passed_over: set[str] = field(default_factory=set)
 
     def check(self) -> None:
         """Refuse flags that do not go together.
@@ -86,14 +87,15 @@ class Asked:
         """Return the exceptions."""
         return read_exceptions(self.exceptions)
 
-    def requests(self, triggers: Iterable[Object], desk: DeskValues) -> list[Request]:
+    def requests(self, triggers: Iterable[Object]) -> list[Request]:
         """Return the request of each trigger."""
-        given = {**desk.general, **desk.fixed}.get(_OPERATION)
+        old = _one(self.old, Scopes())
         found = [
             Request(
-                operation=str(given or self.operation),
+                # What there is an old object of was updated.
+                operation=UPDATE if old and self.operation is None else self.operation,
                 obj=obj,
-                old=_one(self.old, Scopes()),
+                old=old,
                 user=None if self.userinfo is None else _user(self.userinfo),
             )
             for obj in triggers
@@ -105,19 +107,42 @@ class Asked:
             raise InvalidSetting(f"{self.trigger}: {text}")
         return found
 
+    def objects(self, names: Iterable[str], scopes: Scopes) -> list[Object]:
+        """Return the objects of files."""
+        return placed(names, scopes, pass_over=self.passed_over.add)
+
+    def policies(self, desk: DeskValues) -> Policies:
+        """Return the policies of the file that is named.
+
+        Raises:
+            InvalidSetting: There is none.
+            InvalidPolicy: One is refused.
+        """
+        scopes = Scopes()
+        found = [
+            compiled(scopes.placed(obj), desk, f"{document.place}: ")
+            for document, obj in objects(read_all([self.policy]), self.passed_over.add)
+            if is_policy(obj)
+        ]
+        if not found:
+            raise InvalidSetting(f"{self.policy}: no ClusterPolicy and no Policy is in there")
+        check_settings(desk.fixed, [policy for _, policy in found])
+        return found
+
     def plan(self) -> Plan:
         """Return what is to be told of files.
 
         Raises:
-            InvalidSetting: A file cannot be used, or a policy is refused.
+            InvalidSetting: A file cannot be used.
+            InvalidPolicy: A policy is refused.
         """
         desk, scopes = self.desk(), Scopes()
-        policies = read_policies(self.policy, desk)
-        triggers = [] if self.trigger is None else placed([self.trigger], scopes)
-        others = placed(self.targets, scopes)
-        requests = [] if self.trigger is None else self.requests(triggers, desk)
+        policies = self.policies(desk)
+        triggers = [] if self.trigger is None else self.objects([self.trigger], scopes)
+        others = self.objects(self.targets, scopes)
+        requests = [] if self.trigger is None else self.requests(triggers)
         # What is deleted is no target any more.
-        seen = [item.obj for item in requests if item.operation != _DELETE]
+        seen = [item.obj for item in requests if item.operation != DELETE]
         stock = Stock([*seen, *others, *desk.namespaces])
         return Plan(
             policies=policies,
@@ -128,34 +153,17 @@ class Asked:
         )
 
 
-def read_policies(name: str, desk: DeskValues) -> Policies:
-    """Return the policies of a file.
-
-    Raises:
-        InvalidSetting: There is none, or one is refused.
-    """
-    scopes = Scopes()
-    found = [
-        compiled(scopes.placed(obj), desk, f"{document.place}: ")
-        for document, obj in objects(read_all([name]))
-        if is_policy(obj)
-    ]
-    if not found:
-        raise InvalidSetting(f"{name}: no ClusterPolicy and no Policy is in there")
-    return found
-
-
 def compiled(policy: Object, desk: DeskValues, place: str = "") -> tuple[Object, CompiledPolicy]:
     """Return a policy with its programs.
 
     Raises:
-        InvalidSetting: It is refused; begins with the place.
+        InvalidPolicy: It is refused; begins with the place.
     """
     name = str(policy["metadata"].get("name", ""))
     try:
         return policy, compile_policy(policy, given=desk.given(name, rule_names(policy)))
     except InvalidPolicy as error:
-        raise InvalidSetting(f"{place}{policy['kind']} {name}: {error}") from error
+        raise InvalidPolicy("", f"{place}{policy['kind']} {name}: {error}") from error
 
 
 def _one(name: str | None, scopes: Scopes) -> Object | None:

@@ -1,21 +1,23 @@
 """The command line of `retrofit explain`."""
 
 import asyncio
+import sys
 from typing import Any
 
 import click
 import orjson
 
 from reconciler.cli.desk.live import Address, cluster_options, live_cluster
+from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
+from reconciler.cli.desk.summary import passed_over
 from reconciler.cli.explain.asked import Asked, Plan
 from reconciler.cli.explain.live import plan_live
 from reconciler.cli.explain.outline import outline
 from reconciler.cli.explain.page import Page, show
-from reconciler.cli.explain.request import POLICY_UPDATE
 from reconciler.cli.explain.story import Story
+from reconciler.cli.output.screen import screen_of, warn
 
-_BACKGROUND = "POLICY-UPDATE"
 _EPILOG = """\b
 Examples:
   retrofit explain policy.yaml
@@ -25,8 +27,10 @@ Examples:
   retrofit explain policy.yaml --cluster --trigger cm/shop/settings --target deployment/shop/web
 
 \b
-Exit code: 0 when there was something to explain, whatever the answer; 1 when a policy is refused,
-a file cannot be read or the cluster does not answer; 2 when a flag is wrong.
+Exit code:
+  0  there was something to explain, whatever the answer
+  1  a policy is refused
+  2  nothing could be done: wrong usage, a file or the cluster cannot be read
 """
 
 
@@ -46,13 +50,7 @@ a file cannot be read or the cluster does not answer; 2 when a flag is wrong.
     help="Objects that may be targets. In files also what else the rules read: ConfigMaps,"
     " Namespaces. May be repeated.",
 )
-@click.option(
-    "--operation",
-    type=click.Choice(["CREATE", "UPDATE", "DELETE", "CONNECT", _BACKGROUND]),
-    default="CREATE",
-    show_default=True,
-    help=f"Of the request; {_BACKGROUND}: nobody sent one, the policy changed.",
-)
+@operation_option
 @click.option("--userinfo", metavar="FILE", help="Who sends the request: a UserInfo document.")
 @click.option("--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions.")
 @exception_namespace
@@ -68,29 +66,30 @@ a file cannot be read or the cluster does not answer; 2 when a flag is wrong.
 )
 @click.option("--cluster", is_flag=True, help="Read policy, trigger and targets from a cluster.")
 @cluster_options
-def explain(*, output: str, cluster: bool, operation: str, **options: Any) -> None:
+def explain(*, output: str, cluster: bool, operation: str | None, **options: Any) -> None:
     """Say rule by rule why a policy does or does not change an object.
 
-    POLICY is a file, a folder, - for standard input or, with --cluster, clusterpolicy/NAME (also
-    NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME). With --trigger every clause of match,
-    every precondition and every variable is shown with its value, then every target with what the
-    rule makes of it; without, what the rules ask for. Nothing is written, and the content of
-    Secrets is not shown.
+    POLICY is a file, an https address, a folder, - for standard input or, with --cluster,
+    clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME). With --trigger
+    every clause of match, every precondition and every variable is shown with its value, then
+    every target with what the rule makes of it; without, what the rules ask for. Nothing is
+    written, and the content of Secrets is not shown.
 
     With --cluster, --kubeconfig, --context or --as, KIND/NS/NAME (KIND/NAME without namespace)
     names an object as it stands in the cluster; files are taken as well.
     """
     address = Address(**{name: options.pop(name) for name in ("kubeconfig", "context", "user")})
-    background = operation == _BACKGROUND
-    asked = Asked(operation=POLICY_UPDATE if background else operation, **options)
+    asked = Asked(operation=operation_of_flag(operation), **options)
     asked.check()
     page = Page()
     asyncio.run(_work(asked, address if cluster or address.given else None, page))
+    if text := passed_over(asked.passed_over, whole=False):
+        warn(text)
     if output == "json":
         notes = [note.fields() for note in page.notes]
         click.echo(orjson.dumps(notes, default=str, option=orjson.OPT_INDENT_2))
     else:
-        show(page.notes)
+        show(page.notes, sys.stdout, screen_of(sys.stdout))
 
 
 async def _work(asked: Asked, address: Address | None, page: Page) -> None:

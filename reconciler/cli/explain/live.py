@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, Object
+from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.files import STDIN
-from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.livestock import readable
+from reconciler.cli.desk.policies import check_settings
 from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.stored import heeded_exceptions, policy_key, stored_filters
 from reconciler.cli.desk.values import DeskValues
-from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled, read_policies
+from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled
 from reconciler.cli.explain.world import LiveWorld
 from reconciler.errors import Gone, InvalidSetting
 
@@ -32,19 +33,20 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
     """Return what is to be told of a cluster.
 
     Raises:
-        InvalidSetting: A file cannot be used, an object is not there, or a policy is refused.
+        InvalidSetting: A file cannot be used, or an object is not there.
+        InvalidPolicy: A policy is refused.
         ClusterError: Something cannot be read.
     """
     desk = asked.desk()
-    policies = await _policies(asked.policy, desk, cluster)
+    policies = await _policies(asked, desk, cluster)
     requests = []
     if asked.trigger is not None:
         if _is_file(asked.trigger):
-            triggers = placed([asked.trigger], Scopes())
+            triggers = asked.objects([asked.trigger], Scopes())
         else:
             _, obj = await _object(asked.trigger, "--trigger", cluster)
             triggers = [obj]
-        requests = asked.requests(triggers, desk)
+        requests = asked.requests(triggers)
     targets = [await _object(name, "--target", cluster) for name in asked.targets]
     return Plan(
         policies=policies,
@@ -61,9 +63,10 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
     )
 
 
-async def _policies(name: str, desk: DeskValues, cluster: LiveCluster) -> Policies:
+async def _policies(asked: Asked, desk: DeskValues, cluster: LiveCluster) -> Policies:
+    name = asked.policy
     if _is_file(name):
-        return read_policies(name, desk)
+        return asked.policies(desk)
     key = policy_key(name)
     if not key:
         raise InvalidSetting(f"{name}: there is no such file")
@@ -76,7 +79,9 @@ async def _policies(name: str, desk: DeskValues, cluster: LiveCluster) -> Polici
         policy = await cluster.reader.get(served[0], namespace, plain)
     except Gone as error:
         raise InvalidSetting(f"{name}: there is no such file, and no such {kind}") from error
-    return [compiled(policy, desk)]
+    found = compiled(policy, desk)
+    check_settings(desk.fixed, [found[1]])
+    return [found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,4 +137,4 @@ async def _kind(named: _Named, place: str, cluster: LiveCluster) -> Kind:
 
 
 def _is_file(name: str) -> bool:
-    return name == STDIN or Path(name).exists()
+    return name == STDIN or is_address(name) or Path(name).exists()

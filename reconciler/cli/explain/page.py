@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
-from rich.console import Console
-from rich.text import Text
+import click
+
+from reconciler.cli.desk.emit import paint
+from reconciler.cli.output.screen import Screen
 
 Mark = tuple[str, str]
 """An answer and its colour."""
@@ -14,10 +16,9 @@ Mark = tuple[str, str]
 YES: Final[Mark] = ("yes", "green")
 NO: Final[Mark] = ("no", "red")
 OPEN: Final[Mark] = ("open", "yellow")
-FAIL: Final[Mark] = ("error", "bold red")
+FAIL: Final[Mark] = ("error", "red")
 _STEP: Final = "  "
 _LONGEST: Final = 160
-_DIFF: Final = {"+": "green", "-": "red", "@": "cyan"}
 _BOLD: Final = frozenset({"policy", "rule", "target"})
 
 
@@ -70,28 +71,35 @@ class Page:
         self.notes.append(Note(kind=kind, text=text, mark=mark, facts=facts))
 
 
-def show(notes: Iterable[Note], console: Console | None = None, indent: str = "") -> None:
-    """Write notes as indented lines, in colours on a terminal."""
-    console = console or Console(highlight=False, soft_wrap=True)
+def show(notes: Iterable[Note], stream: TextIO, screen: Screen, indent: str = "") -> None:
+    """Write notes as indented lines, as a screen shows them."""
     for note in notes:
-        for text in _lines(note):
-            console.print(Text.assemble(indent, text))
-        show(note.notes, console, indent + _STEP)
+        for line in _lines(note, screen, indent):
+            click.echo(line, stream)
+        show(note.notes, stream, screen, indent + _STEP)
 
 
-def _lines(note: Note) -> Iterable[Text]:
+def _lines(note: Note, screen: Screen, indent: str) -> Iterable[str]:
     if note.kind == "diff" and note.mark is None:
-        for line in note.text.splitlines():
-            bold = line.startswith(("---", "+++"))
-            yield Text(line, "bold" if bold else _DIFF.get(line[:1], ""))
+        for line in paint(note.text.splitlines(), screen):
+            yield f"{indent}{line}"
     elif note.mark is None:
-        yield Text(note.text, "bold" if note.kind in _BOLD else "")
+        for line in screen.fold(note.text, indent, hanging=indent + _STEP):
+            yield screen.style(line, bold=True) if note.kind in _BOLD else line
     else:
-        word, style = note.mark
-        yield Text.assemble((f"{word:<5} ", style), note.text)
+        word, colour = note.mark
+        head = f"{word:<5} "
+        first, *rest = screen.fold(head + note.text, indent, hanging=indent + " " * len(head))
+        told = first[len(indent) + len(head) :]
+        yield f"{indent}{screen.style(head, fg=colour)}{told}"
+        yield from rest
 
 
 def shown(value: Any) -> str:
     """Return a value as one short line of JSON."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+    if len(text) <= _LONGEST:
+        return text
+    # At a space, where there is one: a word that is cut looks like another.
+    begun = text[:_LONGEST].rpartition(" ")[0] or text[:_LONGEST]
+    return f"{begun} ... ({len(text)} characters)"

@@ -13,9 +13,6 @@ from reconciler.engine.context import Context, request_context
 from reconciler.engine.jmes.surroundings import surround
 from reconciler.engine.match import Subject, UserInfo
 
-POLICY_UPDATE = ""
-"""The operation of background work: a policy changed, nobody sent a request."""
-
 _WITH_OLD = ("UPDATE", "DELETE")
 
 
@@ -24,11 +21,12 @@ class Request:
     """What is known of a request.
 
     Attributes:
+        operation: None where nobody says; then each rule has its own.
         old: The object before an update; None where nobody gave it.
         user: Who sends it, with the fields that expressions see.
     """
 
-    operation: str
+    operation: str | None
     obj: Object
     old: Object | None = None
     user: tuple[UserInfo, Mapping[str, Any]] | None = None
@@ -59,7 +57,7 @@ class Request:
             name=str(self.obj["metadata"].get("name") or ""),
             namespace=self.namespace,
             obj=self.obj,
-            operation=self.operation,
+            operation=self.operation or "",
             user=self.user[0] if self.user else None,
             namespace_labels=labels,
         )
@@ -69,7 +67,7 @@ class Request:
         group, version = split_api_version(self.obj["apiVersion"])
         user, info = self.user or (None, None)
         context = request_context(
-            operation=self.operation,
+            operation=self.operation or "",
             obj=self.obj,
             old_object=self.old_object,
             name=str(self.obj["metadata"].get("name") or ""),

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for
+from reconciler.cli.desk.session import NOT_ON_CHANGE
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.masking import mask_of
 from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
-from reconciler.cli.explain.request import POLICY_UPDATE, Request
+from reconciler.cli.explain.request import Request
 from reconciler.cli.explain.targets import TargetStory
 from reconciler.cli.explain.values import Values
 from reconciler.cli.explain.world import World
@@ -34,7 +36,7 @@ class Story:
 
     Attributes:
         policy: The object as written; its rules are quoted.
-        request: Its operation counts where no value gives another.
+        request: The trigger, and who sends it.
         filters: What triggers nothing in the cluster; None where nobody knows.
     """
 
@@ -63,8 +65,14 @@ class Story:
 
     async def _rule(self, program: Program, labels: Mapping[str, str] | None, page: Page) -> None:
         given = dict(self.desk.of_trigger(program.origin.name, program.rule, self.request.obj))
-        operation = str(given.pop(_OPERATION, "") or self.request.operation)
-        request = replace(self.request, operation=operation)
+        operation = operation_for(
+            program,
+            flag=self.request.operation,
+            value=given.pop(_OPERATION, None),
+            sent=self.request.user is not None,
+        )
+        page.line("operation", f"operation {operation}", operation=operation.name)
+        request = replace(self.request, operation=operation.name)
         raw = written_at(self.policy, program.origin.location)
         subject = request.subject(labels)
         if not self._matches(program, raw, subject, page):
@@ -123,8 +131,7 @@ class Story:
         self, program: Program, raw: Mapping[str, Any], subject: Subject, page: Page
     ) -> bool:
         if subject.operation == POLICY_UPDATE and not program.on_policy_change:
-            text = "mutateExistingOnPolicyUpdate is not true for this rule"
-            page.answer(NO, "decision", text)
+            page.answer(NO, "decision", NOT_ON_CHANGE)
             return False
         location = program.origin.location
         for section in ("match", "exclude"):

@@ -18,7 +18,7 @@ from reconciler.cli.explain.world import World
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit
 from reconciler.engine.entries import Entry, with_entries
-from reconciler.engine.evaluate import change
+from reconciler.engine.evaluate import NOTHING, change
 from reconciler.engine.exceptions import PolicyException, excepting_target
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import Program
@@ -129,7 +129,11 @@ class TargetStory:
             page.answer(FAIL, "result", values.mask.text(str(changed)))
             return
         status = changed.status
-        page.answer(_MARKS[status], "result", values.mask.text(changed.message), status=status)
+        if status is RuleStatus.SKIP and changed.message == NOTHING:
+            page.answer(YES, "result", "it already is as the rule wants it", status=status)
+        else:
+            text = values.mask.text(changed.message)
+            page.answer(_MARKS[status], "result", text, status=status)
         if status is RuleStatus.PASS:
             await self._diff(values, obj, changed.after, page)
         if changed.repeats:

@@ -1,7 +1,6 @@
 """The command line of `retrofit preview`."""
 
 import asyncio
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -13,21 +12,19 @@ from reconciler.cli.desk.emit import render_yaml
 from reconciler.cli.desk.files import read_all
 from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.live import Address, cluster_options
+from reconciler.cli.desk.operations import POLICY_UPDATE, operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
+from reconciler.cli.desk.summary import passed_over
 from reconciler.cli.desk.values import read_user
+from reconciler.cli.output.exits import FINDINGS
+from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.preview.baseline import read_baseline, write_baseline
 from reconciler.cli.preview.data import data_of
 from reconciler.cli.preview.policies import read_files, split_names
 from reconciler.cli.preview.report import Report, lines_of
 from reconciler.cli.preview.run import Wish, run
 from reconciler.errors import InvalidSetting
-from reconciler.services.preview import POLICY_CHANGE
 
-WRONG = 1
-DIFFERENT = 3
-
-_POLICY_UPDATE = "POLICY-UPDATE"
-_OPERATIONS = ("CREATE", "UPDATE", "DELETE", _POLICY_UPDATE)
 _FORMATS = ("table", "json", "yaml")
 _LIMIT = 20
 
@@ -56,12 +53,7 @@ Examples:
     help="Diffs, and problems, to show of each rule; 0: all. Everything is counted.",
 )
 @click.option("--namespace", "-n", default="", help="Only triggers in this namespace.")
-@click.option(
-    "--operation",
-    type=click.Choice(_OPERATIONS),
-    help="Of the requests for the triggers. Default: when each rule acts first, its policy's"
-    " update (mutateExistingOnPolicyUpdate), else an UPDATE, else what it listens to.",
-)
+@operation_option
 @click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
 @click.option(
     "--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions to heed."
@@ -81,49 +73,50 @@ def preview(
 ) -> None:
     """Show what policies would do to the objects of a live cluster; nothing is written.
 
-    POLICY is a file, a folder, a quoted wildcard or - for standard input; or clusterpolicy/NAME
-    (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME) for what the cluster stores. Rules
-    apply one after the other, a later one on what an earlier one would have made. The content of
-    Secrets is not shown.
+    POLICY is a file, an https address, a folder, a quoted wildcard or - for standard input; or
+    clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME) for what the
+    cluster stores. Rules apply one after the other, a later one on what an earlier one would have
+    made. The content of Secrets is not shown.
 
     \b
     Exit code:
       0  everything was evaluated, whether or not something would change
-      1  the cluster or a policy cannot be used; something cannot be read, ended in an error, or
-         would be refused
-      2  wrong usage
-      3  --baseline: other objects would be changed
+      1  a policy is refused; something cannot be read, ended in an error, or would be refused;
+         --baseline: other objects would be changed
+      2  nothing could be done: wrong usage, a file or the cluster cannot be read
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if expected and kept:
         raise click.UsageError("--baseline compares and --write-baseline stores: give one of them")
     address = Address(**{name: flags.pop(name) for name in ("kubeconfig", "context", "user")})
-    operation, sender = flags.pop("operation"), flags.pop("userinfo")
-    if sender is not None and operation == _POLICY_UPDATE:
+    operation, sender = operation_of_flag(flags.pop("operation")), flags.pop("userinfo")
+    if sender is not None and operation == POLICY_UPDATE:
         raise click.UsageError("--userinfo: nobody sends a request when the policy changes")
     files, stored = split_names(policies)
     exceptions = flags.pop("exceptions")
     if [*files, *exceptions].count("-") > 1:
         raise click.UsageError("standard input (-) can be read once only")
+    left_out: set[str] = set()
     wish = Wish(
-        found=read_files(files),
+        found=read_files(files, left_out.add),
         stored=stored,
         address=address,
-        operation=POLICY_CHANGE if operation == _POLICY_UPDATE else operation,
+        operation=operation,
         user={} if sender is None else _user(sender),
         exceptions=read_exceptions(exceptions),
         expected=None if expected is None else read_baseline(expected),
         **flags,
     )
-    report = asyncio.run(run(wish, say=lambda text: click.echo(text, err=True)))
+    if text := passed_over(left_out, whole=False):
+        warn(text)
+    report = asyncio.run(run(wish, say=warn))
     _show(report, output)
     if kept is not None:
         if report.incomplete:
-            raise InvalidSetting(f"{kept}: not written, for not everything could be previewed")
+            warn(f"Error: {kept}: not written, for not everything could be previewed")
+            sys.exit(FINDINGS)
         write_baseline(kept, report.changed)
-    if report.incomplete or report.refused:
-        sys.exit(WRONG)
-    if report.difference:
-        sys.exit(DIFFERENT)
+    if report.incomplete or report.refused or report.difference:
+        sys.exit(FINDINGS)
 
 
 def _user(name: str) -> Mapping[str, Any]:
@@ -145,15 +138,5 @@ def _show(report: Report, output: str) -> None:
         case "yaml":
             click.echo(render_yaml(data_of(report)), nl=False)
         case _:
-            _page(report)
-
-
-def _page(report: Report) -> None:
-    """Write a report, through a pager where a person would have to scroll."""
-    terminal = sys.stdout.isatty()
-    lines = list(lines_of(report, coloured=terminal))
-    text = "\n".join(lines) + "\n"
-    if terminal and len(lines) >= shutil.get_terminal_size().lines:
-        click.echo_via_pager(text, color=True)
-    else:
-        click.echo(text, nl=False)
+            for line in lines_of(report, screen_of(sys.stdout)):
+                click.echo(line)

@@ -1,10 +1,10 @@
 """The policies of a command line: files, and names of what the cluster stores."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.api.meta import Object
-from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.files import no_matter, objects, read_all
 from reconciler.cli.desk.policies import is_policy
 from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.stored import policy_key
@@ -39,8 +39,10 @@ def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return files, keys
 
 
-def read_files(names: Iterable[str]) -> list[tuple[str, Object]]:
-    """Return the policies in files, each with the place where it stands.
+def read_files(
+    names: Iterable[str], pass_over: Callable[[str], None] = no_matter
+) -> list[tuple[str, Object]]:
+    """Return the policies in files, each with the place where it stands; arguments as `objects`.
 
     Raises:
         InvalidSetting: A file cannot be used.
@@ -48,7 +50,7 @@ def read_files(names: Iterable[str]) -> list[tuple[str, Object]]:
     scopes = Scopes()
     return [
         (str(document.place), scopes.placed(obj))
-        for document, obj in objects(read_all(names))
+        for document, obj in objects(read_all(names), pass_over)
         if is_policy(obj)
     ]
 

@@ -1,12 +1,14 @@
 """A preview for people: counts first, then problems and diffs, up to the limit."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import click
-
 from reconciler.cli.desk.emit import paint, unified_diff
+from reconciler.cli.desk.operations import word_of
+from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.table import table
+from reconciler.cli.output.words import number
 from reconciler.cli.preview.baseline import Difference
 from reconciler.cli.preview.tally import OTHER, Change, RuleTally, Verdict
 from reconciler.services.dryrun import Identity
@@ -63,16 +65,16 @@ class Report:
         return sum(rule.count(Verdict.REFUSED) for rule in self.rules)
 
 
-def lines_of(report: Report, *, coloured: bool) -> Iterator[str]:
-    """Yield the lines of a report."""
-    style = click.style if coloured else _plain
-    yield from _table(report.rules)
+def lines_of(report: Report, screen: Screen) -> Iterator[str]:
+    """Yield the lines of a report, as a screen shows them."""
+    yield from table(_rows(report.rules), screen.width)
     yield ""
-    yield _summary(report)
-    yield from _hints(report)
+    yield from screen.fold(_summary(report))
+    for text in _hints(report):
+        yield from screen.fold(text)
     if report.permissions:
         yield ""
-        yield style("Missing permissions, what they hide is not counted:", fg="red")
+        yield screen.style("Missing permissions, what they hide is not counted:", fg="red")
         yield from (f"  {item}" for item in report.permissions)
         if any(
             item.startswith("list ") and " in namespace " not in item
@@ -81,9 +83,9 @@ def lines_of(report: Report, *, coloured: bool) -> Iterator[str]:
             yield "With -n NAMESPACE the triggers of one namespace are enough"
     if report.difference is not None:
         yield ""
-        yield from _baseline(report.difference, style)
+        yield from _baseline(report.difference, screen)
     for rule in report.rules:
-        yield from _details(rule, style, coloured=coloured)
+        yield from _details(rule, screen)
 
 
 def place_of(target: Identity) -> str:
@@ -93,33 +95,23 @@ def place_of(target: Identity) -> str:
     return f"{kind} {place}" + (f" ({subresource})" if subresource else "")
 
 
-def occasion_of(rule: RuleTally) -> str:
-    """Return on what occasion a rule was looked at."""
-    return rule.operation or "policy change"
-
-
-def _plain(text: str, **_: object) -> str:
-    return text
-
-
-def _table(rules: Sequence[RuleTally]) -> Iterator[str]:
-    rows = [(*_HEAD, *(_title(column) for column in _COLUMNS))]
+def _rows(rules: Sequence[RuleTally]) -> list[tuple[str, ...]]:
+    # A column for what happened nowhere tells nothing, and takes the room of those that do.
+    always = (Verdict.CHANGED, Verdict.UNCHANGED)
+    columns = [it for it in _COLUMNS if it in always or any(rule.count(it) for rule in rules)]
+    rows = [(*_HEAD, *(_title(column) for column in columns))]
     rows += [
         (
             rule.program.origin.policy,
             rule.program.rule,
-            occasion_of(rule),
+            word_of(rule.operation),
             str(rule.triggers),
             str(len(rule.verdicts)),
-            *(str(rule.count(column) or "-") for column in _COLUMNS),
+            *(str(rule.count(column) or "-") for column in columns),
         )
         for rule in rules
     ]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(
-            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
+    return rows
 
 
 def _title(column: Verdict) -> str:
@@ -129,9 +121,9 @@ def _title(column: Verdict) -> str:
 def _summary(report: Report) -> str:
     read = sum(rule.read for rule in report.rules)
     return (
-        f"{_number(read, 'object')} looked at, {_number(len(report.changed), 'object')} would be"
+        f"{number(read, 'object')} looked at, {number(len(report.changed), 'object')} would be"
         f" changed; nothing was written"
-        f" ({_number(report.calls, 'request')} to {report.server}, {report.seconds:.1f}s)"
+        f" ({number(report.calls, 'request')} to {report.server}, {report.seconds:.1f}s)"
     )
 
 
@@ -140,28 +132,29 @@ def _hints(report: Report) -> Iterator[str]:
         yield "Whether the API server accepts the changes was not asked: --server-dry-run asks it"
 
 
-def _baseline(difference: Difference, style: Callable[..., str]) -> Iterator[str]:
+def _baseline(difference: Difference, screen: Screen) -> Iterator[str]:
     if not difference:
         yield "As the baseline says, no object more and none less"
         return
-    yield style("Not as the baseline says:", bold=True)
+    yield screen.style("Not as the baseline says:", bold=True)
     for target in difference.missing:
-        yield style(f"- {place_of(target)}: would not be changed", fg="red")
+        yield screen.style(f"- {place_of(target)}: would not be changed", fg="red")
     for target in difference.unexpected:
-        yield style(f"+ {place_of(target)}: is not in the baseline", fg="green")
+        yield screen.style(f"+ {place_of(target)}: is not in the baseline", fg="green")
 
 
-def _details(rule: RuleTally, style: Callable[..., str], *, coloured: bool) -> Iterator[str]:
-    body = [*_remarks(rule), *_problems(rule, style)]
+def _details(rule: RuleTally, screen: Screen) -> Iterator[str]:
+    body = [line for text in _remarks(rule) for line in screen.fold(text, hanging="  ")]
+    body += _problems(rule, screen)
     changes = rule.shown
     if not body and not changes:
         return
     yield ""
-    yield style(f"== {rule.program.origin.policy} / {rule.program.rule} ==", bold=True)
+    yield screen.style(f"== {rule.program.origin.policy} / {rule.program.rule} ==", bold=True)
     yield from body
     for change in changes:
         yield ""
-        yield from _change(change, style, coloured=coloured)
+        yield from _change(change, screen)
     yield from _left_out(rule)
 
 
@@ -181,33 +174,33 @@ def _reasons(what: str, reasons: Counter[str]) -> Iterator[str]:
         yield f"{what} ({more:,}): {OTHER}"
 
 
-def _problems(rule: RuleTally, style: Callable[..., str]) -> Iterator[str]:
+def _problems(rule: RuleTally, screen: Screen) -> Iterator[str]:
     for problem in rule.problems.values():
         where = "" if problem.target is None else f"{place_of(problem.target)}, "
-        head = style(f"{problem.verdict}:", fg="red")
-        yield f"{head} {where}triggered by {problem.trigger}: {problem.message}"
+        head = f"{problem.verdict}:"
+        text = f"{head} {where}triggered by {problem.trigger}: {problem.message}"
+        first, *rest = screen.fold(text, hanging="  ")
+        yield screen.style(head, fg="red") + first[len(head) :]
+        yield from rest
 
 
-def _change(change: Change, style: Callable[..., str], *, coloured: bool) -> Iterator[str]:
+def _change(change: Change, screen: Screen) -> Iterator[str]:
     name = place_of(change.target)
     more = f" and {change.triggers - 1} more" if change.triggers > 1 else ""
-    yield style(f"{name}, triggered by {change.trigger}{more}", bold=True)
+    for line in screen.fold(f"{name}, triggered by {change.trigger}{more}"):
+        yield screen.style(line, bold=True)
     if change.repeats:
         yield "each trigger changes it once more: the rule does not settle"
     lines = unified_diff(change.before, change.after, names=(name, name))
-    yield from paint(lines) if coloured else lines
+    yield from paint(lines, screen)
 
 
 def _left_out(rule: RuleTally) -> Iterable[str]:
     parts = [
-        _number(count, word)
+        number(count, word)
         for count, word in ((rule.changes_left, "change"), (rule.problems_left, "problem"))
         if count > 0
     ]
     if parts:
         yield ""
         yield f"{' and '.join(parts)} more: --limit 0 shows all"
-
-
-def _number(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

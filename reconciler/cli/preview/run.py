@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
+from reconciler.cli.desk.operations import operation_for
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.stored import heeded_exceptions, stored_filters
 from reconciler.cli.preview.baseline import compare
@@ -24,7 +25,7 @@ from reconciler.kube.writer import KubeWriter
 from reconciler.services.caveats import why_silent
 from reconciler.services.dryrun import Identity
 from reconciler.services.exceptions import ExceptionIndex
-from reconciler.services.preview import Occasion, Ports, Preview, first_occasion, preview_over
+from reconciler.services.preview import Occasion, Ports, Preview, preview_over
 from reconciler.services.settings import Filters
 
 
@@ -36,7 +37,7 @@ class Wish:
         found: Policies out of files, each with its place.
         stored: Keys of policies in the cluster.
         server_dry_run: The API server tries each change.
-        operation: None for the occasion at which each rule acts first.
+        operation: None: as `operation_for` says.
         user: ``{userInfo, roles, clusterRoles}`` of who sends requests, or empty.
         limit: Changes, and problems, to show of each rule; 0 means all.
         exceptions: That are heeded, out of files.
@@ -128,7 +129,7 @@ def _preview(
 async def _rule(
     preview: Preview, program: Program, wish: Wish, loader: WatchedLoader, bar: Bar
 ) -> RuleTally:
-    operation = first_occasion(program) if wish.operation is None else wish.operation
+    operation = operation_for(program, flag=wish.operation, sent=bool(wish.user)).name
     occasion = Occasion(
         operation=operation,
         user=wish.user if operation else {},

@@ -129,7 +129,7 @@ def test_a_go_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.Mo
     assert left(tmp_path) == ["lock"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_build_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

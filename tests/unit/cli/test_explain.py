@@ -130,16 +130,17 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_a_rule_that_fires_is_told_step_by_step(desk: Desk) -> None:
     lines = desk.story()
-    assert lines[:6] == [
+    assert lines[:7] == [
         "ClusterPolicy reload",
         "rule stamp (spec.rules[0])",
+        "operation UPDATE (the rule listens to every operation)",
         "no    match.any[0]: kind does not match [Secret]",
         "yes   match.any[1]",
         "no    exclude.any[0]: user info does not match subject for the given conditionBlock",
         "yes   match and exclude: the rule concerns this request",
     ]
     assert 'context[0] mode = "strict"' in lines
-    operation = '{{ request.operation }} = "CREATE"  AnyIn  ["CREATE", "UPDATE"]'
+    operation = '{{ request.operation }} = "UPDATE"  AnyIn  ["CREATE", "UPDATE"]'
     assert f"yes   preconditions.all[0]: {operation}" in lines
     assert "yes   the rule fires" in lines
     assert '{{ request.namespace }} = "a"' in lines
@@ -385,7 +386,7 @@ def test_json_holds_whole_values(desk: Desk) -> None:
     (fires,) = (note for note in notes if note["kind"] == "decision")
     assert fires["answer"] == "yes"
     condition = next(note for note in notes if note["kind"] == "precondition")
-    assert condition["sides"][0] == {"written": "{{ request.operation }}", "value": "CREATE"}
+    assert condition["sides"][0] == {"written": "{{ request.operation }}", "value": "UPDATE"}
     results = {note["status"] for note in notes if note["kind"] == "result"}
     assert results == {"pass"}
 

@@ -49,7 +49,7 @@ def test_an_error_of_ours_is_one_line(
 ) -> None:
     monkeypatch.setenv("RETROFIT_CONTROL_PLANE", str(tmp_path / "absent"))
     done = runner.invoke(retrofit, ["dev", "control-plane"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr == f"Error: RETROFIT_CONTROL_PLANE: {tmp_path}/absent does not exist\n"
 
 
@@ -57,10 +57,14 @@ def test_an_unknown_command_is_an_error(runner: CliRunner) -> None:
     assert runner.invoke(retrofit, ["absent"]).exit_code == 2
 
 
-@pytest.mark.parametrize("words", [["status"], ["down"], ["logs", "etcd"]])
-def test_a_folder_where_nothing_runs(runner: CliRunner, tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "code"), [(["status"], 1), (["down"], 0), (["logs", "etcd"], 2)]
+)
+def test_a_folder_where_nothing_runs(
+    runner: CliRunner, tmp_path: Path, words: list[str], code: int
+) -> None:
     done = runner.invoke(retrofit, ["dev", *words, "--dir", str(tmp_path / "absent")])
-    assert done.exit_code == (0 if words == ["down"] else 1)
+    assert done.exit_code == code
     assert "Nothing runs in" in done.stderr or "there are: none" in done.stderr
     assert not (tmp_path / "absent").exists()
 

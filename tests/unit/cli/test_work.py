@@ -150,7 +150,7 @@ def test_an_unreachable_cluster_is_one_line(words: list[str], tmp_path: Path) ->
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG)
     done = CliRunner().invoke(retrofit, [*words, "--kubeconfig", str(path)])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "127.0.0.1:1" in done.stderr
 

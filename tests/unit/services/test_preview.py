@@ -11,10 +11,8 @@ from reconciler.errors import Conflict, Denied, Expired, Forbidden
 from reconciler.services.dryrun import DryRun
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.preview import (
-    POLICY_CHANGE,
     Occasion,
     Ports,
-    first_occasion,
     preview_over,
 )
 from reconciler.services.settings import parse_filters
@@ -332,24 +330,6 @@ async def test_kinds_that_nobody_can_list_are_named(world, make, open_preview):
     (program,) = compile_policy(policy).programs
     notes = await open_preview().unseen(program, UPDATE)
     assert [note.partition(":")[0] for note in notes] == ["Pod/binding", "None"]
-
-
-@pytest.mark.parametrize(
-    ("resources", "on_change", "operation"),
-    [
-        ({}, None, "UPDATE"),
-        ({}, True, POLICY_CHANGE),
-        ({"operations": ["CREATE"]}, None, "CREATE"),
-        ({"operations": ["CREATE", "UPDATE"]}, None, "UPDATE"),
-        ({"operations": ["DELETE"]}, None, "DELETE"),
-        # A sweep does not see what a filter with operations means.
-        ({"operations": ["CREATE"]}, True, "CREATE"),
-    ],
-)
-def test_a_rule_is_seen_when_it_acts_first(make, resources, on_change, operation):
-    policy = make.policy(resources=resources, on_change=on_change)
-    (program,) = compile_policy(policy).programs
-    assert first_occasion(program) == operation
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])

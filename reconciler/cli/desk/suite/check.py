@@ -10,11 +10,13 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import unified_diff
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
+from reconciler.cli.desk.operations import word_of
 from reconciler.cli.desk.policies import PolicySet, compile_all
 from reconciler.cli.desk.session import NO_TARGET, RuleResult, Session, TriggerRun
 from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock, key_of
 from reconciler.cli.desk.suite.model import Expected, TestFile
 from reconciler.cli.desk.values import DeskValues, read_user, read_values
+from reconciler.cli.output.words import nearest
 from reconciler.dialects.kyverno.autogen import PREFIXES
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import equal
@@ -39,6 +41,7 @@ class Row:
 
     Attributes:
         key: Of the object; None where there is none.
+        operation: Of the request, where the rule was looked at.
         details: Lines of a diff, or none.
     """
 
@@ -47,6 +50,7 @@ class Row:
     end: End
     reason: str
     message: str = ""
+    operation: str = ""
     details: tuple[str, ...] = ()
 
 
@@ -60,15 +64,26 @@ class TestRun:
     rows: tuple[Row, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def idle(self) -> tuple[Expected, ...]:
+        """The entries of ``results`` that tested nothing, for all their rows were excluded."""
+        tested = {row.expected.location for row in self.rows if row.end is not End.EXCLUDED}
+        found = {row.expected.location: row.expected for row in self.rows}
+        return tuple(item for place, item in found.items() if place not in tested)
 
-async def run_test(test: TestFile) -> TestRun:
+
+async def run_test(test: TestFile, operation: str | None = None) -> TestRun:
     """Run a test.
+
+    Args:
+        test: What the file says.
+        operation: Of the requests of rows that name none; None: as `operation_for` says.
 
     Raises:
         InvalidSetting: A file that the test names is missing or unreadable.
     """
     folder = test.path.parent
-    stage = _stage(test, folder)
+    stage = _stage(test, folder, operation)
     runs: dict[str, list[TriggerRun]] = {}
     for expected in test.expected:
         if expected.operation not in runs:
@@ -95,7 +110,7 @@ class _Stage:
     session: Session
 
 
-def _stage(test: TestFile, folder: Path) -> _Stage:
+def _stage(test: TestFile, folder: Path, operation: str | None) -> _Stage:
     scopes = Scopes()
     values = _values(test, folder)
     files = test.files
@@ -108,6 +123,7 @@ def _stage(test: TestFile, folder: Path) -> _Stage:
         stock=Stock([*triggers.values(), *targets, *others, *values.namespaces], _answers(test)),
         values=values,
         user=None if not test.user else read_user(*_single(test.user, folder)),
+        operation=operation,
         exceptions=read_exceptions(files["exceptions"], base=folder),
         chained=False,
     )
@@ -173,15 +189,8 @@ class _Checker:
             if item.name == self.expected.policy:
                 yield self._row(None, End.FAILED, "Invalid policy", item.message)
                 return
-        rules = self._rules()
-        if rules is None:
-            text = f"the test has no policy {self.expected.policy}"
-            yield self._row(None, End.FAILED, "Not found", text)
-            return
-        if self.expected.rule and self.expected.rule not in rules:
-            # The reference passes it; see --strict.
-            text = f"the policy {self.expected.policy} has no rule {self.expected.rule}"
-            yield self._row(None, End.EXCLUDED, text)
+        if misspelt := self._misspelt():
+            yield self._row(None, End.FAILED, "Not found", misspelt)
             return
         if self.expected.patched:
             names = [self.expected.patched]
@@ -198,8 +207,7 @@ class _Checker:
         # An object that patchedResources leaves out counts only where nothing else does.
         told = [row for row in found if row.end is not End.EXCLUDED or not row.message]
         yield from told or found
-        if not found:
-            yield self._row(None, End.FAILED, "Not found", "the test has no such object")
+        yield from self._absent()
 
     def _not_run(self) -> str:
         name, rule = self.expected.policy, self.expected.rule
@@ -219,15 +227,33 @@ class _Checker:
             f"{rule} is a {operation} rule; only mutate rules are evaluated" if operation else ""
         )
 
-    def _rules(self) -> set[str] | None:
-        policies = [
-            policy
-            for policy in self.stage.policies.compiled
-            if policy.key.rpartition("/")[2] == self.expected.policy
-        ]
-        if not policies:
-            return None
-        return {program.rule for policy in policies for program in policy.programs}
+    def _misspelt(self) -> str:
+        """Return what is wrong with the names of the policy and its rule, empty where nothing."""
+        name, rule = self.expected.policy, self.expected.rule
+        compiled = self.stage.policies.compiled
+        named = [policy for policy in compiled if policy.key.rpartition("/")[2] == name]
+        if not named:
+            known = {policy.key.rpartition("/")[2] for policy in compiled}
+            known.update(policy.name for policy in self.stage.policies.refused)
+            return f"the test has no policy {name}{nearest(name, known)}"
+        rules = {program.rule for policy in named for program in policy.programs}
+        if rule and rule not in rules:
+            rules.update(known for policy in named for known in self._others(policy.key))
+            return f"the policy {name} has no rule {rule}{nearest(rule, rules)}"
+        return ""
+
+    def _others(self, policy: str) -> list[str]:
+        return [rule for key, rule, _ in self.stage.policies.other_rules if key == policy]
+
+    def _absent(self) -> Iterator[Row]:
+        """Yield a row for each name that no trigger and no target has."""
+        known = [*(key_of(item) for item in self.stage.triggers), *self.stage.targets]
+        names = {f"{key[2]}/{key[3]}" for key in known} | {key[3] for key in known}
+        for space, name in self.expected.objects:
+            if not any(name == key[3] and space in ("", key[2]) for key in known):
+                wanted = f"{space}/{name}" if space else name
+                text = f"the test has no object {wanted}{nearest(wanted, names)}"
+                yield self._row(None, End.FAILED, "Not found", text)
 
     def _keys(self) -> list[Key]:
         triggers = dict.fromkeys(key_of(run.trigger) for run in self.runs)
@@ -251,14 +277,15 @@ class _Checker:
         ]
 
     def _results(self, run: TriggerRun) -> Iterator[RuleResult]:
-        names = {f"{prefix}{self.expected.rule}" for prefix in _COPIES}
         for result in run.results:
-            if (
-                result.policy.rpartition("/")[2] == self.expected.policy
-                and (not self.expected.rule or result.rule in names)
-                and result.message != NO_TARGET
-            ):
+            if self._concerns(result) and result.message != NO_TARGET:
                 yield result
+
+    def _concerns(self, result: RuleResult) -> bool:
+        names = {f"{prefix}{self.expected.rule}" for prefix in _COPIES}
+        return result.policy.rpartition("/")[2] == self.expected.policy and (
+            not self.expected.rule or result.rule in names
+        )
 
     def _at_targets(self) -> Iterator[RuleResult]:
         for run in self.runs:
@@ -269,7 +296,8 @@ class _Checker:
     def _of_trigger(self, run: TriggerRun) -> Iterator[Row]:
         found = list(self._results(run))
         if not found:
-            yield self._row(key_of(run.trigger), End.EXCLUDED, NO_MATCH)
+            others = (word_of(it.operation.name) for it in run.others if self._concerns(it))
+            yield self._untouched(key_of(run.trigger), next(others, ""))
         for result in found:
             yield self._judged(run.by_policy[result.policy], run.trigger, result)
 
@@ -278,18 +306,27 @@ class _Checker:
         changed = [result for result in found if result.status is RuleStatus.PASS]
         is_trigger = any(key_of(run.trigger) == key for run in self.runs)
         if not found and not is_trigger:
-            yield self._row(key, End.EXCLUDED, NO_MATCH)
+            yield self._untouched(key)
         for result in changed or ([] if is_trigger else found):
             yield self._judged(dict(result.after), dict(result.before), result)
 
+    def _untouched(self, key: Key, operation: str = "") -> Row:
+        # That a rule has nothing to do with an object is what a row may ask for.
+        end = End.PASSED if self.expected.result == "skip" else End.EXCLUDED
+        return replace(self._row(key, end, NO_MATCH), operation=operation)
+
     def _judged(self, after: Object, before: Object, result: RuleResult) -> Row:
+        row = self._compared(after, before, result)
+        return replace(row, operation=word_of(result.operation.name))
+
+    def _compared(self, after: Object, before: Object, result: RuleResult) -> Row:
         key, expected = key_of(before), self.expected
         failed: Row | None = None
         if expected.patched:
             wanted = self.manifest.get(key_of(after))
             if wanted is None:
                 text = f"{expected.patched} has no {key[1]} {key[3]}"
-                if not expected.demands_all:
+                if not expected.demands_all and expected.result != "fail":
                     return self._row(key, End.EXCLUDED, "nothing to compare with", text)
                 failed = self._row(key, End.FAILED, "Resource error", text)
             elif not equal(_tidy(after), _tidy(wanted)):

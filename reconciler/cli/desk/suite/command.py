@@ -8,16 +8,16 @@ from typing import Any, NoReturn
 
 import click
 
+from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.suite import report
 from reconciler.cli.desk.suite.check import End
 from reconciler.cli.desk.suite.model import find
 from reconciler.cli.desk.suite.parallel import run_files
 from reconciler.cli.desk.suite.watch import changed_after, places_of, state_of
+from reconciler.cli.output.exits import FINDINGS, INTERRUPTED, NOT_RUN, OK
+from reconciler.cli.output.screen import warn
 from reconciler.clock import SystemClock
 from reconciler.errors import InvalidSetting, RetrofitError
-
-FAILED = 1
-INTERRUPTED = 130
 
 _EPILOG = """\b
 Examples:
@@ -46,6 +46,8 @@ Examples:
 )
 @click.option("--fail-only", is_flag=True, help="Leave out what passed, in a table.")
 @click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail as well.")
+@operation_option
+@click.option("--verbose", "-v", is_flag=True, help="Say on which operation each rule was tested.")
 @click.option(
     "--jobs",
     "-j",
@@ -58,23 +60,24 @@ def test(*, watch: bool, **options: Any) -> None:
     """Run test folders of policies as they are.
 
     A kyverno-test.yaml names policies, objects, values and the result that each rule must have at
-    each object. A row of a rule that does not match its object is excluded, which passes; a row of
-    a policy or rule that is not evaluated here is not run. Both are counted, see --strict.
+    each object. Names that the test does not have fail. A row is excluded where the rule has
+    nothing to do with its object, and not run where its policy or rule is not evaluated here; both
+    are counted, and are no success. --operation counts for rows that name none.
 
     \b
     Exit code:
-      0    every row is as expected
-      1    a row failed, a test is broken, or there is none
-      2    wrong usage
+      0    rows were tested, and every one is as expected
+      1    a row failed, a test is broken, or an entry of results tested nothing
+      2    nothing was tested: no test file, no row that is evaluated here; wrong usage
       130  --watch was ended
     """  # noqa: D301 - click's mark for text that is not to be wrapped
-    suite = _Suite(**options)
+    operation = operation_of_flag(options.pop("operation"))
+    suite = _Suite(operation=operation, **options)
     if watch:
         if suite.output != "table":
             raise click.UsageError("--watch writes a table; leave out --output")
         _watch(suite)
-    if not suite.run():
-        sys.exit(FAILED)
+    sys.exit(suite.run())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +87,14 @@ class _Suite:
     folders: tuple[str, ...]
     file_name: str
     output: str
+    operation: str | None
     fail_only: bool
+    verbose: bool
     strict: bool
     jobs: int | None
 
-    def run(self) -> bool:
-        """Run all tests and show what came out; return whether it is as expected.
+    def run(self) -> int:
+        """Run all tests and show what came out; return the exit code.
 
         Raises:
             InvalidSetting: There is no test.
@@ -97,7 +102,7 @@ class _Suite:
         paths = find(self.folders, self.file_name)
         if not paths:
             raise InvalidSetting(f"{' '.join(self.folders)}: no {self.file_name} is in there")
-        found = list(run_files(paths, self.jobs, SystemClock()))
+        found = list(run_files(paths, self.jobs, SystemClock(), self.operation))
         outcome = report.Outcome(
             runs=[run for item in found for run in item.runs],
             broken=[item.broken for item in found if item.broken],
@@ -108,9 +113,21 @@ class _Suite:
             case "junit":
                 report.show_junit(outcome, sys.stdout)
             case _:
-                report.show_table(outcome, sys.stdout, fail_only=self.fail_only)
-        wrong = {End.FAILED, End.EXCLUDED, End.NOT_RUN} if self.strict else {End.FAILED}
-        return not outcome.broken and not any(outcome.counts[end] for end in wrong)
+                report.show_table(
+                    outcome, sys.stdout, fail_only=self.fail_only, verbose=self.verbose
+                )
+        return self._code(outcome)
+
+    def _code(self, outcome: report.Outcome) -> int:
+        counts = outcome.counts
+        if outcome.broken or outcome.idle or counts[End.FAILED]:
+            return FINDINGS
+        if self.strict and (counts[End.EXCLUDED] or counts[End.NOT_RUN]):
+            return FINDINGS
+        if not outcome.tested:
+            warn("nothing was tested")
+            return NOT_RUN
+        return OK
 
 
 def _watch(suite: _Suite) -> NoReturn:
@@ -122,7 +139,7 @@ def _watch(suite: _Suite) -> NoReturn:
             try:
                 suite.run()
             except RetrofitError as error:
-                click.echo(f"Error: {error}", err=True)
+                warn(f"Error: {error}")
             sys.stdout.flush()
             changed = changed_after(look, before, SystemClock())
             click.clear()

@@ -5,10 +5,11 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Final
@@ -36,14 +37,21 @@ class FileRun:
     broken: str = ""
 
 
-def run_files(paths: Sequence[Path], jobs: int | None, clock: Clock) -> Iterator[FileRun]:
+Work = Callable[[Path], FileRun]
+
+
+def run_files(
+    paths: Sequence[Path], jobs: int | None, clock: Clock, operation: str | None = None
+) -> Iterator[FileRun]:
     """Yield the runs of test files in their order.
 
     Args:
         paths: The files.
         jobs: Processes; None for as many as there are CPUs, and none while it is quick without.
         clock: Tells how quick it is.
+        operation: Of the requests of rows that name none; see `run_test`.
     """
+    work = partial(run_file, operation=operation)
     limit = _cpus() if jobs is None else jobs
     started = clock.monotonic()
     for done, path in enumerate(paths):
@@ -51,37 +59,37 @@ def run_files(paths: Sequence[Path], jobs: int | None, clock: Clock) -> Iterator
         spent = clock.monotonic() - started
         pays = jobs is not None or (done and spent / done * left > _PATIENCE)
         if pays and min(limit, left) > 1:
-            yield from _by_processes(paths[done:], min(limit, left))
+            yield from _by_processes(work, paths[done:], min(limit, left))
             return
-        yield run_file(path)
+        yield work(path)
 
 
-def run_file(path: Path) -> FileRun:
+def run_file(path: Path, operation: str | None = None) -> FileRun:
     """Return the run of a test file; what is wrong with it is part of the answer."""
     runs: list[TestRun] = []
     try:
-        runs += [asyncio.run(run_test(item)) for item in read_tests(path)]
+        runs += [asyncio.run(run_test(item, operation)) for item in read_tests(path)]
     except RetrofitError as error:
         place = "" if str(error).startswith(str(path)) else f"{path}: "
         return FileRun(path=path, runs=tuple(runs), broken=f"{place}{error}")
     return FileRun(path=path, runs=tuple(runs))
 
 
-def _by_processes(paths: Sequence[Path], count: int) -> Iterator[FileRun]:
+def _by_processes(work: Work, paths: Sequence[Path], count: int) -> Iterator[FileRun]:
     left = deque(paths)
     while left:
-        for found in _until_one_ends(tuple(left), count):
+        for found in _until_one_ends(work, tuple(left), count):
             left.popleft()
             yield found
         if left:
             # Its process ended, or it waited for one that did: which, is seen alone.
-            yield _alone(left.popleft())
+            yield _alone(work, left.popleft())
 
 
-def _until_one_ends(paths: Sequence[Path], count: int) -> Iterator[FileRun]:
+def _until_one_ends(work: Work, paths: Sequence[Path], count: int) -> Iterator[FileRun]:
     """Yield runs in their order, until a process ends and takes the work of all others with it."""
     with _pool(count) as pool:
-        waiting: list[Future[FileRun]] = [pool.submit(run_file, path) for path in paths]
+        waiting: list[Future[FileRun]] = [pool.submit(work, path) for path in paths]
         try:
             for future in waiting:
                 found = _outcome(future)
@@ -92,9 +100,9 @@ def _until_one_ends(paths: Sequence[Path], count: int) -> Iterator[FileRun]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _alone(path: Path) -> FileRun:
+def _alone(work: Work, path: Path) -> FileRun:
     with _pool(1) as pool:
-        found = _outcome(pool.submit(run_file, path))
+        found = _outcome(pool.submit(work, path))
     return found or FileRun(path=path, broken=f"{path}: the process that ran it ended")
 
 

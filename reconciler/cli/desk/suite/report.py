@@ -2,17 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 from xml.etree import ElementTree as ET
 
-import click
 import orjson
 
 from reconciler.cli.desk.emit import paint
 from reconciler.cli.desk.suite.check import End, Row, TestRun
+from reconciler.cli.output.screen import Screen, screen_of
+from reconciler.cli.output.words import number
 
 FORMATS: Final = ("table", "json", "junit")
+_LEFT: Final = frozenset({End.EXCLUDED, End.NOT_RUN})
 _COLOURS = {End.PASSED: "green", End.EXCLUDED: "yellow", End.FAILED: "red", End.NOT_RUN: "yellow"}
 
 
@@ -28,31 +31,52 @@ class Outcome:
     broken: Sequence[str]
 
     @property
+    def tested(self) -> int:
+        """Return how many rows say something about a policy."""
+        return self.counts[End.PASSED] + self.counts[End.FAILED]
+
+    @property
+    def idle(self) -> int:
+        """Return how many entries of ``results`` tested nothing, though they meant to."""
+        return sum(len(run.idle) for run in self.runs)
+
+    @property
     def counts(self) -> Counter[End]:
         """Return how many rows ended how."""
         return Counter(row.end for run in self.runs for row in run.rows)
 
 
-def show_table(outcome: Outcome, stream: TextIO, *, fail_only: bool) -> None:
+def show_table(outcome: Outcome, stream: TextIO, *, fail_only: bool, verbose: bool) -> None:
     """Write a line for each row, with a diff below what failed, and the counts."""
-    coloured = stream.isatty()
+    screen = screen_of(stream)
     for run in outcome.runs:
-        rows = [row for row in run.rows if not fail_only or row.end is End.FAILED]
+        wrong = {End.FAILED, *([End.EXCLUDED] if run.idle else [])}
+        rows = [row for row in run.rows if not fail_only or row.end in wrong]
         if not rows:
             continue
         stream.write(f"{run.test.name or run.test.path.parent} ({run.test.path})\n")
         for row in rows:
-            stream.write(_line(row, coloured=coloured))
-            details = paint(row.details) if coloured else row.details
-            stream.writelines(f"      {line}\n" for line in details)
+            stream.writelines(f"{line}\n" for line in _lines(row, screen, verbose=verbose))
+            stream.writelines(f"      {line}\n" for line in paint(row.details, screen))
+        for item in run.idle:
+            text = f"{item.location} tested nothing: the rule has to do with none of its objects"
+            stream.writelines(f"{line}\n" for line in screen.fold(text, "  ", hanging="    "))
         stream.write("\n")
-    stream.writelines(f"{line}\n" for line in outcome.broken)
+    for text in outcome.broken:
+        stream.writelines(f"{line}\n" for line in screen.fold(text, hanging="  "))
+    stream.write(f"{_summary(outcome)}\n")
+
+
+def _summary(outcome: Outcome) -> str:
     counts = outcome.counts
-    stream.write(
-        f"{counts[End.PASSED] + counts[End.EXCLUDED]} passed ({counts[End.EXCLUDED]} of them"
-        f" excluded), {counts[End.FAILED]} failed, {counts[End.NOT_RUN]} not run,"
-        f" {len(outcome.broken)} broken tests\n"
-    )
+    parts = [
+        f"{counts[End.PASSED]} passed",
+        f"{counts[End.FAILED]} failed",
+        f"{counts[End.EXCLUDED]} excluded",
+        f"{counts[End.NOT_RUN]} not run",
+        number(len(outcome.broken), "broken test"),
+    ]
+    return ", ".join(parts)
 
 
 def show_json(outcome: Outcome, stream: TextIO) -> None:
@@ -76,18 +100,20 @@ def show_junit(outcome: Outcome, stream: TextIO) -> None:
     """Write JUnit XML: a suite for each test, a case for each row."""
     root = ET.Element("testsuites")
     for run in outcome.runs:
-        counts = Counter(row.end for row in run.rows)
+        idle = {item.location for item in run.idle}
+        wrong = [row for row in run.rows if _fails(row, idle)]
+        left = [row for row in run.rows if row.end in _LEFT and row not in wrong]
         suite = ET.SubElement(
             root,
             "testsuite",
             name=run.test.name,
             file=str(run.test.path),
             tests=str(len(run.rows)),
-            failures=str(counts[End.FAILED]),
-            skipped=str(counts[End.NOT_RUN]),
+            failures=str(len(wrong)),
+            skipped=str(len(left)),
         )
         for row in run.rows:
-            _case(suite, row)
+            _case(suite, row, failed=row in wrong)
     for line in outcome.broken:
         suite = ET.SubElement(root, "testsuite", name="broken", tests="1", errors="1")
         case = ET.SubElement(suite, "testcase", name="load")
@@ -96,17 +122,18 @@ def show_junit(outcome: Outcome, stream: TextIO) -> None:
     stream.write(ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
 
 
-def _case(suite: ET.Element, row: Row) -> None:
+def _fails(row: Row, idle: AbstractSet[str]) -> bool:
+    return row.end is End.FAILED or row.expected.location in idle
+
+
+def _case(suite: ET.Element, row: Row, *, failed: bool) -> None:
     name = f"{row.expected.rule} {_place(row)}"
     case = ET.SubElement(suite, "testcase", classname=row.expected.policy, name=name)
-    match row.end:
-        case End.FAILED:
-            failure = ET.SubElement(case, "failure", message=_printable(_reason(row)))
-            failure.text = _printable("\n".join(row.details))
-        case End.NOT_RUN:
-            ET.SubElement(case, "skipped", message=_printable(row.reason))
-        case End.PASSED | End.EXCLUDED:
-            pass
+    if failed:
+        failure = ET.SubElement(case, "failure", message=_printable(_reason(row)))
+        failure.text = _printable("\n".join(row.details))
+    elif row.end in _LEFT:
+        ET.SubElement(case, "skipped", message=_printable(_reason(row)))
 
 
 def _printable(text: str) -> str:
@@ -119,6 +146,7 @@ def _fields(row: Row) -> dict[str, Any]:
         "policy": row.expected.policy,
         "rule": row.expected.rule,
         "object": _place(row),
+        "operation": row.operation,
         "expected": row.expected.result,
         "end": row.end.value,
         "reason": row.reason,
@@ -128,12 +156,14 @@ def _fields(row: Row) -> dict[str, Any]:
     }
 
 
-def _line(row: Row, *, coloured: bool) -> str:
+def _lines(row: Row, screen: Screen, *, verbose: bool) -> list[str]:
     end = f"{row.end.value:<8}"
-    if coloured:
-        end = click.style(end, fg=_COLOURS[row.end])
     name = "/".join(_filled((row.expected.policy, row.expected.rule)))
-    return f"  {end}  {name}  {_place(row)}  {_reason(row)}\n"
+    operation = f"  on {row.operation}" if verbose and row.operation else ""
+    text = f"{end}  {name}  {_place(row)}{operation}  {_reason(row)}"
+    first, *rest = screen.fold(text, "  ", hanging=" " * 12)
+    head = screen.style(end, fg=_COLOURS[row.end])
+    return [f"  {head}{first[len(end) + 2 :]}", *rest]
 
 
 def _reason(row: Row) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.desk.emit import paint, render_yaml, unified_diff
+from reconciler.cli.output.screen import Screen
 
 
 def obj(**data: str) -> dict[str, Any]:
@@ -46,4 +47,4 @@ def test_no_difference_no_lines() -> None:
 
 
 def test_colours() -> None:
-    assert paint(["+a", " b"]) == ["\x1b[32m+a\x1b[0m", " b"]
+    assert paint(["+a", " b"], Screen(coloured=True)) == ["\x1b[32m+a\x1b[0m", " b"]

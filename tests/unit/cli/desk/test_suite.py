@@ -108,7 +108,10 @@ def row(**fields: str) -> str:
           "failOnMissingResources": "true", "patchedResources": "patched.yaml"},
          "Fail", "Resource error"),
         ({"rule": "label", "resources": "[absent]", "result": "pass"}, "Fail", "Not found"),
-        ({"rule": "spread", "resources": "[other]", "result": "skip"}, "Excluded", NO_MATCH),
+        ({"rule": "spread", "resources": "[other]", "result": "skip"}, "Pass", NO_MATCH),
+        ({"rule": "label", "resources": "[four]", "result": "skip"}, "Pass", NO_MATCH),
+        ({"rule": "label", "resources": "[one]", "result": "fail",
+          "patchedResources": "secret.yaml"}, "Pass", "Ok: Resource error"),
         ({"rule": "label", "resources": "[one]", "operation": "DELETE", "result": "pass"},
          "Excluded", NO_MATCH),
     ],
@@ -120,7 +123,9 @@ def test_a_row(
     done = desk.run("test", ".", "-o", "json")
     (found,) = json.loads(done.stdout)["tests"][0]["rows"]
     assert (found["end"], found["reason"]) == (end, reason)
-    assert done.exit_code == (end == "Fail")
+    # A row that was excluded tested nothing, nor did one that was not run.
+    codes = {"Pass": 0, "Fail": 1, "Excluded": 1, "Not run": 2}
+    assert done.exit_code == codes[end]
     strict = desk.run("test", ".", "--strict")
     assert strict.exit_code == (end != "Pass")
 
@@ -132,9 +137,7 @@ def test_a_difference_is_shown(desk: Desk, suite: Callable[..., None]) -> None:
     assert done.exit_code == 1
     assert "  Fail      p/label  ConfigMap/default/one  Resource diff\n" in done.stdout
     assert "      -    seen: c\n      +    seen: b\n" in done.stdout
-    assert done.stdout.endswith(
-        "0 passed (0 of them excluded), 1 failed, 0 not run, 0 broken tests\n"
-    )
+    assert done.stdout.endswith("0 passed, 1 failed, 0 excluded, 0 not run, 0 broken tests\n")
 
 
 def test_without_objects_a_row_is_about_all(desk: Desk, suite: Callable[..., None]) -> None:
@@ -196,8 +199,9 @@ def test_policies_of_another_language_are_not_run(desk: Desk, suite: Callable[..
     )
     suite(row(result="pass", resources="[one]"))
     done = desk.run("test", ".")
-    assert done.exit_code == 0
+    assert done.exit_code == 2
     assert "1 not run" in done.stdout
+    assert "nothing was tested" in done.stderr
 
 
 def test_a_policy_that_is_refused_fails_its_rows(
@@ -233,10 +237,10 @@ def test_broken_tests_are_one_line(desk: Desk, text: str, message: str) -> None:
     first, last = done.stdout.splitlines()
     assert message in first
     assert first.startswith("kyverno-test.yaml")
-    assert last.endswith("1 broken tests")
+    assert last.endswith("1 broken test")
 
 
 def test_nothing_to_run(desk: Desk) -> None:
     done = desk.run("test", ".")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr == "Error: .: no kyverno-test.yaml is in there\n"

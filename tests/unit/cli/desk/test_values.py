@@ -89,7 +89,7 @@ def test_an_element_without_a_value_is_an_error(desk: Desk, policy: Policy) -> N
     desk.write("values.yaml", VALUES % "foreachValues: {image.digest: [d0]}")
     done = desk.run("apply", policy(IMAGES), "-r", "cm.yaml", "-f", "values.yaml")
     assert done.exit_code == 1
-    assert "foreachValues gives image for 1 elements, and the list has one at 1" in done.stdout
+    assert "foreachValues gives image for 1 elements, and the list has one at 1" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_values_that_are_refused(desk: Desk, policy: Policy, values: str, messag
     desk.write("cm.yaml", OBJECT)
     desk.write("values.yaml", VALUES % values)
     done = desk.run("apply", policy(IMAGES), "-r", "cm.yaml", "-f", "values.yaml")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert f"values.yaml: policies[0].rules[0].foreachValues{message}" in done.stderr
     assert done.stderr.count("\n") == 1
 

@@ -1,0 +1,1 @@
+"""How all commands speak: exit codes, colours, width, tables and counts."""
