@@ -156,4 +156,4 @@ def passed_over(names: AbstractSet[str], *, whole: bool) -> str:
         return ""
     files = number(len(names), "file")
     listed = some(sorted(names), most=len(names) if whole else _MOST)
-    return f"{files} passed over, without a Kubernetes object: {listed}"
+    return f"passed over {files} without a Kubernetes object: {listed}"

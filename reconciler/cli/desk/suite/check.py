@@ -312,8 +312,9 @@ class _Checker:
 
     def _untouched(self, key: Key, operation: str = "") -> Row:
         # That a rule has nothing to do with an object is what a row may ask for.
-        end = End.PASSED if self.expected.result == "skip" else End.EXCLUDED
-        return replace(self._row(key, end, NO_MATCH), operation=operation)
+        wanted = self.expected.result == "skip"
+        end, reason = (End.PASSED, f"Ok: {NO_MATCH}") if wanted else (End.EXCLUDED, NO_MATCH)
+        return replace(self._row(key, end, reason), operation=operation)
 
     def _judged(self, after: Object, before: Object, result: RuleResult) -> Row:
         row = self._compared(after, before, result)
