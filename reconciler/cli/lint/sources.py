@@ -66,8 +66,8 @@ def read_sources(
     """
     for name in names:
         try:
-            for file, content in read_contents([name]):
-                yield from _of_file(file, content, kinds)
+            for content in read_contents([name]):
+                yield from _of_file(content.source, content.data, kinds)
         except InvalidSetting as error:
             yield error
 
