@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.fields import read_fields
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
 from reconciler.engine.entries import ElementEntry, Given
 from reconciler.engine.match import UserInfo, reading
@@ -12,7 +13,15 @@ from reconciler.errors import InvalidPolicy, InvalidSetting
 
 API_GROUP: Final = "cli.kyverno.io"
 
-_FIELDS = ("globalValues", "policies", "namespaceSelector", "namespaces", "subresources")
+_FIELDS = (
+    "globalValues",
+    "policies",
+    "namespaceSelector",
+    "namespaces",
+    "subresources",
+    # Of policies that are written in CEL.
+    "variables",
+)
 _HEAD = ("apiVersion", "kind", "metadata")
 _POLICY_FIELDS = ("name", "resources", "targetResources", "rules")
 _OBJECT_FIELDS = ("name", "namespace", "kind", "values")
@@ -153,10 +162,8 @@ def read_user(raw: Any, location: str) -> tuple[UserInfo, dict[str, Any]]:
     """
     try:
         check_head(raw, location, ("UserInfo",))
-        fields = reading.mapping(
-            raw, location, allowed=(*_HEAD, "roles", "clusterRoles", "userInfo")
-        )
-        info = reading.mapping(
+        fields = read_fields(raw, location, allowed=(*_HEAD, "roles", "clusterRoles", "userInfo"))
+        info = read_fields(
             fields.get("userInfo"),
             f"{location}: userInfo",
             allowed=("username", "uid", "groups", "extra"),
@@ -205,11 +212,11 @@ def check_head(raw: Any, location: str, kinds: Sequence[str]) -> None:
 
 
 def _values(raw: Any, location: str, allowed: Sequence[str]) -> DeskValues:
-    fields = reading.mapping(raw, location, allowed=allowed)
+    fields = read_fields(raw, location, allowed=allowed)
     policies: dict[str, PolicyValues] = {}
     for index, item in enumerate(_list(fields, "policies", location)):
         place = f"{location}: policies[{index}]"
-        policy = reading.mapping(item, place, allowed=_POLICY_FIELDS)
+        policy = read_fields(item, place, allowed=_POLICY_FIELDS)
         name = reading.string(policy.get("name"), f"{place}.name").rpartition("/")[2]
         policies[name] = PolicyValues(
             triggers=_of_objects(policy, "resources", place),
@@ -228,7 +235,7 @@ def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectV
     found: list[ObjectValues] = []
     for index, item in enumerate(_list(fields, field_name, location)):
         place = f"{location}.{field_name}[{index}]"
-        given = reading.mapping(item, place, allowed=_OBJECT_FIELDS)
+        given = read_fields(item, place, allowed=_OBJECT_FIELDS)
         found.append(
             ObjectValues(
                 name=reading.string(given.get("name"), f"{place}.name"),
@@ -245,7 +252,7 @@ def _of_rules(fields: Values, location: str) -> dict[str, dict[str, Any]]:
     elements: dict[str, tuple[ElementEntry, ...]] = {}
     for index, item in enumerate(_list(fields, "rules", location)):
         place = f"{location}.rules[{index}]"
-        rule = reading.mapping(item, place, allowed=("name", "values", "foreachValues"))
+        rule = read_fields(item, place, allowed=("name", "values", "foreachValues"))
         name = reading.string(rule.get("name"), f"{place}.name")
         values = _pairs(rule.get("values"), f"{place}.values")
         each = _of_elements(rule.get("foreachValues"), f"{place}.foreachValues", values)
@@ -284,7 +291,7 @@ def _labels(fields: Values, location: str) -> dict[str, Mapping[str, str]]:
     found: dict[str, Mapping[str, str]] = {}
     for index, item in enumerate(_list(fields, "namespaceSelector", location)):
         place = f"{location}: namespaceSelector[{index}]"
-        entry = reading.mapping(item, place, allowed=("name", "labels"))
+        entry = read_fields(item, place, allowed=("name", "labels"))
         name = reading.string(entry.get("name"), f"{place}.name")
         found[name] = reading.string_map(entry.get("labels"), f"{place}.labels")
     return found

@@ -1,6 +1,6 @@
 """Tests run: what the rules did against what they had to do."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,8 @@ from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import word_of
 from reconciler.cli.desk.policies import PolicySet, compile_all
 from reconciler.cli.desk.session import NO_TARGET, RuleResult, Session, TriggerRun
-from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock, key_of
+from reconciler.cli.desk.stock import Key, Scopes, Stock, key_of
+from reconciler.cli.desk.suite.answers import answers_of
 from reconciler.cli.desk.suite.model import Expected, TestFile
 from reconciler.cli.desk.values import DeskValues, read_user, read_values
 from reconciler.cli.output.words import nearest
@@ -120,7 +121,9 @@ def _stage(test: TestFile, folder: Path, operation: str | None) -> _Stage:
     others = placed(files["clusterResources"], scopes, base=folder)
     session = Session(
         policies=policies.compiled,
-        stock=Stock([*triggers.values(), *targets, *others, *values.namespaces], _answers(test)),
+        stock=Stock(
+            [*triggers.values(), *targets, *others, *values.namespaces], answers_of(test, folder)
+        ),
         values=values,
         user=None if not test.user else read_user(*_single(test.user, folder)),
         operation=operation,
@@ -149,24 +152,6 @@ def _single(name: str, folder: Path) -> tuple[Any, str]:
     if len(found) != 1:
         raise InvalidSetting(f"{folder / name}: expected one document, found {len(found)}")
     return found[0].value, str(folder / name)
-
-
-def _answers(test: TestFile) -> Answers:
-    calls: dict[tuple[str, str], Any] = {}
-    for index, item in enumerate(test.calls):
-        place = f"{test.path}: apiCallResponses[{index}]"
-        where = item.get("urlPath") or item.get("url") if isinstance(item, Mapping) else None
-        response = item.get("response") if isinstance(item, Mapping) else None
-        if not isinstance(where, str) or not isinstance(response, Mapping):
-            raise InvalidSetting(f"{place}: expected urlPath or url, and response")
-        calls[str(item.get("method") or "GET"), where] = response.get("body")
-    entries: dict[str, Any] = {}
-    for index, item in enumerate(test.entries):
-        place = f"{test.path}: globalContextEntries[{index}]"
-        if not isinstance(item, Mapping) or set(item) - {"name", "data", "resources"}:
-            raise InvalidSetting(f"{place}: expected name and data or resources")
-        entries[str(item.get("name"))] = item.get("data", item.get("resources"))
-    return Answers(calls=calls, entries=entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +195,8 @@ class _Checker:
         yield from self._absent()
 
     def _not_run(self) -> str:
+        if self.expected.unsupported:
+            return self.expected.unsupported
         name, rule = self.expected.policy, self.expected.rule
         for item in self.stage.policies.refused:
             if item.name == name and item.foreign:
@@ -248,12 +235,14 @@ class _Checker:
     def _absent(self) -> Iterator[Row]:
         """Yield a row for each name that no trigger and no target has."""
         known = [*(key_of(item) for item in self.stage.triggers), *self.stage.targets]
-        names = {f"{key[2]}/{key[3]}" for key in known} | {key[3] for key in known}
-        for space, name in self.expected.objects:
-            if not any(name == key[3] and space in ("", key[2]) for key in known):
-                wanted = f"{space}/{name}" if space else name
-                text = f"the test has no object {wanted}{nearest(wanted, names)}"
-                yield self._row(None, End.FAILED, "Not found", text)
+        for item in self.expected.objects:
+            if any(item.means(key) for key in known):
+                continue
+            wanted = f"{item.namespace}/{item.name}" if item.namespace else item.name
+            kin = [key for key in known if item.kind in ("", key[1])]
+            hint = nearest(wanted, {f"{key[2]}/{key[3]}" for key in kin} | {key[3] for key in kin})
+            text = f"the test has no {item.kind or 'object'} {wanted}{hint}"
+            yield self._row(None, End.FAILED, "Not found", text)
 
     def _keys(self) -> list[Key]:
         triggers = dict.fromkeys(key_of(run.trigger) for run in self.runs)
@@ -268,13 +257,7 @@ class _Checker:
         return self._wanted(known) or self._wanted(self.stage.targets)
 
     def _wanted(self, keys: Iterable[Key]) -> list[Key]:
-        return [
-            key
-            for key in keys
-            if any(
-                name == key[3] and space in ("", key[2]) for space, name in self.expected.objects
-            )
-        ]
+        return [key for key in keys if any(item.means(key) for item in self.expected.objects)]
 
     def _results(self, run: TriggerRun) -> Iterator[RuleResult]:
         for result in run.results:

@@ -1,4 +1,8 @@
-"""Test files, read and checked."""
+"""Test files, read and checked.
+
+What the reference takes and rules that change objects have no use for, as payloads, files for CEL
+and checks on responses, is read and never refused: a row that needs it is not run, and says why.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconciler.cli.desk.documents import Document, parse_documents
+from reconciler.cli.desk.fields import read_fields
 from reconciler.cli.desk.files import read
+from reconciler.cli.desk.stock import Key
 from reconciler.engine.match import reading
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
@@ -32,8 +38,8 @@ _ROW_FIELDS = (
     "patchedResources",
     "failOnMissingResources",
 )
-# Flags of policies that are not evaluated here: a row that sets one says so, others never do.
-_FLAGS = (
+# What only rows of policies or rules have that are not evaluated here.
+_FOREIGN_ROW_FIELDS = (
     "isValidatingPolicy",
     "isValidatingAdmissionPolicy",
     "isMutatingPolicy",
@@ -42,19 +48,45 @@ _FLAGS = (
     "isGeneratingPolicy",
     "isDeletingPolicy",
     "generatedResource",
+    "generatedResources",
     "cloneSourceResource",
 )
-_SPEC_FIELDS = ("group", "version", "namespace", "name", "subresource")
+_SPEC_FIELDS = ("group", "version", "kind", "namespace", "name", "subresource")
 _FIELDS = (
     *_HEAD,
     *_FILES,
+    "name",
     "variables",
     "values",
     "userinfo",
     "apiCallResponses",
     "globalContextEntries",
     "results",
+    "checks",
+    # Of policies that are written in CEL.
+    "context",
+    "jsonPayload",
+    "jsonPayloads",
+    "httpPayloads",
+    "envoyPayloads",
 )
+# Of what a GlobalContextEntry holds.
+_SOURCES = ("data", "resources", "resourceFiles")
+_CHECKS = "checks of what rules answer are not evaluated; write results with patchedResources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectName:
+    """Which object a row is about; an empty kind or namespace restricts nothing."""
+
+    name: str
+    namespace: str = ""
+    kind: str = ""
+
+    def means(self, key: Key) -> bool:
+        """Return whether it is about an object."""
+        _, kind, namespace, name = key
+        return self.name == name and self.namespace in ("", namespace) and self.kind in ("", kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +96,41 @@ class Expected:
     Attributes:
         location: In the test file.
         policy: Its name, without a namespace.
-        objects: Pairs of namespace, which may be empty, and name; empty for all objects.
+        objects: Empty for all objects.
         patched: The file with objects as they must be, or empty.
         demands_all: An object that is not in that file is a failure.
+        unsupported: Why nothing can be compared with it, or empty.
     """
 
     location: str
     policy: str
     rule: str
-    objects: tuple[tuple[str, str], ...]
-    operation: str
+    objects: tuple[ObjectName, ...] = ()
+    operation: str = ""
     result: str
-    patched: str
-    demands_all: bool
+    patched: str = ""
+    demands_all: bool = False
+    unsupported: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalEntry:
+    """What a GlobalContextEntry holds.
+
+    Attributes:
+        location: In the test file.
+        data: What it holds, unless files do.
+        files: Whose objects it holds; None where it holds data.
+        field_path: JMESPath to the part of it that counts, or empty.
+        projections: JMESPath to further parts, by their names.
+    """
+
+    location: str
+    name: str
+    data: Any
+    files: tuple[str, ...] | None
+    field_path: str
+    projections: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +140,7 @@ class TestFile:
     Attributes:
         path: Of the file; names in it are relative to its folder.
         values: Name of a file, or the values themselves; values win.
+        calls: What API and service calls answer, as written.
     """
 
     __test__ = False
@@ -97,7 +152,7 @@ class TestFile:
     values: Any
     user: str
     calls: tuple[Any, ...]
-    entries: tuple[Any, ...]
+    entries: tuple[GlobalEntry, ...]
     expected: tuple[Expected, ...]
 
 
@@ -133,18 +188,15 @@ def read_tests(path: Path) -> list[TestFile]:
 
 def _test(document: Document, path: Path) -> TestFile:
     place = document.place
-    fields = reading.mapping(document.value, place, allowed=_FIELDS)
-    api_version, kind = fields.get("apiVersion"), fields.get("kind")
-    if kind != "Test" or "kyverno.io/" not in str(api_version):
-        raise InvalidSetting(
-            f"{place}: expected apiVersion cli.kyverno.io/v1alpha1 and kind Test,"
-            f" found {api_version or 'none'} and {kind or 'none'}"
-        )
-    meta = fields.get("metadata")
+    fields = read_fields(document.value, place, allowed=_FIELDS)
+    _check_head(fields, place)
     rows = reading.sequence(fields.get("results"), f"{place}: results")
+    expected = [_expected(item, f"{place}: results[{index}]") for index, item in enumerate(rows)]
+    checks = reading.sequence(fields.get("checks"), f"{place}: checks")
+    expected += [_unsupported(f"{place}: checks[{index}]") for index, _ in enumerate(checks)]
     return TestFile(
         path=path,
-        name=str(meta.get("name", "")) if isinstance(meta, Mapping) else "",
+        name=_name(fields, place),
         files={name: reading.strings(fields.get(name), f"{place}: {name}") for name in _FILES},
         variables=_text(fields, "variables", place),
         values=fields.get("values"),
@@ -153,17 +205,69 @@ def _test(document: Document, path: Path) -> TestFile:
             reading.sequence(fields.get("apiCallResponses"), f"{place}: apiCallResponses")
         ),
         entries=tuple(
-            reading.sequence(fields.get("globalContextEntries"), f"{place}: globalContextEntries")
+            _entry(item, f"{place}: globalContextEntries[{index}]")
+            for index, item in enumerate(
+                reading.sequence(
+                    fields.get("globalContextEntries"), f"{place}: globalContextEntries"
+                )
+            )
         ),
-        expected=tuple(
-            _expected(item, f"{place}: results[{index}]") for index, item in enumerate(rows)
-        ),
+        expected=tuple(expected),
     )
 
 
+def _check_head(fields: Mapping[str, Any], place: str) -> None:
+    api_version, kind = fields.get("apiVersion"), fields.get("kind")
+    if kind != "Test" or "kyverno.io/" not in str(api_version):
+        raise InvalidSetting(
+            f"{place}: expected apiVersion cli.kyverno.io/v1alpha1 and kind Test,"
+            f" found {api_version or 'none'} and {kind or 'none'}"
+        )
+
+
+def _name(fields: Mapping[str, Any], place: str) -> str:
+    meta = fields.get("metadata")
+    name = meta.get("name") if isinstance(meta, Mapping) else None
+    return str(name or _text(fields, "name", place))
+
+
+def _entry(raw: Any, place: str) -> GlobalEntry:
+    fields = read_fields(raw, place, allowed=("name", *_SOURCES, "fieldPath", "projections"))
+    given = [source for source in _SOURCES if fields.get(source) is not None]
+    if len(given) != 1:
+        found = f"found {' and '.join(given)}" if given else "found none"
+        raise InvalidSetting(f"{place}: expected one of {', '.join(_SOURCES)}, {found}")
+    (source,) = given
+    if source != "data":
+        reading.sequence(fields[source], f"{place}.{source}")
+    files = f"{place}.resourceFiles"
+    return GlobalEntry(
+        location=place,
+        name=reading.string(fields.get("name"), f"{place}.name"),
+        data=fields[source],
+        files=reading.strings(fields[source], files) if source == "resourceFiles" else None,
+        field_path=_text(fields, "fieldPath", place),
+        projections=_projections(fields.get("projections"), f"{place}.projections"),
+    )
+
+
+def _projections(raw: Any, place: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for index, item in enumerate(reading.sequence(raw, place)):
+        where = f"{place}[{index}]"
+        fields = read_fields(item, where, allowed=("name", "path"))
+        name = reading.string(fields.get("name"), f"{where}.name")
+        if name in found:
+            raise InvalidSetting(f"{where}.name: there are two projections {name}")
+        found[name] = _text(fields, "path", where)
+        if not found[name]:
+            raise InvalidSetting(f"{where}.path: expected a JMESPath expression")
+    return found
+
+
 def _expected(raw: Any, place: str) -> Expected:
-    fields = reading.mapping(raw, place, allowed=(*_ROW_FIELDS, *_FLAGS))
-    result = fields.get("result") or fields.get("status")
+    fields = read_fields(raw, place, allowed=(*_ROW_FIELDS, *_FOREIGN_ROW_FIELDS))
+    result = fields.get("result")
     if result not in RESULTS:
         raise InvalidSetting(f"{place}.result: expected one of {', '.join(RESULTS)}")
     operation = _text(fields, "operation", place)
@@ -182,20 +286,25 @@ def _expected(raw: Any, place: str) -> Expected:
     )
 
 
-def _objects(fields: Mapping[str, Any], place: str) -> tuple[tuple[str, str], ...]:
+def _unsupported(place: str) -> Expected:
+    return Expected(location=place, policy="", rule="", result="", unsupported=_CHECKS)
+
+
+def _objects(fields: Mapping[str, Any], place: str) -> tuple[ObjectName, ...]:
     names = reading.strings(fields.get("resources"), f"{place}.resources")
     found = [_split(name) for name in names]
     specs: Sequence[Any] = reading.sequence(fields.get("resourceSpecs"), f"{place}.resourceSpecs")
     for index, item in enumerate(specs):
         where = f"{place}.resourceSpecs[{index}]"
-        spec = reading.mapping(item, where, allowed=_SPEC_FIELDS)
-        found.append((_text(spec, "namespace", where), _text(spec, "name", where)))
+        spec = read_fields(item, where, allowed=_SPEC_FIELDS)
+        parts = {name: _text(spec, name, where) for name in ("name", "namespace", "kind")}
+        found.append(ObjectName(**parts))
     return tuple(found)
 
 
-def _split(text: str) -> tuple[str, str]:
+def _split(text: str) -> ObjectName:
     namespace, _, name = text.rpartition("/")
-    return namespace, name
+    return ObjectName(name=name, namespace=namespace)
 
 
 def _text(fields: Mapping[str, Any], name: str, place: str) -> str:

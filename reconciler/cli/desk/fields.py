@@ -1,0 +1,35 @@
+"""Fields of the desk's own files, whose names count in any case of letters."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from reconciler.engine.match import reading
+from reconciler.errors import InvalidSetting
+
+
+def read_fields(raw: Any, location: str, *, allowed: Sequence[str]) -> Mapping[str, Any]:
+    """Read an object with known fields, and give each by its own spelling; null is an empty one.
+
+    Raises:
+        InvalidPolicy: It is no object.
+        InvalidSetting: A field is unknown, or given twice in different cases.
+    """
+    known = {name.lower(): name for name in allowed}
+    found: dict[str, Any] = {}
+    allowed_here = tuple(raw) if isinstance(raw, Mapping) else ()
+    for written, value in reading.mapping(raw, location, allowed=allowed_here).items():
+        name = known.get(str(written).lower())
+        if name is None:
+            raise InvalidSetting(f"{location}.{written}: {_unknown(str(written), known)}")
+        if name in found:
+            raise InvalidSetting(f"{location}.{written}: the field {name} is given twice")
+        found[name] = value
+    return found
+
+
+def _unknown(written: str, known: Mapping[str, str]) -> str:
+    close = get_close_matches(written.lower(), known, n=1)
+    if close:
+        return f"unknown field {written!r}, did you mean {known[close[0]]}?"
+    return f"unknown field {written!r}, expected one of {', '.join(known.values())}"

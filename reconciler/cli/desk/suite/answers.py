@@ -1,0 +1,68 @@
+"""What a test says that calls answer and that GlobalContextEntries hold."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.stock import Answers
+from reconciler.cli.desk.suite.model import GlobalEntry, TestFile
+from reconciler.engine.jmes import compile_expression
+from reconciler.errors import EvaluationError, InvalidPolicy, InvalidSetting
+
+
+def answers_of(test: TestFile, folder: Path) -> Answers:
+    """Return what a test says that reads answer.
+
+    Args:
+        test: The test.
+        folder: That names of files are relative to.
+
+    Raises:
+        InvalidSetting: A part of it has the wrong form, or a file cannot be read.
+    """
+    calls: dict[tuple[str, str], Any] = {}
+    for index, item in enumerate(test.calls):
+        calls |= _call(item, f"{test.path}: apiCallResponses[{index}]")
+    entries: dict[str, Any] = {}
+    for entry in test.entries:
+        entries |= _values(entry, folder)
+    return Answers(calls=calls, entries=entries)
+
+
+def _call(raw: Any, place: str) -> dict[tuple[str, str], Any]:
+    try:
+        fields = read_fields(raw, place, allowed=("urlPath", "url", "method", "response"))
+        response = fields.get("response")
+        answer = read_fields(response, f"{place}.response", allowed=("statusCode", "body"))
+    except InvalidPolicy as error:
+        raise InvalidSetting(str(error)) from error
+    where = fields.get("urlPath") or fields.get("url")
+    if not isinstance(where, str) or not isinstance(response, Mapping):
+        raise InvalidSetting(f"{place}: expected urlPath or url, and response")
+    methods = [str(fields["method"])] if fields.get("method") else ["GET", "POST"]
+    return dict.fromkeys(((method, where) for method in methods), answer.get("body"))
+
+
+def _values(entry: GlobalEntry, folder: Path) -> dict[str, Any]:
+    """Return the data of an entry, and of each of its projections by ``entry.projection``."""
+    data = entry.data
+    if entry.files is not None:
+        data = [obj for _, obj in objects(read_all(entry.files, base=folder))]
+    if entry.field_path:
+        data = _searched(data, entry.field_path, f"{entry.location}.fieldPath")
+    if not entry.projections:
+        return {entry.name: data}
+    parts = {
+        name: _searched(data, path, f"{entry.location}.projections[{index}].path")
+        for index, (name, path) in enumerate(entry.projections.items())
+    }
+    return {entry.name: parts} | {f"{entry.name}.{name}": part for name, part in parts.items()}
+
+
+def _searched(data: Any, path: str, place: str) -> Any:
+    try:
+        return compile_expression(path).search(data)
+    except (InvalidPolicy, EvaluationError) as error:
+        raise InvalidSetting(f"{place}: {error}") from error
