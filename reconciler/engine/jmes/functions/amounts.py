@@ -80,7 +80,7 @@ def _sum(run: Run, items: list[Any]) -> Any:
     if len(items) == 1:
         return items[0]
     for item in items[1:]:
-        total = _plus(total, _operand(item, "add"), "add", 1)
+        total = _plus(total, _operand(item, "sum"), "sum", 1)
     return _written(total, "sum")
 
 
