@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.data import PROJECT
 from tests.conformance.units.cases import UnknownValueError
-from tests.conformance.units.runners import Deviation, deviations, load, run
+from tests.conformance.units.runners import CONDITIONS, Deviation, deviations, load, run
 from tests.conformance.units.subjects import policy_of
 
 
@@ -101,7 +101,7 @@ def test_a_field_that_the_runner_needs_is_named() -> None:
 def test_a_deviation_for_rules_of_others_is_tried_and_hides_no_unknown_field() -> None:
     policy = policy_of([{"name": "r", "validate": {}}])
     deviation = Deviation(
-        selectors={"kind": "policy-valid"}, rules=frozenset({"validate"}), reason="others'"
+        selectors={"kind": "policy-valid"}, when="no rule mutates", reason="others'"
     )
     given = {"policy": policy, "check": "allowed-variables"}
     right = a_case("policy-valid", given, {"valid": True})
@@ -115,6 +115,7 @@ def test_a_deviation_for_rules_of_others_is_tried_and_hides_no_unknown_field() -
 def test_every_deviation_of_cases_has_a_reason_in_one_sentence() -> None:
     for item in deviations():
         assert item.selectors
+        assert item.when in {"", *CONDITIONS}
         assert item.reason.strip()
         assert "\n" not in item.reason
 
