@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from admission.decide import Answer
 from reconciler.api.meta import Object, ref_of
 from reconciler.services.lint import Scope
-from reconciler.services.ports import Access, Kinds, MatchConditions
+from reconciler.services.ports import Access, Kinds, MatchConditions, Requests
 from reconciler.services.settings import Filters
 
 INVALID = 422
@@ -30,6 +30,7 @@ class Means:
         scope: Gives what tells which kinds are namespaced.
         access: About the account that writes targets.
         conditions: Compiles those of webhooks.
+        requests: Where the orders are that stand for triggers of a policy.
         account: Its name, for people.
         filters: Gives the resource filters and excluded users that hold now.
         budget: Seconds that all questions together may take.
@@ -42,6 +43,7 @@ class Means:
     scope: Callable[[], Awaitable[Scope]]
     access: Access
     conditions: MatchConditions
+    requests: Requests
     account: str
     filters: Callable[[], Filters]
     budget: float

@@ -292,6 +292,7 @@ class Admission:
                 self.client, namespace=settings.namespace, service_account=account
             ),
             conditions=KubeConditions(self.client),
+            requests=KubeRequests(self.client, settings.namespace),
             account=f"{settings.namespace}:{account}",
             filters=lambda: holder.current.filters,
             budget=settings.webhook_timeout / 2,

@@ -7,6 +7,7 @@ from admission.authoring import check_limits, check_policy
 from admission.checks import Check, Means
 from admission.decide import Answer
 from admission.entries import check_entry
+from admission.orders import check_orders
 from reconciler.requests.draft import AdmissionRequest
 
 CHECKS: Mapping[str, Check] = {
@@ -15,6 +16,7 @@ CHECKS: Mapping[str, Check] = {
     "GlobalContextEntry": check_entry,
 }
 """By kind; the webhook configuration asks about these (`services.registration`)."""
+POLICY_KINDS = frozenset({"ClusterPolicy", "Policy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +43,7 @@ class PolicyWebhook:
         if old is not None and old.get("spec") == obj.get("spec"):
             return check_limits(obj, old)
         means = replace(self.means, dry_run=request.dry_run)
-        return await CHECKS[request.kind.name](obj, means)
+        answer = await CHECKS[request.kind.name](obj, means)
+        if old is None or not answer.allowed or request.kind.name not in POLICY_KINDS:
+            return answer
+        return await check_orders(obj, old, means) or answer

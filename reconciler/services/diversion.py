@@ -115,6 +115,23 @@ class Diversion:
             return None
 
 
+async def open_order(requests: Requests, policy_uid: str, rule: str) -> str:
+    """Return the name of the order that stands for triggers of a rule now, empty where none does.
+
+    Raises:
+        ClusterError: It cannot be told.
+    """
+    name = order_name(policy_uid, rule)
+    while True:
+        try:
+            found = await requests.get(name)
+        except Gone:
+            return ""
+        if found.status.state not in FINAL:
+            return name
+        name = next_order_name(found.uid)
+
+
 def _heed(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.exception()

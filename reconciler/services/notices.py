@@ -27,12 +27,22 @@ from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Event, Events
 from reconciler.services.process import Attempt
+from reconciler.services.sweep import RULE_CHANGED
 
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
 CAUGHT_UP = "CaughtUp"
 PARKED = frozenset(
-    {"Forbidden", "Denied", "NotFound", "InternalError", ENTRY_NOT_READY, PATCH_WAR, TAKEN_BACK}
+    {
+        "Forbidden",
+        "Denied",
+        "NotFound",
+        "InternalError",
+        ENTRY_NOT_READY,
+        PATCH_WAR,
+        RULE_CHANGED,
+        TAKEN_BACK,
+    }
 )
 """Reasons of waiting that somebody has to know about; the others pass by themselves."""
 _BURST = 50.0

@@ -11,6 +11,7 @@ from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.limits import NO_LIMITS, Limits, parse_limits
+from reconciler.services.diversion import undivertible
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class PolicyIndex:
     _anywhere: tuple[_Indexed, ...] = ()
     _digest: str = ""
     _limits: dict[str, Limits | InvalidPolicy] = field(default_factory=dict)
+    _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
         """Take in a policy as stored; one that is known in this generation or a newer is kept."""
@@ -71,6 +73,7 @@ class PolicyIndex:
         uid, generation = meta.get("uid", ""), meta.get("generation", 0)
         if known is not None and known.uid == uid and generation <= known.generation:
             return known
+        self._keep(known, uid)
         try:
             compiled = compile_policy(policy)
         except InvalidPolicy as error:
@@ -89,6 +92,8 @@ class PolicyIndex:
         """Forget a policy."""
         self._limits.pop(key, None)
         self._invalid.pop(key, None)
+        if (known := self._policies.get(key)) is not None:
+            self._rebuildable.pop(known.uid, None)
         if self._policies.pop(key, None) is not None:
             self._rebuild()
 
@@ -100,6 +105,18 @@ class PolicyIndex:
     def get(self, key: str) -> CompiledPolicy | None:
         """Return a policy that can act, None where it is unknown or invalid."""
         return self._policies.get(key)
+
+    def as_it_was(self, uid: str, rule: str) -> Program | None:
+        """Return a rule as it was when its triggers could be found by looking at the objects.
+
+        Args:
+            uid: Of its policy.
+            rule: Its name.
+
+        Returns:
+            The last such generation before the present one, as far as this process has seen it.
+        """
+        return self._rebuildable.get(uid, {}).get(rule)
 
     def limits(self, key: str) -> Limits | InvalidPolicy:
         """Return how the work of a policy is rolled out, or why nobody can say."""
@@ -132,6 +149,16 @@ class PolicyIndex:
                 continue
             if any(_may_match(selector, kind, subresource) for selector in selectors):
                 yield rule
+
+    def _keep(self, known: CompiledPolicy | None, uid: str) -> None:
+        """Keep the rules of a generation that is replaced; triggers may still wait for them."""
+        if known is None:
+            return
+        if known.uid != uid:
+            self._rebuildable.pop(known.uid, None)
+            return
+        kept = {item.rule: item for item in known.programs if not undivertible(item)}
+        self._rebuildable.setdefault(uid, {}).update(kept)
 
     def _rebuild(self) -> None:
         by_kind: dict[str, list[_Indexed]] = {}

@@ -15,6 +15,7 @@ from reconciler.api.updaterequest import (
     Outcome,
     RequestSpec,
     RequestStatus,
+    Source,
     SweepProgress,
     TargetStatus,
     UpdateRequest,
@@ -37,6 +38,7 @@ from reconciler.requests.lifecycle import (
     merge_targets,
 )
 from reconciler.requests.schedule import Backoff
+from reconciler.services.diversion import undivertible
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.gates import Gates
 from reconciler.services.holding import Holding
@@ -237,7 +239,11 @@ class Processor:
         return self.holding.turn(request.spec.policy, request.name)
 
     async def program(self, spec: RequestSpec) -> Program | Skip | Fail:
-        """Return the rule that a request names, in the newest generation of its policy."""
+        """Return the rule that a request names, in the newest generation of its policy.
+
+        Where a trigger was found by looking at the objects, or is to be, and the rule needs more
+        by now, it is the rule as it was: that is the one the trigger was sent under.
+        """
         known = self.index.get(spec.policy)
         if (
             known is None
@@ -258,6 +264,8 @@ class Processor:
         if program is None:
             message = f"policy {spec.policy} has no rule {spec.rule} any more"
             return Skip(reason="RuleGone", message=message)
+        if spec.source is Source.CATCH_UP and undivertible(program):
+            return self.index.as_it_was(known.uid, spec.rule) or program
         return program
 
     def _cause(self, spec: RequestSpec) -> str:

@@ -42,6 +42,8 @@ Each = Callable[[RequestSpec, Attempt], None]
 
 _SHORT = 0.5
 """Seconds that a sweep waits for its turn without a word in its status."""
+RULE_CHANGED: Final = "RuleChanged"
+"""The reason of an order whose rule has changed so that objects alone do not tell what it does."""
 _CHILDREN = 1000
 """Requests that an order may leave for what failed; then it waits instead."""
 _AGAIN: Final = Hold(reason="Settling", message="")
@@ -106,7 +108,8 @@ class Sweeper:
         program = await self._current(tally.request.spec)
         if isinstance(program, Skip | Fail):
             return program
-        if (held := self.holding.closed(tally.policy)) is not None:
+        held = _in_doubt(tally.request.spec, program) or self.holding.closed(tally.policy)
+        if held is not None:
             return held
         generation = program.origin.generation
         if tally.progress.generation not in (0, generation):
@@ -238,9 +241,11 @@ class Sweeper:
         program = await self.processor.program(spec)
         if spec.source is Source.MANUAL:
             return program
-        if spec.sequence:
-            return _still_divertible(program)
-        if isinstance(program, Program) and program.origin.generation > spec.policy_generation:
+        if (
+            not spec.sequence
+            and isinstance(program, Program)
+            and program.origin.generation > spec.policy_generation
+        ):
             message = f"generation {program.origin.generation} of the policy replaces it"
             return Skip(reason="Superseded", message=message)
         return program
@@ -356,12 +361,19 @@ class Sweeper:
             return True
 
 
-def _still_divertible(program: Program | Skip | Fail) -> Program | Skip | Fail:
-    """Return a rule that can be rebuilt; a policy that changed meanwhile may have another."""
-    if isinstance(program, Program) and (reason := undivertible(program)):
-        message = f"the policy changed, and the rule cannot be rebuilt any more: {reason}"
-        return Fail(reason="NotRebuildable", message=message)
-    return program
+def _in_doubt(spec: RequestSpec, program: Program) -> Hold | None:
+    """Return why an order waits for a person, None where a listing tells what its triggers need.
+
+    Its rule was another one when they were sent, and nobody here has seen that.
+    """
+    if not spec.sequence or not (reason := undivertible(program)):
+        return None
+    message = (
+        f"rule {spec.rule} was changed while this request stood for triggers of it, and objects"
+        f" alone do not tell any more what it does ({reason}): change the rule back until this is"
+        " done, or delete this request to give them up"
+    )
+    return Hold(reason=RULE_CHANGED, message=message)
 
 
 def _left(places: list[Place], cursor: str) -> list[tuple[Place, str]]:

@@ -131,6 +131,24 @@ def wanted(names: list[str]) -> dict[str, dict[str, str]]:
     return {f"target-{name.rpartition('-')[2]}": {"got": name} for name in names}
 
 
+async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> None:
+    count = 3 * LIMIT
+    await rig.apply(one_to_one(rig))
+    await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
+    await pause(rig)
+    sent = triggers(rig, count)
+    await rig.create_all(sent)
+    (order,) = await orders(rig)
+    edited = one_to_one(rig)
+    edited["match"]["any"][0]["resources"]["operations"] = ["CREATE"]
+    with pytest.raises(ClusterError, match=f"UpdateRequest {order.name} stands for triggers"):
+        await rig.apply(edited)
+    await pause(rig, paused=False)
+    await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)
+    await rig.finish(count=1, within=60)
+    await rig.apply(edited)
+
+
 async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     count = 500
     await rig.apply(one_to_one(rig))

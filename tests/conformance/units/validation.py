@@ -14,7 +14,9 @@ from reconciler.api.meta import Object
 from reconciler.engine.match import compile_match
 from reconciler.engine.patch import compile_operations, parse_operations
 from reconciler.errors import InvalidPolicy, Unavailable
+from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
+from reconciler.memory.requests import MemoryRequests
 from reconciler.services.lint import Scope
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.matching import complete
@@ -52,6 +54,7 @@ def review(policy: Object, account: Account | None = None) -> Answer:
         forget=lambda: None,
         scope=scope,
         access=account or Account(),
+        requests=MemoryRequests(MemoryCluster(), "kyverno"),
         conditions=Compiling(),
         account="kyverno:kyverno-background-controller",
         budget=5.0,

@@ -9,7 +9,9 @@ import pytest
 
 from admission.checks import Means
 from reconciler.errors import Invalid
+from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
+from reconciler.memory.requests import MemoryRequests
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.settings import parse_filters
 from tests.unit.rights import Account
@@ -113,7 +115,14 @@ class Compiler:
 
 
 def make_means(
-    account=None, kinds=None, budget=5.0, forget=None, compiler=None, filters="", patience=0.0
+    account=None,
+    kinds=None,
+    budget=5.0,
+    forget=None,
+    compiler=None,
+    filters="",
+    patience=0.0,
+    requests=None,
 ):
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
@@ -128,6 +137,7 @@ def make_means(
         scope=scope,
         access=account or Account(),
         conditions=compiler or Compiler(),
+        requests=requests or MemoryRequests(MemoryCluster(), "kyverno"),
         account="kyverno:kyverno-background-controller",
         filters=lambda: parse_filters(resources=filters),
         budget=budget,

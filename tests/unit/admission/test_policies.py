@@ -9,8 +9,13 @@ import yaml
 from admission.policies import PolicyWebhook
 from admission.review import parse_review
 from reconciler.api.meta import Kind
+from reconciler.api.updaterequest import RequestStatus, State
+from reconciler.clock import SystemClock
 from reconciler.errors import Forbidden, Unavailable
+from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
+from reconciler.memory.requests import MemoryRequests
+from reconciler.services.diversion import Diversion
 from tests.unit.admission.conftest import Compiler
 from tests.unit.rights import Account
 
@@ -315,3 +320,60 @@ async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(
     assert (await review(annotated("rate", "fast"), annotated("rate", "fast"))).allowed
     (warning,) = (await review(annotated("pause", "true"), policy)).warnings
     assert "nothing reads this annotation" in warning
+
+
+@pytest.fixture
+async def order(make):
+    """Make an order for the rule of the policy; more of them follow on those that ended."""
+    requests = MemoryRequests(MemoryCluster(), "kyverno")
+    diversion = Diversion(requests=requests, clock=SystemClock())
+
+    async def divert(ended=False):
+        policy = make.index(make.policy()).policies()[0]
+        await diversion.divert(policy, policy.programs[0])
+        found = [item async for item in requests.waiting()][-1]
+        if ended:
+            await requests.write_status(found, RequestStatus(state=State.COMPLETED))
+        return requests, found.name
+
+    return divert
+
+
+def on_creation(make):
+    return make.policy(resources={"kinds": ["ConfigMap"], "operations": ["CREATE"]})
+
+
+async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review, order):
+    await order(ended=True)
+    requests, name = await order()
+    answer = await review(on_creation(make), make.policy(), requests=requests)
+    assert (answer.allowed, answer.code) == (False, 409)
+    assert answer.message == (
+        f"ClusterPolicy set-team: rule copy: UpdateRequest {name} stands for triggers that were"
+        " admitted and are found by looking at the objects, and after this change that is not"
+        " enough (its match asks for the operation): wait until it is Completed, or delete it to"
+        " give those triggers up"
+    )
+
+
+async def test_any_other_edit_is_let_pass_while_triggers_wait(make, review, order):
+    requests, _ = await order()
+    edited = make.policy(patch={"metadata": {"labels": {"seen": "no"}}})
+    assert (await review(edited, make.policy(), requests=requests)).allowed
+    assert (await review(make.policy(), on_creation(make), requests=requests)).allowed
+
+
+async def test_an_order_that_ended_is_in_nobodys_way(make, review, order):
+    requests, _ = await order(ended=True)
+    assert (await review(on_creation(make), make.policy(), requests=requests)).allowed
+
+
+async def test_where_it_cannot_be_asked_whether_triggers_wait_it_is_tried_again(make, review):
+    class Broken(MemoryRequests):
+        async def get(self, name):
+            raise Unavailable(f"no {name[:5]} today")
+
+    requests = Broken(MemoryCluster(), "kyverno")
+    answer = await review(on_creation(make), make.policy(), requests=requests)
+    assert (answer.allowed, answer.code) == (False, 503)
+    assert "no sweep today; try again" in answer.message

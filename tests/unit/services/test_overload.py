@@ -10,7 +10,7 @@ from reconciler.config import ProcessSettings
 from reconciler.errors import Conflict, Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
 from reconciler.memory.requests import MemoryRequests
-from reconciler.requests.lifecycle import Done, Fail, Hold, Retry
+from reconciler.requests.lifecycle import Done, Hold, Retry
 from reconciler.requests.overload import Backlog, Marks
 from reconciler.services.backlog import Estimate, Telling, marks_of
 from reconciler.services.diversion import Diversion, undivertible
@@ -435,11 +435,61 @@ class TestRounds:
         assert await self.done(world) == {"1", "2", "3"}
         assert ended.sweep.generation == order.spec.policy_generation + 1
 
-    async def test_a_rule_that_cannot_be_rebuilt_any_more_says_so(self, sweeper, order, edit):
+    async def test_a_rule_that_cannot_be_rebuilt_any_more_is_applied_as_it_was(
+        self, world, sweeper, order, edit
+    ):
+        await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "no"}}})
+        await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "yes"}}})
         await edit(targets=[{**EACH, "name": "{{ request.oldObject.data.a }}"}])
+        await edit(targets=[EACH], resources={"operations": ["CREATE"]})
+        await sweeper.run(order)
+        world.clock.tick(60)
         _, ended = await sweeper.run(order)
-        assert isinstance(ended.disposition, Fail)
-        assert ended.disposition.reason == "NotRebuildable"
+        assert ended.disposition == Done()
+        assert await self.done(world) == {"1", "2", "3"}
+
+    async def test_who_has_not_seen_the_rule_as_it_was_waits_for_a_person(
+        self, world, make, policy, order, edit
+    ):
+        await edit(targets=[EACH], resources={"operations": ["CREATE"]})
+        world.restart()
+        world.index.apply(await world.read(policy))
+        sweeper = replace(world.sweeper, settle=60.0)
+        _, ended = await sweeper.run(order)
+        assert isinstance(ended.disposition, Hold)
+        assert ended.disposition.reason == "RuleChanged"
+        assert "asks for the operation" in ended.disposition.message
+        assert "change the rule back" in ended.disposition.message
+        await edit(targets=[EACH])
+        await sweeper.run(order)
+        world.clock.tick(60)
+        _, ended = await sweeper.run(order)
+        assert ended.disposition == Done()
+        assert await self.done(world) == {"1", "2", "3"}
+
+    async def test_what_a_round_left_behind_is_done_with_the_rule_as_it_was(
+        self, world, sweeper, order, requests, edit
+    ):
+        world.cluster.forbid("patch", "configmaps")
+        world.cluster.forbid("update", "configmaps")
+        await sweeper.run(order)
+        world.clock.tick(60)
+        await sweeper.run(order)
+        children = [item for item in await stored(requests) if not item.spec.sweep]
+        world.cluster.permit("patch", "configmaps")
+        await edit(targets=[EACH], resources={"operations": ["CREATE"]})
+        for child in children:
+            world.dispatcher.notice(child)
+        await world.settle()
+        assert await self.done(world) == {"1", "2", "3"}
+
+    async def test_a_policy_that_was_made_again_has_no_former_rules(self, world, make, policy):
+        world.index.apply(await world.edit(policy, spec=make.policy(targets=[EACH])["spec"]))
+        world.remove(policy)
+        again = world.cluster.add(make.policy(targets=[EACH]))
+        world.index.apply(again)
+        uids = [item["metadata"]["uid"] for item in (policy, again)]
+        assert [world.index.as_it_was(uid, "r") for uid in uids] == [None, None]
 
     async def test_what_fails_goes_on_as_one_request_through_all_rounds(
         self, world, sweeper, order, requests, diversion, rule

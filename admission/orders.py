@@ -1,0 +1,57 @@
+"""The check of an edit of a policy for which orders are open.
+
+An order stands for triggers that were admitted and are found by looking at the objects. An edit
+after which objects alone do not tell any more what the rule does would leave them behind.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from admission.checks import UNAVAILABLE, Means, refuse
+from admission.decide import Answer
+from reconciler.api.meta import Object
+from reconciler.dialects import compile_policy
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import ClusterError, InvalidPolicy
+from reconciler.services.diversion import open_order, undivertible
+
+CONFLICT = 409
+
+
+async def check_orders(policy: Object, old: Object, means: Means) -> Answer | None:
+    """Return the refusal of an edit that would leave triggers behind, None where none would be.
+
+    Args:
+        policy: As it shall be stored; it compiles.
+        old: As it is stored.
+        means: What may be asked for.
+    """
+    try:
+        before, after = compile_policy(old), compile_policy(policy)
+    except InvalidPolicy:
+        # What could not be compiled had no triggers.
+        return None
+    lines: list[str] = []
+    try:
+        async with asyncio.timeout(means.budget):
+            for rule, reason in _no_longer_listed(before, after):
+                if name := await open_order(means.requests, before.uid, rule):
+                    lines.append(
+                        f"rule {rule}: UpdateRequest {name} stands for triggers that were admitted"
+                        f" and are found by looking at the objects, and after this change that is"
+                        f" not enough ({reason}): wait until it is Completed, or delete it to give"
+                        " those triggers up"
+                    )
+    except (TimeoutError, ClusterError) as error:
+        text = str(error) or f"no answer within {means.budget:g} s"
+        told = f"whether triggers of its rules still wait cannot be checked now: {text}; try again"
+        return refuse(policy, [told], code=UNAVAILABLE)
+    return refuse(policy, lines, code=CONFLICT) if lines else None
+
+
+def _no_longer_listed(before: CompiledPolicy, after: CompiledPolicy) -> Iterator[tuple[str, str]]:
+    """Yield the rules whose triggers could be found and cannot any more, and why."""
+    for program in before.programs:
+        new = after.program(program.rule)
+        if new is not None and not undivertible(program) and (reason := undivertible(new)):
+            yield program.rule, reason
