@@ -84,6 +84,7 @@ def decide(
     namespace_labels: Mapping[str, str] | None,
     limits: Limits,
     exceptions: Exceptions = _none,
+    excepts: bool = True,
 ) -> Intent:
     """Return the requests to store.
 
@@ -95,6 +96,7 @@ def decide(
         namespace_labels: Of the trigger's namespace; None while that is not known.
         limits: What holds for all requests.
         exceptions: Gives those that concern a rule.
+        excepts: They are known to be there still.
     """
     if request.dry_run:
         return Intent()
@@ -102,7 +104,7 @@ def decide(
     if limits.filters.exclude(subject):
         return Intent()
     own = request.user.get("username") == limits.background_user
-    case = _Case(request=request, subject=subject, own=own, exceptions=exceptions)
+    case = _Case(request=request, subject=subject, own=own, exceptions=exceptions, excepts=excepts)
     chosen = [rule for rule in rules if rule.policy.failure_policy == failure_policy]
     fired = _fired(case, chosen)
     return _drafts(case, fired, limits) if fired else Intent()
@@ -174,6 +176,7 @@ class _Case:
     subject: Subject
     own: bool
     exceptions: Exceptions
+    excepts: bool
     _contexts: list[Context] = field(default_factory=list)
 
     @property
@@ -192,7 +195,7 @@ class _Case:
             return matched
         excepted = [self.excepted(item) for item in self.exceptions(program) if item.triggers]
         if Decision.MATCH in excepted:
-            return Decision.NO_MATCH
+            return Decision.NO_MATCH if self.excepts else Decision.UNDECIDED
         return Decision.UNDECIDED if Decision.UNDECIDED in excepted else matched
 
     def matched(self, program: Program) -> Decision:

@@ -90,6 +90,10 @@ class Follower:
             over=lambda: _log.info("watch goes on", watch=self.name),
         )
 
+    def fresh(self) -> bool:
+        """Tell whether its objects are, but for seconds, those that are stored."""
+        return self.watch.fresh()
+
     def unready(self) -> str | None:
         """Return why its objects cannot be relied on, None when they can."""
         if not self.watch.synced.is_set():

@@ -16,6 +16,7 @@ from admission.certificates import Certificates, server_names
 from admission.checks import Means
 from admission.decide import Limits
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
+from admission.facts import Facts
 from admission.following import (
     Follower,
     NamespaceLabels,
@@ -48,7 +49,7 @@ from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.settings import settings_taker, settings_watch
-from reconciler.kube.watch import Watch
+from reconciler.kube.watch import BEAT, Watch
 from reconciler.observe import logs
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.labels import resource_label
@@ -137,9 +138,8 @@ class Admission:
 
     async def run(self) -> None:
         """Start, serve, and when it is cancelled drain."""
-        index, namespaces, roles = PolicyIndex(), NamespaceLabels(), RoleIndex()
         kinds = KubeKinds(self.client, self.clock)
-        policies = PolicyFeed(index=index, metrics=self.metrics)
+        policies = PolicyFeed(index=PolicyIndex(), metrics=self.metrics)
         heeding = Heeding(
             enabled=self.settings.enable_policy_exception,
             namespaces=self.settings.exception_namespace,
@@ -148,19 +148,12 @@ class Admission:
         own = self.settings.namespace
         holder = SettingsHolder.of(own)
         holder.listeners.append(SettingsReport(log=_log, metrics=self.metrics))
-        deciding = (
+        of_policies = (
             self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take),
             self._follower("policies", POLICIES, policies.take),
-            self._follower("namespaces", NAMESPACES, namespaces.take, metadata_only=True),
-            self._follower("rolebindings", ROLE_BINDINGS, roles.take),
-            self._follower("clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.take),
-            *(
-                (self._follower("policyexceptions", EXCEPTIONS, exceptions.take),)
-                if heeding.enabled
-                else ()
-            ),
         )
-        followers = (*deciding, self._settings_follower(holder))
+        facts, of_facts = self._facts(exceptions)
+        followers = (*of_policies, *of_facts, self._settings_follower(holder))
         for item in followers:
             self.readiness.add(item.name, item.unready)
         estimate = self._estimate(holder)
@@ -182,12 +175,10 @@ class Admission:
                 metrics=self.metrics,
             ),
             self._resources(
-                namespaces,
-                roles,
+                facts,
                 holder,
-                deciding,
+                of_policies,
                 feed=policies,
-                exceptions=exceptions,
                 kinds=kinds,
                 estimate=estimate,
                 neighbour=neighbour,
@@ -237,10 +228,43 @@ class Admission:
                 return
 
     def _follower(
-        self, name: str, kind: Kind, take: Take, *, metadata_only: bool = False
+        self,
+        name: str,
+        kind: Kind,
+        take: Take,
+        *,
+        metadata_only: bool = False,
+        beat: float = 0.0,
     ) -> Follower:
-        watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only)
+        watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only, beat=beat)
         return Follower(name=name, watch=watch, take=take, clock=self.clock)
+
+    def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Follower, ...]]:
+        """Return what decisions rest on besides the policies, and what follows it."""
+        namespaces, roles = NamespaceLabels(), RoleIndex()
+        of_namespaces = self._follower(
+            "namespaces", NAMESPACES, namespaces.take, metadata_only=True, beat=BEAT
+        )
+        of_roles = (
+            self._follower("rolebindings", ROLE_BINDINGS, roles.take, beat=BEAT),
+            self._follower("clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.take, beat=BEAT),
+        )
+        of_exceptions = None
+        if exceptions.index.heeding.enabled:
+            of_exceptions = self._follower(
+                "policyexceptions", EXCEPTIONS, exceptions.take, beat=BEAT
+            )
+        facts = Facts(
+            namespaces=namespaces.by_name,
+            roles=roles,
+            reader=KubeReader(self.client),
+            clock=self.clock,
+            exceptions=exceptions.index,
+            of_namespaces=of_namespaces,
+            of_roles=of_roles,
+            of_exceptions=of_exceptions,
+        )
+        return facts, (of_namespaces, *of_roles, *((of_exceptions,) if of_exceptions else ()))
 
     def _neighbour(self, events: KubeEvents) -> Neighbour:
         settings = self.settings
@@ -301,13 +325,11 @@ class Admission:
 
     def _resources(
         self,
-        namespaces: NamespaceLabels,
-        roles: RoleIndex,
+        facts: Facts,
         holder: SettingsHolder,
-        deciding: Sequence[Follower],
+        of_policies: Sequence[Follower],
         *,
         feed: PolicyFeed,
-        exceptions: ExceptionFeed,
         kinds: KubeKinds,
         estimate: Estimate,
         neighbour: Neighbour,
@@ -318,7 +340,7 @@ class Admission:
         requests = KubeRequests(self.client, settings.namespace)
 
         async def caught_up() -> None:
-            for item in deciding:
+            for item in of_policies:
                 await item.watch.caught_up()
 
         async def read_policies() -> None:
@@ -326,8 +348,7 @@ class Admission:
 
         return ResourceWebhook(
             index=feed.index,
-            namespaces=namespaces.by_name,
-            roles=roles,
+            facts=facts,
             kinds=kinds,
             recorder=Recorder(
                 index=feed.index,
@@ -346,7 +367,6 @@ class Admission:
             budget_seconds=settings.webhook_timeout / 2,
             clock=self.clock,
             metrics=self.metrics,
-            exceptions=exceptions.index,
             caught_up=caught_up,
             read_policies=read_policies,
             standing_by=lambda: neighbour.standing_by,

@@ -1,18 +1,18 @@
 """Answers to the webhook calls for triggers: decide, record, answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from admission.decide import Answer, Limits, answer, decide, unknown
-from admission.roles import RoleIndex
+from admission.facts import Facts
+from admission.roles import Roles
 from reconciler.clock import Clock
 from reconciler.engine.program import IGNORE
 from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
-from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.policies import CompiledRule, PolicyIndex
 from reconciler.services.ports import Kinds
 from reconciler.services.record import OVERLOAD, Recorder, Unrecorded, fault
@@ -35,21 +35,18 @@ class ResourceWebhook:
     """Records what triggers fire.
 
     Attributes:
-        namespaces: Labels by namespace, kept up to date by somebody else.
-        roles: Of users, kept up to date by somebody else.
+        facts: Labels of namespaces, roles of users and exceptions.
         settings: Their filters hold instead of those in ``limits``.
         budget_seconds: Time for recording; what is not stored then counts as failed.
         read_policies: Takes all stored policies into the index.
         learned: Digests of registrations after which the policies were read.
         lost: Told that something was admitted without a request.
-        caught_up: Returns when policies, exceptions, namespaces and roles are those that are
-            stored.
+        caught_up: Returns when the policies are those that are stored.
         standing_by: Returns why nothing is to be recorded, empty where all is.
     """
 
     index: PolicyIndex
-    namespaces: Mapping[str, Mapping[str, str]]
-    roles: RoleIndex
+    facts: Facts
     kinds: Kinds
     recorder: Recorder
     limits: Limits
@@ -57,7 +54,6 @@ class ResourceWebhook:
     budget_seconds: float
     clock: Clock
     metrics: Metrics
-    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     caught_up: Callable[[], Awaitable[None]] = _at_once
     read_policies: Callable[[], Awaitable[None]] = _at_once
     lost: Callable[[], None] = lambda: None
@@ -88,20 +84,21 @@ class ResourceWebhook:
         try:
             await self._catch_up(digest)
             parent = await self._parent(request)
+            rules = self._rules(request, parent or request.kind, policy)
+            if not rules:
+                return Answer()
+            held = await self._roles(request, rules)
         except ClusterError as error:
             return self._undecided(request, failure_policy, error)
-        rules = self._rules(request, parent or request.kind, policy)
-        if not rules:
-            return Answer()
-        held = self.roles.of(request.user)
         intent = decide(
             replace(request, roles=held.roles, cluster_roles=held.cluster_roles),
             rules,
             failure_policy=failure_policy,
             parent=parent,
-            namespace_labels=self.namespaces.get(request.namespace),
+            namespace_labels=self.facts.labels(request.namespace),
             limits=replace(self.limits, filters=self.settings.current.filters),
-            exceptions=self.exceptions.of,
+            exceptions=self.facts.exceptions.of,
+            excepts=self.facts.excepts(),
         )
         unrecorded = await self._record(intent.drafts)
         if failure_policy == IGNORE:
@@ -116,6 +113,16 @@ class ResourceWebhook:
                 await self._learn(digest)
         except TimeoutError:
             message = f"the policies could not be read within {self.budget_seconds:g} s"
+            raise Unavailable(message) from None
+
+    async def _roles(self, request: AdmissionRequest, rules: Sequence[CompiledRule]) -> Roles:
+        try:
+            async with asyncio.timeout(self.budget_seconds):
+                return await self.facts.roles_of(
+                    request.user, self.settings.current.filters, [item.program for item in rules]
+                )
+        except TimeoutError:
+            message = f"the role bindings could not be read within {self.budget_seconds:g} s"
             raise Unavailable(message) from None
 
     async def _learn(self, digest: str) -> None:

@@ -29,7 +29,7 @@ from reconciler.kube.leases import KubeLeases
 from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
 from reconciler.kube.reports import KubeReports
-from reconciler.kube.watch import Watch
+from reconciler.kube.watch import BEAT, Watch
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.labels import resource_label
 from reconciler.observe.listening import bind
@@ -278,7 +278,7 @@ def _assemble(
     if heeding.enabled:
         exceptions = ExceptionFollower(
             index=index,
-            watch=Watch(client, EXCEPTIONS, clock),
+            watch=Watch(client, EXCEPTIONS, clock, beat=BEAT),
             wake=services.dispatcher.wake,
             log=log,
         )

@@ -203,7 +203,13 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str], accept: str, idle: float
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        accept: str,
+        idle: float,
+        total: float | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and give its lines.
 
@@ -212,10 +218,11 @@ class Client:
             query: With ``timeoutSeconds``, so that the server ends it too.
             accept: Media types of the answer.
             idle: Seconds without a byte after which the connection counts as dead.
+            total: Seconds after which it does although there were bytes; None: never.
         """
         call = describe("GET", path, watch=True)
         headers = {"Accept": accept, **self._headers}
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=idle)
+        limits = aiohttp.ClientTimeout(total=total, sock_connect=_CONNECT_TIMEOUT, sock_read=idle)
         try:
             async with self._open(
                 call, "GET", self._url(path, query), headers=headers, timeout=limits

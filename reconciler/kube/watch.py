@@ -26,6 +26,10 @@ _PAGE = 500
 _LIST_TIMEOUT = 60.0
 _SERVER_TIMEOUT = 270.0
 _IDLE = 90.0
+BEAT = 3.0
+"""Seconds between two signs of life of a watch on which a no rests."""
+_LATE = 1.5
+"""Seconds that a beat may come late before it counts as silence."""
 _SHORTEST = 1.0
 
 
@@ -36,6 +40,8 @@ class Watch:
         synced: Set once the first list was handed over in full.
         progress: Monotonic time at which the server last said anything.
         problem: Why it makes no progress; empty while it does.
+        beat: Seconds after which the server ends the connection, so that silence can be told
+            from quiet; 0: minutes, and nobody asks whether it is `fresh`.
     """
 
     def __init__(
@@ -48,7 +54,9 @@ class Watch:
         labels: str = "",
         fields: str = "",
         metadata_only: bool = False,
+        beat: float = 0.0,
     ) -> None:
+        self.beat = beat
         self.synced = asyncio.Event()
         self.progress = clock.monotonic()
         self.problem = ""
@@ -66,6 +74,7 @@ class Watch:
         self._version = ""
         self._backoff = Backoff(first=0.5, longest=30.0)
         self._open = False
+        self._proved = float("-inf")
         self._hurry = asyncio.Event()
 
     async def events(self) -> AsyncGenerator[tuple[Change, Object]]:
@@ -76,7 +85,8 @@ class Watch:
         """
         while True:
             try:
-                if not self._version:
+                # Somebody may want a list while the lines of a watch still come.
+                if not self._version or not self.synced.is_set():
                     async for event in self._list():
                         yield event
                     self.synced.set()
@@ -86,25 +96,44 @@ class Watch:
                 if self._version and self._clock.monotonic() - started < _SHORTEST:
                     kind = self._kind.resource
                     await self._wait(Unavailable(f"watch {kind}: the API server ends it at once"))
-            except Expired as error:
-                self._version = ""
-                await self._wait(error)
             except ClusterError as error:
+                # What came since is told by the next connection, when nobody knows.
+                self._proved = float("-inf")
+                if isinstance(error, Expired):
+                    self._version = ""
                 await self._wait(error)
 
     async def caught_up(self) -> None:
         """Return at once while the watch goes on, else when everything was listed again.
 
+        One with a beat goes on while it is `fresh`.
+
         For who knows that the API server is there, because it has just called.
         """
         if self.synced.is_set():
-            if self._open:
+            if self.fresh() if self.beat else self._open:
                 return
             # A watch does not tell when it has given what was missed; a list does.
             self.synced.clear()
             self._version = ""
         self._hurry.set()
         await self.synced.wait()
+
+    def fresh(self) -> bool:
+        """Tell whether what was handed over is, but for seconds, what is stored.
+
+        That a connection is open proves nothing, nor do its lines: somebody between may hold back
+        what the server sends, or some of it. What proves it is a list, and the end that the server
+        was asked for, where it comes in time: everything that was sent is before it.
+        """
+        fresh = self._clock.monotonic() - self._proved < self.beat + _LATE
+        if not fresh:
+            # Who asks has just been called by the API server, so it is there.
+            self._hurry.set()
+        return fresh
+
+    def _prove(self) -> None:
+        self._proved = self._clock.monotonic()
 
     async def _wait(self, error: ClusterError) -> None:
         self.problem = str(error)
@@ -142,17 +171,22 @@ class Watch:
         for key in self._known.keys() - seen:
             yield "DELETED", self._known.pop(key)
         self._version = version
+        self._prove()
 
     async def _follow(self) -> AsyncIterator[tuple[Change, Object]]:
         query = self._selectors | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(round(jittered(_SERVER_TIMEOUT))),
+            "timeoutSeconds": str(round(self.beat or jittered(_SERVER_TIMEOUT))),
         }
         accept = METADATA if self._metadata_only else JSON
         async with self._client.stream(
-            self._path, query=query, accept=accept, idle=_IDLE
+            self._path,
+            query=query,
+            accept=accept,
+            idle=_IDLE,
+            total=self.beat + _LATE if self.beat else None,
         ) as lines:
             self._heard()
             if not self._version:
@@ -164,6 +198,8 @@ class Watch:
                         yield event
                     self._heard()
                     self._backoff.reset()
+                self._heard()
+                self._prove()
             finally:
                 self._open = False
 

@@ -80,6 +80,11 @@ class Filters:
     roles: NameList
     cluster_roles: NameList
 
+    @property
+    def asks_for_roles(self) -> bool:
+        """Return whether users are left out for their roles."""
+        return bool(self.roles.texts or self.cluster_roles.texts)
+
     def exclude(self, subject: Subject) -> bool:
         """Return whether a request is left alone."""
         user = subject.user

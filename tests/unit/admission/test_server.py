@@ -9,6 +9,7 @@ import pytest
 
 from admission.decide import Limits
 from admission.exceptions import ExceptionWebhook
+from admission.facts import Facts
 from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
@@ -82,8 +83,12 @@ class World:
         self.estimate = Estimate(marks=lambda: marks)
         resources = ResourceWebhook(
             index=index,
-            namespaces={"a": {}} if namespaces is None else namespaces,
-            roles=RoleIndex(),
+            facts=Facts(
+                namespaces={"a": {}} if namespaces is None else namespaces,
+                roles=RoleIndex(),
+                reader=self.cluster,
+                clock=clock,
+            ),
             kinds=self.cluster,
             recorder=Recorder(
                 index=index,

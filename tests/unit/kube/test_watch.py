@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from reconciler.api.meta import Kind
+from reconciler.clock import SystemClock
 from reconciler.kube.watch import Watch
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
@@ -188,3 +189,98 @@ async def test_progress_and_problem_tell_how_it_stands(api, client, clock):
     assert "grant: list configmaps" in problem
     assert (progress, synced) == (start, False)
     assert (watch.progress, watch.problem, watch.synced.is_set()) == (start + 50, "", True)
+
+
+BEAT = 1.0
+
+
+@contextlib.asynccontextmanager
+async def beating(api, client, *answers):
+    """Give a watch with a beat that is followed meanwhile."""
+    watch = Watch(client, CONFIG_MAPS, SystemClock(), beat=BEAT)
+    api.answer(ROUTE, listed(5), *answers)
+
+    async def run():
+        async for _ in watch.events():
+            pass
+
+    following = asyncio.create_task(run())
+    try:
+        yield watch
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def lasting(seconds, *events):
+    """Answer a watch with these events, and end it in time."""
+
+    async def answer(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for item in events:
+            await response.write(orjson.dumps(item) + b"\n")
+        await asyncio.sleep(seconds)
+        return response
+
+    return answer
+
+
+async def until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("the condition never held")
+
+
+async def test_who_has_to_know_while_a_watch_is_silent_waits_for_a_list(api, client):
+    late = streamed(event("ADDED", named("x", 6)), hold=True)
+    answers = [streamed(hold=True), listed(7), late]
+    async with beating(api, client, *answers) as watch:
+        await until(watch.synced.is_set)
+        await until(lambda: not watch.fresh())
+        async with asyncio.timeout(10):
+            await watch.caught_up()
+        assert watch.fresh()
+        assert "watch" not in api.seen[2].query
+
+
+async def test_a_quiet_watch_stays_fresh(api, client):
+    beats = [lasting(BEAT)] * 4
+    async with beating(api, client, *beats, streamed(hold=True)) as watch:
+        await until(lambda: len(api.seen) > 1)
+        while len(api.seen) < 5:
+            assert watch.fresh()
+            await asyncio.sleep(0.05)
+        assert {call.query["timeoutSeconds"] for call in api.seen[1:]} == {"1"}
+
+
+@pytest.mark.parametrize(
+    "silence",
+    [
+        pytest.param((), id="nothing at all"),
+        pytest.param((event("ADDED", named("x", 6)),), id="nothing after a line"),
+    ],
+)
+async def test_a_watch_that_is_open_and_silent_is_not_fresh(api, client, silence):
+    silent = streamed(*silence, hold=True)
+    answers = [silent, silent, lasting(BEAT), streamed(hold=True)]
+    async with beating(api, client, *answers) as watch:
+        await until(watch.synced.is_set)
+        assert watch.fresh()
+        await until(lambda: not watch.fresh())
+        # A new connection proves nothing before its end.
+        await until(lambda: len(api.seen) == 3)
+        assert not watch.fresh()
+        await until(watch.fresh)
+        assert len(api.seen) >= 4
+
+
+async def test_a_watch_that_was_cut_is_not_fresh_before_it_has_gone_on(api, client):
+    answers = [(500, b""), lasting(BEAT), streamed(hold=True)]
+    async with beating(api, client, *answers) as watch:
+        await until(lambda: len(api.seen) == 3)
+        assert not watch.fresh()
+        await until(watch.fresh)
+        assert len(api.seen) >= 3

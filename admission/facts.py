@@ -1,0 +1,98 @@
+"""What decisions rest on besides the policies, and whether it can be relied on now.
+
+A yes that rests on something old costs a request, and the controller looks again. A no would lose
+the trigger: so where a watch has been silent for seconds, whatever may rest on it is not decided
+here, or what is needed is read.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from admission.following import take_all
+from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex, Roles
+from reconciler.clock import Clock
+from reconciler.engine.program import Program
+from reconciler.services.exceptions import ExceptionIndex
+from reconciler.services.ports import Reader
+from reconciler.services.settings import Filters
+
+_ROLES: Final = frozenset({"roles", "clusterRoles"})
+_READ: Final = 1.0
+"""Seconds for which role bindings that were read serve whoever comes next."""
+
+
+class Follows(Protocol):
+    """Follows the objects of one kind."""
+
+    def fresh(self) -> bool:
+        """Tell whether what is known is, but for seconds, what is stored."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """What the watches gave, as far as it can be relied on.
+
+    Attributes:
+        namespaces: Labels by namespace.
+        roles: Of users.
+        reader: Reads the role bindings where their watches are silent.
+        of_namespaces: Follows them; None where they do not change.
+        of_roles: Follow the bindings.
+        of_exceptions: Follows them; None where none are heeded.
+    """
+
+    namespaces: Mapping[str, Mapping[str, str]]
+    roles: RoleIndex
+    reader: Reader
+    clock: Clock
+    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
+    of_namespaces: Follows | None = None
+    of_roles: tuple[Follows, ...] = ()
+    of_exceptions: Follows | None = None
+    _live: RoleIndex = field(default_factory=RoleIndex)
+    _read: float = float("-inf")
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def labels(self, namespace: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace, None where they are not known now."""
+        return self.namespaces.get(namespace) if _fresh(self.of_namespaces) else None
+
+    def excepts(self) -> bool:
+        """Tell whether an exception that is known can be taken to be there still."""
+        return _fresh(self.of_exceptions)
+
+    async def roles_of(
+        self, user: Mapping[str, Any], filters: Filters, programs: Iterable[Program]
+    ) -> Roles:
+        """Return the roles of a user, read anew where somebody asks for them and it has to be.
+
+        Args:
+            user: As the admission request has it.
+            filters: Those of the settings may ask.
+            programs: So may rules.
+
+        Raises:
+            ClusterError: They could not be read.
+        """
+        asked = filters.asks_for_roles or any(map(self._asks, programs))
+        if not asked or _fresh(*self.of_roles):
+            return self.roles.of(user)
+        async with self._reading:
+            if self.clock.monotonic() - self._read >= _READ:
+                self._live = RoleIndex()
+                kinds = ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS
+                await take_all(self.reader, kinds, self._live.take)
+                self._read = self.clock.monotonic()
+            return self._live.of(user)
+
+    def _asks(self, program: Program) -> bool:
+        reads = program.projection.request
+        asks = program.matcher.uses_user_info or reads is None or bool(reads & _ROLES)
+        return asks or bool(self.exceptions.of(program))
+
+
+def _fresh(*follow: Follows | None) -> bool:
+    return all(item is None or item.fresh() for item in follow)

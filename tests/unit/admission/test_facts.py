@@ -1,0 +1,151 @@
+"""What is decided where a watch has been silent."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from admission.decide import Limits, decide
+from admission.facts import Facts
+from admission.review import parse_review
+from admission.roles import ROLE_BINDINGS, RoleIndex
+from reconciler.clock import SystemClock
+from reconciler.dialects import compile_policy
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.exceptions import ExceptionIndex, Heeding
+from reconciler.services.settings import parse_filters
+
+JANE = {"username": "jane", "groups": ["devs"]}
+SELECTOR = {
+    "kinds": ["ConfigMap"],
+    "namespaceSelector": {"matchLabels": {"team": "a"}},
+}
+
+
+@dataclass
+class Said:
+    """A watch of which a test says how it is."""
+
+    heard: bool = True
+
+    def fresh(self):
+        return self.heard
+
+
+def binding(name, role):
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": "x"},
+        "roleRef": {"kind": "Role", "name": role},
+        "subjects": [{"kind": "User", "name": "jane"}],
+    }
+
+
+class Reads(MemoryCluster):
+    def __init__(self):
+        super().__init__()
+        self.lists = 0
+
+    async def list_page(self, kind, **options):
+        self.lists += 1
+        await asyncio.sleep(0)
+        return await super().list_page(kind, **options)
+
+
+@pytest.fixture
+def cluster():
+    return Reads()
+
+
+@pytest.fixture
+def facts(cluster):
+    def make(**more):
+        known = {"namespaces": {"a": {"team": "b"}}, "roles": RoleIndex(), "reader": cluster}
+        return Facts(**(known | {"clock": SystemClock()} | more))
+
+    return make
+
+
+def programs(make, **rule):
+    return compile_policy(make.policy(**rule)).programs
+
+
+def drafts(make, facts, *policies):
+    request = parse_review(make.review(obj=make.thing()))
+    return decide(
+        request,
+        make.index(*policies).rules(kind="ConfigMap", subresource="", namespace="a"),
+        failure_policy="Fail",
+        parent=None,
+        namespace_labels=facts.labels("a"),
+        limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
+        exceptions=facts.exceptions.of,
+        excepts=facts.excepts(),
+    ).drafts
+
+
+def test_labels_that_may_be_old_say_no_to_nobody(make, facts):
+    watch = Said()
+    known = facts(of_namespaces=watch)
+    assert not drafts(make, known, make.policy(resources=SELECTOR))
+    watch.heard = False
+    assert drafts(make, known, make.policy(resources=SELECTOR))
+
+
+def test_an_exception_that_may_be_gone_takes_nothing_out(make, facts):
+    exceptions = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
+    exceptions.take(
+        "ADDED",
+        {
+            "apiVersion": "kyverno.io/v2",
+            "kind": "PolicyException",
+            "metadata": {"name": "e", "namespace": "a"},
+            "spec": {
+                "exceptions": [{"policyName": "set-team", "ruleNames": ["copy"]}],
+                "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            },
+        },
+    )
+    watch = Said()
+    known = facts(exceptions=exceptions, of_exceptions=watch)
+    assert not drafts(make, known, make.policy())
+    watch.heard = False
+    assert drafts(make, known, make.policy())
+
+
+class TestRoles:
+    @pytest.fixture
+    def asking(self, make):
+        rule = {"match": {"any": [{"resources": {"kinds": ["ConfigMap"]}, "roles": ["x:new"]}]}}
+        return programs(make, spec={"background": False}, **rule)
+
+    @pytest.fixture
+    def known(self, facts, cluster):
+        """Roles that were granted as ``old`` and are ``new`` by now; the watches are silent."""
+        roles = RoleIndex()
+        roles.take("ADDED", binding("old", "old"))
+        cluster.serve(ROLE_BINDINGS)
+        cluster.add(binding("new", "new"))
+        return facts(roles=roles, of_roles=(Said(), Said(heard=False)))
+
+    async def test_they_are_read_where_a_rule_asks(self, known, asking):
+        assert (await known.roles_of(JANE, parse_filters(), asking)).roles == ("x:new",)
+
+    async def test_they_are_read_where_the_settings_ask(self, make, known):
+        filters = parse_filters(exclude_roles="x:old")
+        assert (await known.roles_of(JANE, filters, programs(make))).roles == ("x:new",)
+
+    async def test_nobody_asks_and_nothing_is_read(self, make, known, cluster):
+        await known.roles_of(JANE, parse_filters(), programs(make))
+        assert cluster.lists == 0
+
+    async def test_all_who_come_at_once_are_served_by_one_read(self, known, asking, cluster):
+        work = (known.roles_of(JANE, parse_filters(), asking) for _ in range(20))
+        assert {found.roles for found in await asyncio.gather(*work)} == {("x:new",)}
+        assert cluster.lists == 2
+
+    async def test_while_the_watches_are_heard_nothing_is_read(self, facts, asking, cluster):
+        known = facts(of_roles=(Said(), Said()))
+        await known.roles_of(JANE, parse_filters(), asking)
+        assert cluster.lists == 0
