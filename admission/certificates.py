@@ -1,11 +1,13 @@
 """The CA and the serving certificate: shared by replicas through two Secrets, renewed in place.
 
-Whichever replica is first makes what is missing; the others read it. A new CA joins the bundle
+Whichever replica is first makes what is missing, at once when it is told that somebody deleted
+the CA; the others read it. A new CA joins the bundle
 beside the old one, and serving certificates follow at their own renewal, so that whoever trusts
 only the old bundle keeps trusting the server until the bundle has spread.
 """
 
 import asyncio
+import contextlib
 import ssl
 import tempfile
 from collections.abc import Callable
@@ -24,6 +26,8 @@ TLS_SECRET = "kube-retrofit-tls"  # noqa: S105
 _CERTIFICATE, _KEY = "tls.crt", "tls.key"
 _ATTEMPTS = 5
 _CHECK_SECONDS = 60.0
+_RETRY_SECONDS = 2.0
+"""Without the CA no policy is in force, so what failed is tried again soon."""
 _LABELS = {"app.kubernetes.io/managed-by": "kube-retrofit"}
 
 _log = logger("admission.certificates")
@@ -88,6 +92,11 @@ class Certificates:
         self._names = names
         self._clock = clock
         self._loaded: Pair | None = None
+        self._changed = asyncio.Event()
+
+    def look(self) -> None:
+        """Somebody wrote or deleted the Secrets: refresh soon."""
+        self._changed.set()
 
     async def refresh(self) -> None:
         """Read the Secrets, make what is missing or due, and load what changed.
@@ -110,12 +119,18 @@ class Certificates:
 
     async def run(self) -> None:
         """Refresh for ever; a failure is told and tried again, the old certificate serves on."""
+        pause, told = _CHECK_SECONDS, ""
         while True:
-            await asyncio.sleep(_CHECK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), pause)
+            self._changed.clear()
             try:
                 await self.refresh()
+                pause, told = _CHECK_SECONDS, ""
             except (ClusterError, InvalidSetting) as error:
-                _log.warning("cannot refresh the certificate", reason=str(error))
+                if str(error) != told:
+                    _log.warning("cannot refresh the certificate", reason=str(error))
+                pause, told = _RETRY_SECONDS, str(error)
                 # Only a certificate that ended makes the server useless.
                 expired = self._loaded is None or self._loaded.until <= self._clock.now()
                 self.problem = str(error) if expired else ""

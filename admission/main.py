@@ -35,6 +35,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.kube.access import AccessReviews
+from reconciler.kube.authority import authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
@@ -197,7 +198,7 @@ class Admission:
                     await item.watch.synced.wait()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(told.synced.wait(), _PATIENCE)
-                tasks.create_task(self.certificates.run(), name="certificate")
+                self._keep_certificates(tasks)
                 tasks.create_task(neighbour.run(), name="neighbour")
                 tasks.create_task(events.run(), name="events")
                 await server.start(self.listener, self.certificates.context)
@@ -288,6 +289,18 @@ class Admission:
         watch = settings_watch(self.client, self.clock, self.settings.namespace)
         take = settings_taker(holder)
         return Follower(name="settings", watch=watch, take=take, clock=self.clock)
+
+    def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
+        watch = authority_watch(self.client, self.clock, self.settings.namespace)
+        authority = Follower(
+            name="authority",
+            watch=watch,
+            take=lambda _change, _secret: self.certificates.look(),
+            clock=self.clock,
+        )
+        tasks.create_task(self.certificates.run(), name="certificate")
+        tasks.create_task(authority.run(), name=authority.name)
+        tasks.create_task(authority.tell(), name=f"{authority.name} told")
 
     def _estimate(self, holder: SettingsHolder) -> Estimate:
         marks, metrics = marks_of(self.settings, holder), self.metrics

@@ -20,7 +20,7 @@ from reconciler.services.holding import Holding
 from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
-from reconciler.services.registrar import Place, Registrar
+from reconciler.services.registrar import Registrar
 from reconciler.services.rollout import Rollout, Warn
 from reconciler.services.selection import TargetFinder
 from reconciler.services.settings import SettingsHolder
@@ -113,7 +113,7 @@ def controller_services(
             index=index,
             policies=cluster.policies,
             requests=requests,
-            registrar=Registrar(cluster=cluster, clock=clock, place=Place.of(settings), live=live),
+            registrar=Registrar.of(cluster, settings, cluster.clock, live),
             say=say,
             warn=warn,
         ),

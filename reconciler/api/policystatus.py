@@ -15,6 +15,8 @@ from reconciler.api.updaterequest import parse_time, render_time
 
 MAX_TEXT = 500
 MAX_PERMISSIONS = 10
+MAX_LOST = 10
+"""Spans of lost triggers that a status lists; of more the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,38 @@ class PolicyProgress:
     last_error: str = ""
     last_skip: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostSpan:
+    """A time in which triggers of some rules were lost.
+
+    Attributes:
+        rules: Of each its name, why its triggers cannot be found, and how many objects that it
+            matches were changed without being recorded; None where nobody can say.
+    """
+
+    since: datetime
+    until: datetime | None
+    reason: str
+    rules: tuple[tuple[str, str, int | None], ...]
+
+
+def add_lost(policy: Mapping[str, Any], span: LostSpan) -> list[Object]:
+    """Return ``status.mutateExisting.lost`` with another span; the same one is replaced."""
+    since = render_time(span.since)
+    stored = [item for item in observed(policy).get("lost") or () if item.get("since") != since]
+    new: Object = {
+        "since": since,
+        "reason": span.reason,
+        "rules": [
+            {"name": name, "why": why} | ({} if objects is None else {"objects": objects})
+            for name, why, objects in span.rules
+        ],
+    }
+    if span.until is not None:
+        new["until"] = render_time(span.until)
+    return sorted([*stored, new], key=lambda item: str(item["since"]))[-MAX_LOST:]
 
 
 def parse_progress(policy: Mapping[str, Any]) -> PolicyProgress:

@@ -268,7 +268,7 @@ def _assemble(
     accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
     services.collector.before = accounts.progress.flush
     rounds = rounds_of(
-        client, settings, clock, services, holder=holder, reporter=reporter, notices=notices
+        client, settings, services, holder=holder, reporter=reporter, notices=notices
     )
     told = LeaderEvents(events=events, leading=lambda: election.leading)
     surroundings = _surroundings(

@@ -1,13 +1,13 @@
 """The search for lost triggers, joined to one cluster, and what people are told of it."""
 
 from reconciler.api.updaterequest import Source
-from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.controller.report import Reporter
 from reconciler.kube.client import Client
-from reconciler.kube.leases import KubeLeases, KubeMarks
 from reconciler.kube.reader import KubeReader
+from reconciler.services.catchup.losses import store_loss
 from reconciler.services.catchup.reach import Reach
+from reconciler.services.catchup.recovery import Loss, describe
 from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.catchup.search import Found, Search
 from reconciler.services.catchup.seen import Seen
@@ -20,7 +20,6 @@ from reconciler.wiring import Services
 def rounds_of(
     client: Client,
     settings: ControllerSettings,
-    clock: Clock,
     services: Services,
     *,
     holder: SettingsHolder,
@@ -40,6 +39,16 @@ def rounds_of(
             reporter.log.warning("lost triggers found", policy=policy, rule=rule, triggers=number)
             notices.caught_up(policy, uid, rule, number)
 
+    async def lost(loss: Loss) -> None:
+        await store_loss(cluster.policies, loss)
+        for rule in loss.rules:
+            labels = reporter.metrics.labels.rule(loss.policy, rule.name)
+            reporter.metrics.loss_spans.labels(*labels).inc()
+            reporter.metrics.triggers_lost.labels(*labels).inc(rule.objects or 0)
+            told = describe(loss.outage, rule)
+            reporter.log.error("triggers lost", policy=loss.policy, rule=rule.name, what=told)
+            notices.lost(loss.policy, loss.uid, rule.name, told)
+
     search = Search(
         existing=Existing(
             kinds=services.kinds, reader=KubeReader(client, metadata_only=True), page=page
@@ -54,11 +63,13 @@ def rounds_of(
     return Rounds(
         index=services.index,
         policies=cluster.policies,
-        marks=KubeMarks(KubeLeases(client, settings.namespace)),
+        marks=cluster.marks,
         search=search,
-        clock=clock,
+        clock=cluster.clock,
+        in_force=services.rollout.registrar.in_force,
         interval=settings.catch_up_interval,
         held=lambda: dispatcher.held,
         found=found,
+        lost=lost,
         say=reporter.log.warning,
     )

@@ -44,6 +44,7 @@ class Gauges:
         metrics.leader.set(1 if self.leading() else 0)
         metrics.policies.labels("ready").set(len(services.index.policies()))
         metrics.policies.labels("invalid").set(len(services.index.invalid()))
+        self._out_of_force()
         metrics.queue_depth.set(services.dispatcher.waiting)
         metrics.oldest_waiting.set(services.dispatcher.oldest_age())
         for state, number in zip(("ready", "not_ready"), services.entries.readable(), strict=True):
@@ -62,6 +63,16 @@ class Gauges:
         self._grown("limit", metrics.events_dropped.labels("limit"), accounts.notices.held_back)
         self._grown("reports", metrics.reports_written, accounts.reports.written)
         self._grown("results", metrics.report_results_dropped, accounts.reports.dropped)
+
+    def _out_of_force(self) -> None:
+        in_force, gauge = self.services.rollout.registrar.in_force, self.metrics.out_of_force
+        gauge.clear()
+        if in_force.obstacle is not None:
+            policies = len(self.services.index.policies())
+            gauge.labels(in_force.obstacle.cause).set(policies)
+            return
+        for cause, number in Counter(item.cause for item in in_force.unserved.values()).items():
+            gauge.labels(cause).set(number)
 
     def _waiting(self) -> None:
         labels = self.metrics.labels

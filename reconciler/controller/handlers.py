@@ -49,6 +49,7 @@ def build_registry(
             return
         rounds.take(request)
         if event["type"] == "DELETED":
+            rounds.removed(request)
             services.dispatcher.forget(request.name, request.uid)
             services.collector.forget(request)
             return

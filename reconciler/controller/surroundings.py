@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.clock import Clock
+from reconciler.kube.authority import authority_watch
 from reconciler.kube.client import Client
 from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import Watch
@@ -84,6 +85,10 @@ class Surroundings:
             "webhook configurations": (
                 Watch(client, WEBHOOKS, clock, labels=marked),
                 self._take_configuration,
+            ),
+            "certificate authority": (
+                authority_watch(client, clock, namespace),
+                lambda _change, _secret: self.services.rollout.wake(),
             ),
             "namespace": (
                 Watch(client, NAMESPACES, clock, fields=own, metadata_only=True),

@@ -1,11 +1,19 @@
 """The `Authority` port: the CA that the admission servers share in a Secret."""
 
+from reconciler.clock import Clock
 from reconciler.kube.client import Client
-from reconciler.kube.secrets import NamedSecrets
+from reconciler.kube.secrets import SECRETS, NamedSecrets
+from reconciler.kube.watch import Watch
 
 CA_SECRET = "kube-retrofit-ca"  # noqa: S105 - the name of an object
 BUNDLE = "ca.crt"
 """The entry with all certificates that a serving certificate may come from."""
+
+
+def authority_watch(client: Client, clock: Clock, namespace: str) -> Watch:
+    """Return a watch on the one Secret, which never reads what stands in it."""
+    fields = f"metadata.name={CA_SECRET}"
+    return Watch(client, SECRETS, clock, namespace=namespace, fields=fields, metadata_only=True)
 
 
 class KubeAuthority:

@@ -88,6 +88,7 @@ class Client:
         on_call: For metrics; None is nobody.
         may_write: Asked before each request that is no GET: a leader whose Lease ran out while it
             was frozen must not finish what it began.
+        date: What the API server said last that the time is, and when that came, monotonic.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Client:
             self._headers["Impersonate-User"] = user
         self.on_call = on_call
         self.may_write: Callable[[], bool] = lambda: True
+        self.date = "", 0.0
         self._clock = clock
         self._credentials = credentials
         self._rest = _Transport(configuration)
@@ -292,6 +294,7 @@ class Client:
                     method, url, **options, **self._fixed
                 ) as response:
                     status = response.status
+                    self.date = response.headers.get("Date", ""), self._clock.monotonic()
                     if status < 300:  # noqa: PLR2004
                         yield response
                         return

@@ -9,10 +9,12 @@ from reconciler.config import ControllerSettings
 from reconciler.kube.authority import KubeAuthority
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.leases import KubeLeases, KubeMarks
 from reconciler.kube.mergekeys import KubeMergeKeys
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
+from reconciler.kube.servertime import ServerClock
 from reconciler.kube.webhooks import WebhookConfigurations
 from reconciler.kube.writer import KubeWriter
 
@@ -29,6 +31,8 @@ class KubeCluster:
     requests: KubeRequests
     webhooks: WebhookConfigurations
     authority: KubeAuthority
+    marks: KubeMarks
+    clock: ServerClock
 
     @classmethod
     def of(
@@ -48,4 +52,6 @@ class KubeCluster:
             requests=KubeRequests.of(client, settings),
             webhooks=WebhookConfigurations(client),
             authority=KubeAuthority(client, settings.namespace),
+            marks=KubeMarks(KubeLeases(client, settings.namespace)),
+            clock=ServerClock(client, clock),
         )

@@ -1,15 +1,21 @@
 """The `Leases` and `Marks` ports."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from reconciler.api.meta import ANNOTATION_MISSED, FIELD_MANAGER, Kind, Object
+from reconciler.api.meta import (
+    ANNOTATION_IN_FORCE,
+    ANNOTATION_MISSED,
+    ANNOTATION_OUTAGES,
+    FIELD_MANAGER,
+    Kind,
+    Object,
+)
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.errors import AlreadyExists, Gone
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import collection_path, object_path
-from reconciler.services.ports import Pulse
+from reconciler.services.ports import Checkpoint, Pulse
 
 LEASES = Kind(
     group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True
@@ -61,11 +67,13 @@ class KubeLeases:
 
     async def _create(self, name: str, body: Mapping[str, Any]) -> None:
         own = {"name": name, "namespace": self._namespace}
+        notes = body.get("metadata", {}).get("annotations", {})
+        given = {key: value for key, value in notes.items() if value is not None}
         lease = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             **body,
-            "metadata": {**body.get("metadata", {}), **own},
+            "metadata": {**body.get("metadata", {}), "annotations": given, **own},
         }
         path = collection_path(LEASES, self._namespace)
         await self._client.request("POST", path, query=_QUERY, body=encode(lease))
@@ -77,14 +85,27 @@ class KubeMarks:
     def __init__(self, leases: KubeLeases) -> None:
         self._leases = leases
 
-    async def done(self) -> datetime | None:
-        """Return until when everything was looked at, None where nobody ever looked."""
-        lease = await self._leases.lease(CATCH_UP_LEASE)
-        return None if lease is None else parse_time((lease.get("spec") or {}).get("renewTime"))
+    async def load(self) -> Checkpoint:
+        """Return what was stored last, an empty one where nobody ever looked."""
+        lease = await self._leases.lease(CATCH_UP_LEASE) or {}
+        notes = (lease.get("metadata") or {}).get("annotations") or {}
+        version, _, moment = str(notes.get(ANNOTATION_IN_FORCE, "")).partition("@")
+        return Checkpoint(
+            done=parse_time((lease.get("spec") or {}).get("renewTime")),
+            version=version,
+            confirmed=parse_time(moment),
+            outages=str(notes.get(ANNOTATION_OUTAGES, "")),
+        )
 
-    async def set_done(self, moment: datetime) -> None:
-        """Store it; a leader of before may still store an earlier time, which does no harm."""
-        await self._leases.put(CATCH_UP_LEASE, {"spec": {"renewTime": render_time(moment)}})
+    async def store(self, checkpoint: Checkpoint) -> None:
+        """Store it; a leader of before may still store an earlier one, which does no harm."""
+        moment = checkpoint.confirmed
+        in_force = None if moment is None else f"{checkpoint.version}@{render_time(moment)}"
+        notes = {ANNOTATION_IN_FORCE: in_force, ANNOTATION_OUTAGES: checkpoint.outages or None}
+        body: Object = {"metadata": {"annotations": notes}}
+        if checkpoint.done is not None:
+            body["spec"] = {"renewTime": render_time(checkpoint.done)}
+        await self._leases.put(CATCH_UP_LEASE, body)
 
     async def pulse(self) -> Pulse:
         """Return what the admission servers said last."""

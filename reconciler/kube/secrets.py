@@ -9,7 +9,7 @@ from reconciler.errors import AlreadyExists, Gone
 from reconciler.kube.client import Client, encode
 from reconciler.kube.paths import collection_path, object_path
 
-_SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
+SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
 _QUERY = {"fieldManager": FIELD_MANAGER}
 
 
@@ -34,14 +34,14 @@ class NamedSecrets:
     async def get(self, name: str) -> StoredSecret | None:
         """Return the Secret, None where there is none."""
         try:
-            path = object_path(_SECRETS, self._namespace, name)
+            path = object_path(SECRETS, self._namespace, name)
             return _parse(await self._client.json("GET", path))
         except Gone:
             return None
 
     async def create_if_absent(self, secret: StoredSecret) -> bool:
         """Store a new Secret; tell whether it was ours that was stored."""
-        path = collection_path(_SECRETS, self._namespace)
+        path = collection_path(SECRETS, self._namespace)
         try:
             await self._client.request("POST", path, query=_QUERY, body=self._render(secret))
         except AlreadyExists:
@@ -54,7 +54,7 @@ class NamedSecrets:
         Raises:
             Conflict: It changed since it was read.
         """
-        path = object_path(_SECRETS, self._namespace, secret.name)
+        path = object_path(SECRETS, self._namespace, secret.name)
         answer = await self._client.json("PUT", path, query=_QUERY, body=self._render(secret))
         return _parse(answer)
 

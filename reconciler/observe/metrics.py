@@ -29,6 +29,9 @@ class Metrics:
     waiting_limit: Gauge
     requests_lost: Counter
     requests_caught_up: Counter
+    triggers_lost: Counter
+    loss_spans: Counter
+    out_of_force: Gauge
     catch_up_passes: Counter
     catch_up_done: Gauge
     requests_coalesced: Counter
@@ -106,6 +109,21 @@ def create_metrics() -> Metrics:
             "Requests for triggers that admission did not record.",
             "policy",
             "rule",
+        ),
+        triggers_lost=counter(
+            "triggers_lost_total",
+            "Objects changed while a policy was not in force, of rules that cannot be caught up.",
+            "policy",
+            "rule",
+        ),
+        loss_spans=counter(
+            "loss_spans_total",
+            "Times in which triggers of a rule were lost, their number known or not.",
+            "policy",
+            "rule",
+        ),
+        out_of_force=gauge(
+            "policies_out_of_force", "Policies that nobody is asked about now.", "reason"
         ),
         catch_up_passes=counter(
             "catch_up_passes_total", "Looks for lost triggers that came to their end."

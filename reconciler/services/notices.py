@@ -32,6 +32,7 @@ from reconciler.services.sweep import RULE_CHANGED
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
 CAUGHT_UP = "CaughtUp"
+LOST = "TriggersLost"
 PARKED = frozenset(
     {
         "Forbidden",
@@ -119,6 +120,18 @@ class Notices:
                 action="None",
                 note=str(caveat),
                 group=caveat.location,
+            )
+        )
+
+    def lost(self, policy: str, uid: str, rule: str, note: str) -> None:
+        """Tell that triggers of a rule were lost for good."""
+        self.events.emit(
+            Event(
+                regarding=_reference_of(policy, uid),
+                severity="Warning",
+                reason=LOST,
+                action="None",
+                note=f"rule {rule}: {note}",
             )
         )
 

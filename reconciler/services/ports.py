@@ -323,15 +323,32 @@ class Pulse:
     missed: str = ""
 
 
-class Marks(Protocol):
-    """What of the search for lost triggers outlives a process."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What of the search for lost triggers outlives a process.
 
-    async def done(self) -> datetime | None:
-        """Return until when everything was looked at, None where nobody ever looked."""
+    Attributes:
+        done: Until when everything was looked at, None where nobody ever looked.
+        version: Of the webhook configuration for triggers as it was in force last.
+        confirmed: When that was seen last.
+        outages: Times at which policies were not in force, as `Outages.dump` gives them.
+    """
+
+    done: datetime | None = None
+    version: str = ""
+    confirmed: datetime | None = None
+    outages: str = ""
+
+
+class Marks(Protocol):
+    """Where the checkpoint is kept, and what the admission servers say."""
+
+    async def load(self) -> Checkpoint:
+        """Return what was stored last."""
         ...
 
-    async def set_done(self, moment: datetime) -> None:
-        """Store it."""
+    async def store(self, checkpoint: Checkpoint) -> None:
+        """Store it whole."""
         ...
 
     async def pulse(self) -> Pulse:
@@ -400,6 +417,11 @@ class Registry(Protocol):
     @property
     def authority(self) -> Authority:
         """Return the certificate authority."""
+        ...
+
+    @property
+    def marks(self) -> Marks:
+        """Return where the checkpoint is kept."""
         ...
 
 

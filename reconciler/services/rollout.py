@@ -6,6 +6,7 @@ configurations and policy statuses have one writer.
 """
 
 import asyncio
+import contextlib
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _AGAIN = 0.2
 """Seconds until a policy that changed meanwhile is worked on again."""
 _PATROL = 30.0
 """Seconds until everything is looked at although nothing is known to have changed."""
+_URGENT, _LONGEST = 2.0, 15.0
+"""Seconds between two tries at most, while policies are not in force, and while they are."""
 _MARK = 128
 """Characters of the run annotation that tell one value from another."""
 
@@ -126,8 +129,10 @@ class Rollout:
                 await self.reconcile()
             except ClusterError as error:
                 self._tell(str(error))
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 15.0)
+                await asyncio.sleep(error.retry_after or pause)
+                # While nothing is recorded, every second counts.
+                urgent = self.registrar.in_force.obstacle is not None
+                pause = min(pause * 2, _URGENT if urgent else _LONGEST)
                 self._changed.set()
             else:
                 self._tell("")
@@ -135,16 +140,29 @@ class Rollout:
 
     async def reconcile(self) -> None:
         """Bring configurations, sweeps and statuses in step once."""
-        if self.ending:
-            await self.registrar.withdraw()
-            return
-        if self.held:
+        policies = {policy.key: policy for policy in self.index.policies()}
+        if self.held and not self.ending:
             await self.registrar.stand_by()
             return
-        policies = {policy.key: policy for policy in self.index.policies()}
-        refused = await self.registrar.register(tuple(policies.values()))
+        refused: Mapping[str, str] = {}
+        try:
+            if self.ending:
+                await self.registrar.withdraw()
+            else:
+                earlier = any(_was_in_force(item) for item in self._objects.values())
+                refused = await self.registrar.register(tuple(policies.values()), earlier=earlier)
+        except ClusterError:
+            if self.registrar.in_force.obstacle is not None:
+                with contextlib.suppress(ClusterError):
+                    await self._work(self._steps(policies, refused))
+            raise
+        if settling := self.registrar.in_force.settling:
+            asyncio.get_running_loop().call_later(settling, self._changed.set)
+        await self._work(self._steps(policies, refused))
+
+    async def _work(self, steps: Iterator[Awaitable[None]]) -> None:
         failed: ClusterError | None = None
-        for work in self._steps(policies, refused):
+        for work in steps:
             try:
                 await work
             except (Conflict, Gone):
@@ -159,10 +177,13 @@ class Rollout:
     def _steps(
         self, policies: Mapping[str, CompiledPolicy], refused: Mapping[str, str]
     ) -> Iterator[Awaitable[None]]:
+        in_force = self.registrar.in_force
         for key, compiled in policies.items():
             # Only what was registered is finished: a policy that came meanwhile is not in force.
             if key in refused:
                 yield self._write(key, _not_ready(refused[key]))
+            elif obstacle := in_force.obstacle or in_force.unserved.get(key):
+                yield self._write(key, _not_ready(obstacle.message, obstacle.cause))
             elif self.index.get(key) is compiled:
                 yield self._finish(key, compiled)
         for key, invalid in self.index.invalid().items():
@@ -281,8 +302,12 @@ def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:
     }
 
 
-def _not_ready(message: str) -> dict[str, Any]:
-    condition = {"type": "Ready", "status": "False", "reason": "Failed", "message": message}
+def _was_in_force(policy: Object) -> bool:
+    return observed_generation(policy) is not None
+
+
+def _not_ready(message: str, reason: str = "Failed") -> dict[str, Any]:
+    condition = {"type": "Ready", "status": "False", "reason": reason, "message": message}
     return {"conditions": [condition], "ready": False}
 
 

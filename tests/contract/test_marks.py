@@ -15,7 +15,7 @@ from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
 from reconciler.kube.paths import collection_path
 from reconciler.kube.policies import POLICIES
 from reconciler.kube.reader import KubeReader
-from reconciler.services.ports import Pulse
+from reconciler.services.ports import Checkpoint, Pulse
 
 pytestmark = pytest.mark.cluster
 
@@ -69,14 +69,20 @@ async def until(condition):
     return found
 
 
-async def test_until_when_was_looked_is_kept(leases):
+async def test_the_checkpoint_is_kept(leases):
     marks = KubeMarks(leases)
-    assert await marks.done() is None
+    assert await marks.load() == Checkpoint()
     assert await marks.pulse() == Pulse()
     for minute in (0, 1):
         moment = datetime(2026, 6, 1, 12, minute, 0, 250_000, tzinfo=UTC)
-        await marks.set_done(moment)
-        assert await marks.done() == moment
+        for checkpoint in (
+            Checkpoint(outages="[]"),
+            Checkpoint(done=moment, version="7", confirmed=moment, outages='[{"cause": "x"}]'),
+            Checkpoint(done=moment, confirmed=moment),
+        ):
+            await marks.store(checkpoint)
+            assert (await marks.load()).outages == checkpoint.outages
+        assert await marks.load() == Checkpoint(done=moment, confirmed=moment)
 
 
 async def test_a_server_that_saw_nobody_before_it_says_that_triggers_may_be_missing(

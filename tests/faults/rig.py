@@ -15,7 +15,7 @@ from reconciler.api.meta import Kind, Object
 from reconciler.api.rights import parse_right
 from reconciler.api.updaterequest import State, UpdateRequest, parse_request
 from reconciler.cli.dev.cluster import Cluster, ControlPlane
-from reconciler.cli.dev.install import NAMESPACE, ProgramSettings
+from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Conflict, Gone
@@ -58,6 +58,12 @@ _KNOWN = {
             "admissionregistration.k8s.io/v1",
             "ValidatingWebhookConfiguration",
             "validatingwebhookconfigurations",
+            namespaced=False,
+        ),
+        _kind(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
             namespaced=False,
         ),
         _kind("kyverno.io/v1", "ClusterPolicy", "clusterpolicies", namespaced=False),
@@ -390,6 +396,12 @@ class Rig:
         env = {"PYTHONPATH": str(_WRONG_CLOCK), "RETROFIT_TEST_CLOCK_AHEAD": str(ahead)}
         settings = ProgramSettings(flags=flags, env=env if ahead else {})
         await asyncio.to_thread(self.programs.start, CONTROLLER, settings, name=name)
+
+    def reinstall(self) -> None:
+        """Install the manifests again, and give the programs tokens of the new accounts."""
+        install(self.cluster, "demo")
+        for name in ("kyverno-admission-controller", "kyverno-background-controller"):
+            self.cluster.service_account_kubeconfig(NAMESPACE, name)
 
     def ensure(self) -> None:
         """Start what an earlier test left dead, and end what it started beside."""

@@ -7,20 +7,24 @@ What a pass has looked at it stores, so that nobody's end leaves a time out.
 
 import asyncio
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reconciler.api.meta import Object
+from reconciler.api.policystatus import observed_generation
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.program import IGNORE, CompiledPolicy
 from reconciler.errors import ClusterError
+from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catchup.moments import Window
+from reconciler.services.catchup.recovery import Loss, Recovery
 from reconciler.services.catchup.search import Found, Search, Task, tasks_of
 from reconciler.services.catchup.starts import Start, Starts
+from reconciler.services.inforce import InForce
 from reconciler.services.policies import PolicyIndex, policy_key
-from reconciler.services.ports import Marks, Policies, Pulse
+from reconciler.services.ports import Checkpoint, Marks, Policies, Pulse
 
 _SETTLE = timedelta(seconds=5)
 """What is younger is left to the next pass: its request may be on its way."""
@@ -54,9 +58,11 @@ class Rounds:
     """Makes the passes.
 
     Attributes:
-        interval: Seconds between two passes; 0 makes none at all.
+        interval: Seconds between two passes; 0 makes none but those after an outage.
+        in_force: Tells when policies were not in force.
         held: Tells whether nothing may be done; what happens meanwhile is nobody's loss.
         found: Told what a pass recorded.
+        lost: Told what can neither be found nor worked on.
         say: Gets a sentence for the log when something is in the way.
         passes: Number of passes that came to their end.
         done: Until when everything was looked at, None before it is known.
@@ -68,8 +74,10 @@ class Rounds:
     search: Search
     clock: Clock
     interval: float
+    in_force: InForce
     held: Callable[[], bool]
     found: Callable[[Found], None]
+    lost: Callable[[Loss], Awaitable[None]]
     say: Callable[[str], None]
     passes: int = 0
     done: datetime | None = None
@@ -82,19 +90,26 @@ class Rounds:
     _missed: float = 0.0
     _last: float = float("-inf")
     _stored: datetime | None = None
+    _saved: Checkpoint | None = None
+    _revision: int = 0
     _taken: int = 0
     _problem: str = ""
 
     def take(self, request: UpdateRequest) -> None:
         """Take in a request as stored, also while another process leads."""
-        if not self.interval:
-            return
         self.search.seen.take(request, self.clock.now())
         self._taken += 1
         if self._taken % _FORGET_EVERY == 0:
             # Who does not lead makes no pass that would end it.
             span = timedelta(seconds=2 * self.interval) + _OVERLAP
             self.search.seen.forget(self.clock.now() - span)
+
+    def removed(self, request: UpdateRequest) -> None:
+        """A request was deleted; with the namespace of the programs all that wait are."""
+        outages = self.in_force.outages
+        if outages.is_open() and request.status.state not in FINAL:
+            self.search.seen.drop(request)
+            outages.widen(request.created)
 
     def notice(self, policy: Object) -> None:
         """Take in a policy as stored and indexed, also while another process leads."""
@@ -124,7 +139,7 @@ class Rounds:
         """Look until cancelled; what fails is tried again with a pause."""
         shortest, longest = _PAUSES
         pause, begun = shortest, False
-        while self.interval:
+        while True:
             try:
                 if not begun:
                     await self.begin()
@@ -140,14 +155,19 @@ class Rounds:
 
     async def begin(self) -> None:
         """Take in what is stored."""
-        for policy in await self.policies.stored():
+        stored = await self.policies.stored()
+        for policy in stored:
             self.index.apply(policy)
             self.notice(policy)
         for requests in (self.search.requests.waiting(), self.search.requests.finished()):
             async for request in requests:
                 self.take(request)
-        now, done = self.clock.now(), await self.marks.done()
+        checkpoint = await self.marks.load()
+        now, done = self.clock.now(), checkpoint.done
         self._stored = done
+        if not self.in_force.recalled:
+            earlier = any(observed_generation(policy) is not None for policy in stored)
+            self.in_force.recall(checkpoint, earlier=earlier)
         self.done = now - _FIRST if done is None else done
         before = self.done - _OVERLAP
         # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
@@ -159,6 +179,9 @@ class Rounds:
     async def look(self) -> None:
         """Make a pass where one is due."""
         now = self.clock.monotonic()
+        await self._recover()
+        if not self.interval:
+            return
         if now - self._polled >= _POLL:
             await self._listen(now)
         ready = self._starts.open(now - _SETTLE.total_seconds() - _IN_FORCE)
@@ -170,6 +193,36 @@ class Rounds:
             await self._all(ready)
         elif ready:
             await self._begun(ready)
+
+    async def _recover(self) -> None:
+        """Look into the times at which policies were not in force, and store which there were."""
+        in_force, until = self.in_force, self.clock.now() - _SETTLE
+        if in_force.outages.due(until) and not self.held():
+            recovery = Recovery(
+                index=self.index,
+                search=self.search,
+                outages=in_force.outages,
+                found=self.found,
+                lost=self.lost,
+                created=self._starts.created,
+            )
+            self._tell_problems(await recovery.run(until))
+            self.passes += 1
+        saved = None if self._saved is None else self._saved.version
+        if self._revision != in_force.outages.revision or saved != in_force.version:
+            await self._save()
+
+    async def _save(self) -> None:
+        in_force = self.in_force
+        revision = in_force.outages.revision
+        checkpoint = Checkpoint(
+            done=self._stored,
+            version=in_force.version,
+            confirmed=in_force.confirmed,
+            outages=in_force.outages.dump(),
+        )
+        await self.marks.store(checkpoint)
+        self._saved, self._revision = checkpoint, revision
 
     @property
     def _doubt(self) -> bool:
@@ -254,7 +307,7 @@ class Rounds:
         finally:
             if found.recorded:
                 self.found(found)
-        self._tell("; ".join(f"{kind}: {why}" for kind, why in sorted(found.problems.items())))
+        self._tell_problems(found.problems)
 
     def _window(self, policy: CompiledPolicy, until: datetime) -> Window:
         since = (self.done or until) - _OVERLAP
@@ -271,12 +324,17 @@ class Rounds:
         reached = until if first is None else min(until, first)
         # No beginning before what is stored is really left: the one before us waited for it.
         self._stored = max(reached, self._stored or reached)
-        await self.marks.set_done(self._stored)
+        await self._save()
         self.done = until
         self.passes += 1
         kept = until - _OVERLAP
         self._former = [item for item in self._former if item.window.until >= kept]
-        self.search.seen.forget(until - _OVERLAP - _SETTLE)
+        needed = self.in_force.outages.earliest()
+        kept = kept if needed is None else min(kept, needed - _OVERLAP)
+        self.search.seen.forget(kept - _SETTLE)
+
+    def _tell_problems(self, problems: Mapping[str, str]) -> None:
+        self._tell("; ".join(f"{kind}: {why}" for kind, why in sorted(problems.items())))
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:

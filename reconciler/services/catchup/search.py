@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reconciler.api.meta import Kind, Object, ref_of, resource_version
-from reconciler.api.updaterequest import render_time
+from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.engine.match import Decision, Listing, Subject
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import (
@@ -40,11 +40,16 @@ _PARALLEL = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A rule, and when its triggers were changed that are looked for."""
+    """A rule, and when its triggers were changed that are looked for.
+
+    Attributes:
+        counted: Its triggers cannot be worked on any more: they are only counted.
+    """
 
     policy: CompiledPolicy
     program: Program
     window: Window
+    counted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,10 +58,12 @@ class Found:
 
     Attributes:
         recorded: Requests by the policy's key and uid, and rule.
+        lost: Objects that were counted, by the same.
         problems: Kinds that could not be looked at, with the reason.
     """
 
     recorded: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    lost: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -94,7 +101,8 @@ class Search:
         """
         members: dict[Kind, list[tuple[Place, Task]]] = defaultdict(list)
         for task in tasks:
-            for place in await self.existing.places(task.program.matcher.listings()):
+            listings = task.program.matcher.listings(requests=task.counted)
+            for place in await self.existing.places(listings):
                 members[place.kind].append((place, task))
         failed: ClusterError | None = None
         for kind, parts in members.items():
@@ -163,7 +171,7 @@ class _Walk:
                 if not task.window.holds(moment, version) or self.search.seen.after(*key, moment):
                     continue
                 digests = self.search.seen.digests(*key, moment)
-                if self.doubt or not digests:
+                if not digests or (self.doubt and not task.counted):
                     yield _Lead(task=task, obj=obj, moment=moment, digests=digests)
 
     async def _follow(self, leads: Sequence[_Lead]) -> None:
@@ -196,10 +204,15 @@ class _Walk:
             name=str(meta.get("name", "")),
             namespace=namespace,
             namespace_labels=labels,
+            operation=_operation(lead) if lead.task.counted else "",
         )
         if not reach.holds(subject, labels):
             return
         if program.matcher.evaluate(subject).decision is Decision.NO_MATCH:
+            return
+        if lead.task.counted:
+            key = lead.task.policy.key, lead.task.policy.uid, program.rule
+            self.found.lost[key] += 1
             return
         order = catch_up_order(lead.task.policy, program, ref_of(obj))
         if await self._fires(lead, order):
@@ -243,6 +256,13 @@ class _Walk:
             triggers = self.search.processor.triggers
             self._labels[name] = await triggers.namespace_labels(name)
         return self._labels.get(name, {})
+
+
+def _operation(lead: _Lead) -> str:
+    """Return what was done to an object that was changed within the window."""
+    created = parse_time(lead.obj["metadata"].get("creationTimestamp"))
+    within = created is not None and created >= lead.task.window.since.replace(microsecond=0)
+    return "CREATE" if within else "UPDATE"
 
 
 def _shared(places: Sequence[Place]) -> Iterator[Place]:

@@ -58,6 +58,12 @@ class Seen:
         else:
             self._note(key, request.name, _Made(request.created, spec.trigger.digest))
 
+    def drop(self, request: UpdateRequest) -> None:
+        """Take in that a request is gone before it was worked on."""
+        spec = request.spec
+        self._remove((spec.policy_uid, spec.rule, spec.resource.uid), request.name)
+        self._orders.pop(request.name, None)
+
     def _take_order(self, request: UpdateRequest, now: datetime) -> None:
         """Take in an order for all triggers of a rule: it lists later than each raise."""
         spec, known = request.spec, self._orders.get(request.name)

@@ -22,6 +22,7 @@ class Start:
     """The beginning of a generation.
 
     Attributes:
+        created: When the policy was.
         since: When it was stored, or earlier.
         version: The policy's resourceVersion then, 0 where that is unknown.
         touched: When the policy was changed last, its status aside.
@@ -31,6 +32,7 @@ class Start:
 
     uid: str
     generation: int
+    created: datetime
     since: datetime
     version: int
     touched: datetime
@@ -57,6 +59,7 @@ class Starts:
             known = Start(
                 uid=uid,
                 generation=generation,
+                created=created,
                 since=created,
                 version=version_of(policy) if first else 0,
                 touched=touched,
@@ -66,7 +69,12 @@ class Starts:
             since = touched if known.covered else known.since
             version = version_of(policy) if known.covered else known.version
             known = Start(
-                uid=uid, generation=generation, since=since, version=version, touched=touched
+                uid=uid,
+                generation=generation,
+                created=known.created,
+                since=since,
+                version=version,
+                touched=touched,
             )
         known = replace(known, touched=max(touched, known.touched))
         if known.ready is None and known.generation == generation and _in_force(policy):
@@ -80,6 +88,11 @@ class Starts:
     def get(self, key: str) -> Start | None:
         """Return the beginning of a policy, None where nothing of it is known."""
         return self._known.get(key)
+
+    def created(self, key: str) -> datetime | None:
+        """Return when a policy was created, None where nothing of it is known."""
+        start = self._known.get(key)
+        return None if start is None else start.created
 
     def begin(self, before: datetime, *, instead: datetime) -> None:
         """Leave out what others have looked at: all before a moment.

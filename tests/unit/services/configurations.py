@@ -1,7 +1,13 @@
 """Webhook configurations and a CA in memory."""
 
+from types import SimpleNamespace
+
 from reconciler.errors import AlreadyExists, Conflict, Invalid
+from reconciler.services.inforce import InForce
+from reconciler.services.ports import Checkpoint, Pulse
+from reconciler.services.registrar import Place, Registrar
 from reconciler.services.registration import RESOURCE_CONFIGURATION
+from reconciler.services.settings import SettingsHolder
 
 OWNER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -87,8 +93,48 @@ class Configurations:
         return self.stored[meta["name"]]
 
 
+class Marks:
+    """A checkpoint in memory, and what the admission servers say."""
+
+    def __init__(self):
+        self.checkpoint = Checkpoint()
+        self.last = Pulse()
+
+    async def load(self):
+        return self.checkpoint
+
+    async def store(self, checkpoint):
+        self.checkpoint = checkpoint
+
+    async def pulse(self):
+        return self.last
+
+
 class Authority:
     bundle = b"certificate"
 
     async def ca_bundle(self):
         return self.bundle
+
+
+def new_registrar(world, *, log=None, webhooks=None, restored=lambda _name, _text: None):
+    """Return what writes the webhook configurations of a world."""
+    return Registrar(
+        cluster=SimpleNamespace(
+            kinds=world.cluster,
+            webhooks=webhooks or Configurations([] if log is None else log),
+            authority=Authority(),
+            marks=Marks(),
+        ),
+        clock=world.clock,
+        in_force=InForce(clock=world.clock),
+        place=Place(
+            url="",
+            service="svc",
+            namespace="kyverno",
+            background_user="system:serviceaccount:kyverno:bg",
+            timeout=10.0,
+        ),
+        live=SettingsHolder.of("kyverno"),
+        restored=restored,
+    )

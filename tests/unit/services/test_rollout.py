@@ -1,6 +1,5 @@
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -8,11 +7,9 @@ from reconciler.api.meta import ANNOTATION_RUN
 from reconciler.api.updaterequest import Source
 from reconciler.errors import AlreadyExists, Conflict, Gone, Unavailable
 from reconciler.requests.naming import run_name, sweep_name
-from reconciler.services.registrar import Place, Registrar
 from reconciler.services.registration import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
 from reconciler.services.rollout import Rollout
-from reconciler.services.settings import SettingsHolder
-from tests.unit.services.configurations import Authority, Configurations
+from tests.unit.services.configurations import new_registrar
 
 
 @pytest.fixture
@@ -37,20 +34,7 @@ def rollout(world, log):
         index=world.index,
         policies=world.policies,
         requests=world.requests,
-        registrar=Registrar(
-            cluster=SimpleNamespace(
-                kinds=world.cluster, webhooks=Configurations(log), authority=Authority()
-            ),
-            clock=world.clock,
-            place=Place(
-                url="",
-                service="svc",
-                namespace="kyverno",
-                background_user="system:serviceaccount:kyverno:bg",
-                timeout=10.0,
-            ),
-            live=SettingsHolder.of("kyverno"),
-        ),
+        registrar=new_registrar(world, log=log),
         say=log.append,
         warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key} {caveat}"),
     )
@@ -306,7 +290,9 @@ class TestStatus:
 
 
 class TestConfiguration:
-    async def test_one_that_somebody_edited_is_restored(self, make, rollout, store, seen, log):
+    async def test_one_that_somebody_edited_is_restored(
+        self, world, make, rollout, store, seen, log
+    ):
         policy = await store(make.policy())
         await rollout.reconcile()
         await seen(policy)
@@ -314,10 +300,19 @@ class TestConfiguration:
         rollout.registrar.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
         log.clear()
         await rollout.reconcile()
-        assert log == [f"configuration {RESOURCE_CONFIGURATION}"]
+        assert log == [f"configuration {RESOURCE_CONFIGURATION}", "status p"]
         assert (
             rollout.registrar.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == wanted
         )
+        broken = ready(await seen(policy))
+        assert (broken["status"], broken["reason"]) == ("False", "WebhookChanged")
+        assert "was changed by kubectl-edit: it is being restored" in broken["message"]
+        world.clock.tick(1)
+        await rollout.reconcile()
+        assert ready(await seen(policy))["status"] == "False"
+        world.clock.tick(1)
+        await rollout.reconcile()
+        assert ready(await seen(policy))["status"] == "True"
 
     async def test_another_ca_is_taken_over(self, make, rollout, store, seen, log):
         policy = await store(make.policy())
@@ -336,8 +331,9 @@ class TestConfiguration:
         rollout.registrar.cluster.authority.bundle = None
         with pytest.raises(Gone, match="start retrofit-admission"):
             await rollout.reconcile()
-        assert log == []
-        assert "status" not in await world.read(policy)
+        assert log == ["status p"]
+        condition = ready(await world.read(policy))
+        assert (condition["status"], condition["reason"]) == ("False", "NoCertificateAuthority")
 
     async def test_a_kind_that_is_not_served_does_not_hold_up_the_policy(
         self, world, make, rollout, store
@@ -440,7 +436,7 @@ async def test_a_policy_whose_conditions_the_api_server_refuses_says_so_and_hind
 
 
 async def test_it_follows_the_policies_and_says_what_is_in_the_way(
-    world, make, rollout, store, log
+    world, make, rollout, store, seen, log
 ):
     rollout.registrar.cluster.authority.bundle = None
     work = asyncio.create_task(rollout.run())
@@ -450,13 +446,13 @@ async def test_it_follows_the_policies_and_says_what_is_in_the_way(
             while not rollout.problem:
                 await asyncio.wait([work], timeout=0.01)
             rollout.registrar.cluster.authority.bundle = b"certificate"
-            rollout.notice(policy)
+            await seen(policy)
             while rollout.problem:
                 await asyncio.wait([work], timeout=0.01)
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-    assert [line for line in log if "retrofit-admission" in line] == log[:1]
+    assert [line for line in log if "retrofit-admission" in line] == log[1:2]
     assert ready(await world.read(policy))["status"] == "True"
 
 

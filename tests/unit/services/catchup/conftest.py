@@ -1,7 +1,5 @@
 """The passes on an in-memory cluster, with marks that a test sets."""
 
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -9,27 +7,16 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, UpdateRequest, render_time
 from reconciler.services.catchup.reach import Reach
+from reconciler.services.catchup.recovery import Loss
 from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.catchup.search import Found, Search
 from reconciler.services.catchup.seen import Seen
 from reconciler.services.existing import Existing
-from reconciler.services.ports import Pulse
+from reconciler.services.inforce import InForce
+from reconciler.services.outages import Cause
+from reconciler.services.ports import Checkpoint
 from reconciler.services.settings import SettingsHolder
-
-
-@dataclass
-class Marks:
-    moment: datetime | None = None
-    last: Pulse = field(default_factory=Pulse)
-
-    async def done(self) -> datetime | None:
-        return self.moment
-
-    async def set_done(self, moment: datetime) -> None:
-        self.moment = moment
-
-    async def pulse(self) -> Pulse:
-        return self.last
+from tests.unit.services.configurations import Marks
 
 
 class Chase:
@@ -42,11 +29,15 @@ class Chase:
         self.held = False
         self.told: list[Found] = []
         self.said: list[str] = []
+        self.losses: list[Loss] = []
         self.waiting = 0
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, known: Checkpoint | None = None) -> None:
         world = self.world
+        self.in_force = InForce(clock=world.clock)
+        untouched = Checkpoint(version="1", confirmed=world.clock.now())
+        self.in_force.recall(known or untouched, earlier=False)
         self.search = Search(
             existing=Existing(kinds=world.cluster, reader=world.wire, page=2),
             reader=world.wire,
@@ -63,10 +54,15 @@ class Chase:
             search=self.search,
             clock=world.clock,
             interval=300.0,
+            in_force=self.in_force,
             held=lambda: self.held,
             found=self.told.append,
+            lost=self._lose,
             say=self.said.append,
         )
+
+    async def _lose(self, loss: Loss) -> None:
+        self.losses.append(loss)
 
     async def install(self, policy: Object, *, ready: bool = True) -> Object:
         """Store a policy as it is now, in force or not."""
@@ -102,6 +98,22 @@ class Chase:
         obj["metadata"]["managedFields"] = [self._entry(manager)]
         stored: Object = self.world.cluster.add(obj)
         return stored
+
+    async def touch(self, obj: Object) -> None:
+        """Let somebody change an object now."""
+        kind = self.world.cluster.exact(obj["apiVersion"], obj["kind"])
+        meta = {**obj["metadata"], "managedFields": [self._entry("kubectl")]}
+        changed = {**obj, "metadata": meta, "data": {"touched": "yes"}}
+        await self.world.cluster.change(kind, obj, changed)
+
+    def outage(self, seconds: int, trigger: Object | None = None, **options: Any) -> None:
+        """Let policies not be in force for a while, within which somebody writes an object."""
+        outages, clock = self.in_force.outages, self.world.clock
+        outages.begin(options.pop("cause", Cause.MISSING), clock.now(), **options)
+        clock.tick(seconds)
+        if trigger is not None:
+            self.add(trigger)
+        outages.end(clock.now(), **options)
 
     def _entry(self, manager: str) -> Object:
         moment = render_time(self.world.clock.now().replace(microsecond=0))

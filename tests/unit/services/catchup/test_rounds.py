@@ -111,21 +111,21 @@ async def test_our_own_work_is_not_found_for_ever(leading, make):
 async def test_a_restart_goes_on_where_the_last_pass_ended(leading, make):
     leading.add(trigger(make))
     await leading.pass_time(20)
-    done = leading.marks.moment
+    done = leading.marks.checkpoint.done
     leading.world.restart()
     leading.restart()
     leading.world.clock.tick(3600)
     await leading.rounds.begin()
     await leading.pass_time(6)
     assert await leading.names() == ["t"]
-    assert leading.marks.moment >= done
+    assert leading.marks.checkpoint.done >= done
     await leading.pass_time(300)
-    assert leading.marks.moment > done + timedelta(hours=1)
+    assert leading.marks.checkpoint.done > done + timedelta(hours=1)
 
 
 async def test_a_pass_that_fails_is_made_again_over_the_same_time(leading, make):
     leading.add(trigger(make))
-    before = leading.marks.moment
+    before = leading.marks.checkpoint.done
 
     def refuse(verb, kind):
         if verb == "list":
@@ -134,7 +134,7 @@ async def test_a_pass_that_fails_is_made_again_over_the_same_time(leading, make)
     leading.world.wire.before_read = refuse
     with pytest.raises(Unavailable):
         await leading.pass_time(310)
-    assert leading.marks.moment == before
+    assert leading.marks.checkpoint.done == before
     leading.world.clock.tick(3600)
     leading.world.wire.before_read = lambda *_: None
     await leading.pass_time(1)
@@ -166,7 +166,7 @@ async def test_a_kind_that_cannot_be_listed_now_keeps_the_time_open_and_no_other
     await chase.install(make.policy("b", spec=IGNORE))
     await chase.rounds.begin()
     await chase.pass_time(20)
-    before = chase.marks.moment
+    before = chase.marks.checkpoint.done
 
     def refuse(verb, kind):
         if (verb, kind) == ("list", "Secret"):
@@ -177,7 +177,7 @@ async def test_a_kind_that_cannot_be_listed_now_keeps_the_time_open_and_no_other
     with pytest.raises(Unavailable):
         await chase.pass_time(310)
     assert await chase.names() == ["t"]
-    assert chase.marks.moment == before
+    assert chase.marks.checkpoint.done == before
 
 
 async def test_one_list_serves_all_rules_of_a_kind(chase, make):
@@ -250,7 +250,7 @@ class TestTheBeginningOfAPolicy:
         policy = await chase.install(make.policy(), ready=False)
         chase.add(make.object(name="between"))
         await chase.pass_time(1000)
-        assert chase.marks.moment <= chase.world.clock.now() - timedelta(seconds=1000)
+        assert chase.marks.checkpoint.done <= chase.world.clock.now() - timedelta(seconds=1000)
         await chase.ready(policy)
         chase.world.restart()
         chase.restart()
@@ -302,10 +302,10 @@ class TestWhatTheSettingsLeaveOut:
         await leading.pass_time(310)
         assert await leading.names() == []
         # Nobody is alive: what is done stays, until somebody says that there was a gap.
-        done = leading.marks.moment
+        done = leading.marks.checkpoint.done
         leading.add(trigger(make, "t-2"))
         await leading.pass_time(1000)
-        assert leading.marks.moment == done
+        assert leading.marks.checkpoint.done == done
         leading.marks.last = MISSED
         await leading.pass_time(15)
         assert "t-2" in await leading.names()
@@ -337,7 +337,12 @@ async def test_no_more_is_stored_than_can_wait(leading, make):
     assert await leading.names() == ["t"]
 
 
-async def test_an_interval_of_zero_is_none_of_it(leading):
+async def test_an_interval_of_zero_leaves_only_what_follows_an_outage(leading, make):
     leading.rounds.interval = 0.0
-    await leading.rounds.run()
-    assert len(leading.search.seen) == 0
+    leading.add(trigger(make))
+    leading.marks.last = MISSED
+    await leading.pass_time(400)
+    assert await leading.names() == []
+    leading.outage(seconds=3, trigger=trigger(make, "t-2"))
+    await leading.pass_time(10)
+    assert await leading.names() == ["t-2"]

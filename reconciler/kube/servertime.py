@@ -1,0 +1,29 @@
+"""The time as the API server has it, which is the one that it notes in objects."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+from reconciler.clock import Clock
+from reconciler.kube.client import Client
+
+
+class ServerClock:
+    """A clock that is set by every answer of the API server; right to about a second."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """Return the API server's time; this machine's as long as nothing was heard of it."""
+        text, heard = self._client.date
+        try:
+            said = parsedate_to_datetime(text)
+        except ValueError:
+            return self._clock.now()
+        said = said.replace(tzinfo=UTC) if said.tzinfo is None else said.astimezone(UTC)
+        return said + timedelta(seconds=self._clock.monotonic() - heard)
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back, for durations."""
+        return self._clock.monotonic()

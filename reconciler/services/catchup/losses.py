@@ -1,0 +1,43 @@
+"""Writes into a policy's status what it lost, so that nobody believes otherwise."""
+
+from reconciler.api.meta import Object
+from reconciler.api.policystatus import LostSpan, add_lost
+from reconciler.errors import Conflict, Gone
+from reconciler.services.catchup.recovery import Loss
+from reconciler.services.ports import Policies
+
+_ATTEMPTS = 10
+
+
+async def store_loss(policies: Policies, loss: Loss) -> None:
+    """Add a loss to what the status says; one that is there already is replaced.
+
+    Raises:
+        ClusterError: It could not be stored.
+    """
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            policy = await policies.get(loss.policy)
+        except Gone:
+            return
+        if policy["metadata"].get("uid") != loss.uid:
+            return
+        status: Object = {"mutateExisting": {"lost": add_lost(policy, _span(loss))}}
+        try:
+            await policies.write_status(policy, status)
+        except Conflict:
+            # Its figures are written every second.
+            if not left:
+                raise
+        else:
+            return
+
+
+def _span(loss: Loss) -> LostSpan:
+    outage = loss.outage
+    return LostSpan(
+        since=outage.since,
+        until=outage.until,
+        reason=outage.cause,
+        rules=tuple((item.name, item.why, item.objects) for item in loss.rules),
+    )

@@ -1,0 +1,152 @@
+"""Looks for what was not recorded while policies were not in force, whatever their failure policy.
+
+What can be found is recorded. What cannot, for its object does not say what was done to it or
+how often, is counted where the objects at least say that something was, and reported.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.services.catchup.moments import Window
+from reconciler.services.catchup.search import Found, Search, Task, tasks_of
+from reconciler.services.existing import listable
+from reconciler.services.outages import Outage, Outages
+from reconciler.services.policies import PolicyIndex
+
+_SLACK = timedelta(seconds=2)
+"""The API server's time is known to about a second, and it notes whole ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRule:
+    """A rule whose triggers of a time cannot be worked on any more.
+
+    Attributes:
+        why: Not.
+        objects: That it matches and that were changed within the time without being recorded;
+            None where nobody can say.
+    """
+
+    name: str
+    why: str
+    objects: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What a policy lost in one outage."""
+
+    policy: str
+    uid: str
+    outage: Outage
+    rules: tuple[LostRule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """Looks into outages.
+
+    Attributes:
+        found: Told what was recorded.
+        lost: Told what cannot be.
+        created: Gives when a policy was created, None where that is not known.
+    """
+
+    index: PolicyIndex
+    search: Search
+    outages: Outages
+    found: Callable[[Found], None]
+    lost: Callable[[Loss], Awaitable[None]]
+    created: Callable[[str], datetime | None]
+
+    async def run(self, until: datetime) -> dict[str, str]:
+        """Look into all outages that ended before a moment, and into one that goes on for long.
+
+        Returns:
+            Why kinds could not be looked at, by their name.
+
+        Raises:
+            ClusterError: It could not be done in full; it is all done again.
+        """
+        due = self.outages.due(until)
+        found = Found()
+        times = [
+            (policy, self._window(policy, concerning, until))
+            for policy in self.index.policies()
+            if (concerning := [item for item in due if item.policy in ("", policy.uid)])
+        ]
+        ended = [item for item in due if item.until is not None]
+        counted = [task for policy, _ in times for task in self._counted(policy, ended, until)]
+        try:
+            tasks = [*tasks_of(times, self.search.reach), *counted]
+            await self.search.run(tasks, found, doubt=True)
+        finally:
+            if found.recorded:
+                self.found(found)
+        for outage in ended:
+            for policy, _ in times:
+                if outage.policy in ("", policy.uid):
+                    await self._tell(policy, outage, found)
+        self.outages.done(due, until)
+        return found.problems
+
+    def _window(
+        self, policy: CompiledPolicy, outages: Iterable[Outage], until: datetime
+    ) -> Window:
+        since = min(item.searched or item.since for item in outages) - _SLACK
+        return Window(since=self._bounded(policy, since), until=until)
+
+    def _bounded(self, policy: CompiledPolicy, since: datetime) -> datetime:
+        """Return a moment, but none before the policy."""
+        created = self.created(policy.key)
+        return since if created is None else max(since, created)
+
+    def _lost(self, policy: CompiledPolicy) -> Iterable[tuple[Program, str]]:
+        for program in policy.programs:
+            why = self.search.reach.why_lost(policy, program)
+            if why and not program.own:
+                yield program, why
+
+    def _counted(
+        self, policy: CompiledPolicy, outages: Collection[Outage], until: datetime
+    ) -> Iterable[Task]:
+        concerning = [item.since for item in outages if item.policy in ("", policy.uid)]
+        if not concerning:
+            return
+        window = Window(since=self._bounded(policy, min(concerning) - _SLACK), until=until)
+        for program, _ in self._lost(policy):
+            if _countable(program):
+                yield Task(policy=policy, program=program, window=window, counted=True)
+
+    async def _tell(self, policy: CompiledPolicy, outage: Outage, found: Found) -> None:
+        rules = []
+        for program, why in self._lost(policy):
+            number: int | None = found.lost[policy.key, policy.uid, program.rule]
+            if found.problems or not _countable(program):
+                number = None
+            if number != 0:
+                rules.append(LostRule(name=program.rule, why=why, objects=number))
+        if rules:
+            loss = Loss(policy=policy.key, uid=policy.uid, outage=outage, rules=tuple(rules))
+            await self.lost(loss)
+
+
+def _countable(program: Program) -> bool:
+    """Tell whether every trigger of a rule leaves an object that says when it was changed."""
+    scopes = program.matcher.kinds()
+    return all(listable(item.selector) and "DELETE" not in item.operations for item in scopes)
+
+
+def describe(outage: Outage, rule: LostRule) -> str:
+    """Say in one line what a rule lost."""
+    if rule.objects is None:
+        what = "nobody can say how many triggers were lost"
+    elif rule.objects == 1:
+        what = "1 object was changed and is not worked on"
+    else:
+        what = f"{rule.objects} objects were changed and are not worked on"
+    end = "" if outage.until is None else f" until {outage.until:%H:%M:%S}"
+    time = f"from {outage.since:%Y-%m-%d %H:%M:%S}{end} UTC"
+    return f"{what} ({outage.cause}, {time}): {rule.why}"

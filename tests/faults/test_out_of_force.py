@@ -1,0 +1,318 @@
+"""What keeps policies in force is taken away: what was accepted is applied all the same."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.cli.dev.programs import CONTROLLER
+from reconciler.errors import ClusterError, Gone
+from reconciler.services.registration import RESOURCE_CONFIGURATION
+from tests.faults.rig import Burst, Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+CONFIGURATION = "ValidatingWebhookConfiguration"
+DEFINITION = "CustomResourceDefinition"
+GOT = {"data": {"got": "something"}}
+
+
+@dataclass(kw_only=True)
+class Conditions:
+    """What the Ready condition of a policy said while it was watched, each once."""
+
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def reasons(self) -> set[str]:
+        return {reason for status, reason in self.seen if status == "False"}
+
+    def take(self, policy: Any) -> None:
+        for item in (policy.get("status") or {}).get("conditions") or ():
+            state = item["status"], item["reason"]
+            if not self.seen or self.seen[-1] != state:
+                self.seen.append(state)
+
+
+@contextlib.asynccontextmanager
+async def watched(rig: Rig) -> AsyncIterator[Conditions]:
+    """Look at the condition of the test's policy every tenth of a second."""
+    conditions = Conditions()
+
+    async def look() -> None:
+        while True:
+            with contextlib.suppress(ClusterError):
+                conditions.take(await rig.get("ClusterPolicy", rig.namespace, ""))
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(look())
+    try:
+        yield conditions
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def delete(rig: Rig) -> None:
+    with contextlib.suppress(Gone):
+        await rig.delete(CONFIGURATION, RESOURCE_CONFIGURATION, "")
+
+
+async def edit(rig: Rig) -> None:
+    """Have the webhooks asked about nothing."""
+    with contextlib.suppress(Gone):
+        await rig.merge(CONFIGURATION, RESOURCE_CONFIGURATION, {"webhooks": []}, namespace="")
+
+
+Break = Callable[[Rig], Awaitable[None]]
+
+
+@pytest.mark.parametrize("broken", [delete, edit])
+@pytest.mark.parametrize(("times", "count"), [(1, 120), (15, 200)])
+async def test_the_webhook_configuration_is_taken_away_under_load(
+    rig: Rig, broken: Break, times: int, count: int
+) -> None:
+    triggers = await rig.one_to_one(count)
+    async with watched(rig) as conditions:
+        sending = asyncio.create_task(rig.burst(triggers, per_second=20))
+        await asyncio.sleep(1.0)
+        for _ in range(times):
+            await broken(rig)
+            await asyncio.sleep(0.4)
+        burst = await sending
+        await rig.applied(expected(burst), within=60)
+        await rig.ready()
+    assert not burst.refused
+    assert len(burst.accepted) == count
+    assert conditions.reasons, conditions.seen
+
+
+async def test_the_leader_is_killed_while_the_configuration_is_away(rig: Rig) -> None:
+    triggers = await rig.one_to_one(60)
+    async with watched(rig) as conditions:
+        sending = asyncio.create_task(rig.burst(triggers, per_second=20))
+        await asyncio.sleep(0.5)
+        await rig.kill(CONTROLLER)
+        await delete(rig)
+        burst = await sending
+        await rig.restart(CONTROLLER)
+        await rig.applied(expected(burst), within=60)
+        await rig.ready()
+    assert len(burst.accepted) == 60
+    assert "WebhookMissing" in conditions.reasons, conditions.seen
+
+
+async def test_the_leader_is_killed_between_restoring_and_looking_back(rig: Rig) -> None:
+    triggers = await rig.one_to_one(60)
+    sending = asyncio.create_task(rig.burst(triggers, per_second=20))
+    await asyncio.sleep(0.5)
+    for _ in range(6):
+        await delete(rig)
+        await asyncio.sleep(0.25)
+    await rig.kill(CONTROLLER)
+    burst = await sending
+    await rig.restart(CONTROLLER)
+    await rig.applied(expected(burst), within=60)
+    assert len(burst.accepted) == 60
+
+
+async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
+    place, count = rig.namespace, 80
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "list")],
+            {"data": {"seen": "{{ target.data.seen }} {{ request.object.metadata.name }}"}},
+        ),
+        rule(place, [target(place, "list")], GOT, name="deleted", operations=["DELETE"]),
+    )
+    await rig.create(config_map(place, "list", seen="begin"))
+    triggers = (config_map(place, f"trigger-{n}") for n in range(count))
+    sending = asyncio.create_task(rig.burst(triggers, per_second=20))
+    await asyncio.sleep(0.5)
+    for _ in range(4):
+        await delete(rig)
+        await asyncio.sleep(0.3)
+    burst = await sending
+    assert not burst.refused
+
+    async def unsaid() -> Any:
+        policy = await rig.get("ClusterPolicy", place, "")
+        return "" if lost_of(policy) else policy["status"]
+
+    await rig.settle(unsaid, within=40)
+    await rig.ready()
+    await rig.finish(within=30)
+    done = set((await rig.data("list"))["seen"].split()[1:])
+    (span,) = lost_of(await rig.get("ClusterPolicy", place, ""))
+    assert span["reason"] == "WebhookMissing"
+    assert span["since"] < span["until"]
+    said = {item["name"]: item for item in span["rules"]}
+    assert said["rule"]["objects"] == count - len(done) > 0
+    assert "depends on how often it runs" in said["rule"]["why"]
+    assert "objects" not in said["deleted"]
+    events = [item for item in await rig.items("Event", "default") if _about(item, place)]
+    assert {item["reason"] for item in events} >= {"TriggersLost"}
+
+
+async def test_the_definition_of_a_trigger_kind_is_made_again(rig: Rig) -> None:
+    place = rig.namespace
+    kind = f"Widget{place.rpartition('-')[2]}"
+    definition = _definition(kind)
+    await rig.create(definition)
+    await rig.learn("example.com/v1", kind)
+    await rig.apply(
+        rule(
+            place,
+            [target(place, "target-{{ request.object.spec.n }}")],
+            {"data": {"got": "{{ request.object.metadata.name }}"}},
+            kinds=[f"example.com/v1/{kind}"],
+        )
+    )
+    await rig.create_all(config_map(place, f"target-{n}") for n in range(15))
+    accepted: list[str] = []
+    async with watched(rig) as conditions, rig.granted(_right(kind)):
+        await rig.delete(DEFINITION, definition["metadata"]["name"], "")
+
+        async def still_there() -> Any:
+            return await rig.find(DEFINITION, definition["metadata"]["name"], "")
+
+        await rig.settle(still_there, within=20)
+
+        async def ready() -> str:
+            return "" if "KindNotServed" in conditions.reasons else str(conditions.seen)
+
+        await rig.settle(ready, within=15)
+        await rig.create(definition)
+        for n in range(15):
+            await _create_once_served(rig, _widget(kind, place, n))
+            accepted.append(f"trigger-{n}")
+        got = {f"target-{name.rpartition('-')[2]}": {"got": name} for name in accepted}
+        await rig.applied(got, within=40)
+        await rig.ready()
+    await rig.delete(DEFINITION, definition["metadata"]["name"], "")
+
+
+async def test_a_kind_that_comes_late_loses_nothing(rig: Rig) -> None:
+    place = rig.namespace
+    kind = f"Late{place.rpartition('-')[2]}"
+    await rig.create(
+        {
+            "apiVersion": "kyverno.io/v1",
+            "kind": "ClusterPolicy",
+            "metadata": {"name": place},
+            "spec": {
+                "rules": [
+                    rule(
+                        place,
+                        [target(place, "target-{{ request.object.spec.n }}")],
+                        {"data": {"got": "{{ request.object.metadata.name }}"}},
+                        kinds=[f"example.com/v1/{kind}"],
+                    )
+                ]
+            },
+        }
+    )
+    await rig.create_all(config_map(place, f"target-{n}") for n in range(15))
+
+    async def unsaid() -> Any:
+        status = (await rig.get("ClusterPolicy", place, "")).get("status") or {}
+        reasons = [item["reason"] for item in status.get("conditions") or ()]
+        return "" if reasons == ["KindNotServed"] else status
+
+    await rig.settle(unsaid, within=20)
+    definition = _definition(kind)
+    async with rig.granted(_right(kind)):
+        await rig.create(definition)
+        await rig.learn("example.com/v1", kind)
+        for n in range(15):
+            await _create_once_served(rig, _widget(kind, place, n))
+        await rig.applied({f"target-{n}": {"got": f"trigger-{n}"} for n in range(15)}, within=40)
+        await rig.ready()
+    await rig.delete(DEFINITION, definition["metadata"]["name"], "")
+
+
+async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> None:
+    triggers = await rig.one_to_one(300)
+    async with watched(rig) as conditions:
+        sending = asyncio.create_task(rig.burst(triggers, per_second=15))
+        await asyncio.sleep(1.0)
+        await rig.delete("Namespace", NAMESPACE, "")
+
+        async def still_there() -> Any:
+            return await rig.find("Namespace", NAMESPACE, "")
+
+        await rig.settle(still_there, within=30)
+        await asyncio.to_thread(rig.reinstall)
+        burst = await sending
+        await rig.ready()
+        await rig.applied(expected(burst), within=60)
+    assert len(burst.accepted) + len(burst.refused) == 300
+    assert conditions.reasons & {"Uninstalling", "NoCertificateAuthority"}, conditions.seen
+
+
+def expected(burst: Burst) -> dict[str, dict[str, str]]:
+    """Return what the targets of accepted triggers contain in the end."""
+    return {f"target-{name.rpartition('-')[2]}": {"got": name} for name in burst.accepted}
+
+
+def lost_of(policy: Any) -> list[Any]:
+    status = (policy.get("status") or {}).get("mutateExisting") or {}
+    return list(status.get("lost") or ())
+
+
+def _about(event: Any, policy: str) -> bool:
+    return bool(event["involvedObject"]["name"] == policy)
+
+
+def _definition(kind: str) -> Any:
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": DEFINITION,
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def _right(kind: str) -> str:
+    return f"{kind.lower()}s.example.com"
+
+
+def _widget(kind: str, namespace: str, number: int) -> Any:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": kind,
+        "metadata": {"name": f"trigger-{number}", "namespace": namespace},
+        "spec": {"n": str(number)},
+    }
+
+
+async def _create_once_served(rig: Rig, obj: Any) -> None:
+    """Create an object as soon as the API server takes it, as a waiting client does."""
+
+    async def refused() -> str:
+        try:
+            await rig.create(obj)
+        except ClusterError as error:
+            return str(error)
+        return ""
+
+    await rig.settle(refused, within=20)

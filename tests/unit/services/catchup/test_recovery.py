@@ -1,0 +1,200 @@
+"""What was not recorded while policies were not in force, whatever their failure policy."""
+
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.updaterequest import TriggerRecord
+from reconciler.errors import Forbidden
+from reconciler.requests.naming import digest
+from reconciler.services.outages import Cause
+from reconciler.services.ports import Checkpoint
+
+APPEND = {"data": {"seen": "{{ target.data.seen }} x"}}
+
+
+@pytest.fixture
+def install(chase, make):
+    """Store a policy under Fail that is in force, and let the leader have seen all before."""
+
+    async def run(name="p", **options):
+        resources = {"names": ["t*"]} | options.pop("resources", {})
+        stored = await chase.install(make.policy(name, resources=resources, **options))
+        return stored["metadata"]["uid"]
+
+    return run
+
+
+@pytest.fixture
+async def leading(chase, install):
+    await install()
+    chase.world.clock.tick(60)
+    await chase.rounds.begin()
+    await chase.pass_time(10)
+    assert await chase.names() == []
+    return chase
+
+
+async def test_a_change_within_an_outage_is_found_under_fail(leading, make):
+    leading.add(make.object(name="t-before"))
+    leading.world.clock.tick(10)
+    leading.outage(3, make.object(name="t"))
+    leading.world.clock.tick(10)
+    await leading.pass_time(1)
+    assert await leading.names() == ["t"]
+    await leading.pass_time(600)
+    assert await leading.names() == ["t"]
+    assert leading.losses == []
+
+
+async def test_it_is_looked_into_five_seconds_after_its_end(leading, make):
+    leading.outage(3, make.object(name="t"))
+    await leading.pass_time(4)
+    assert await leading.names() == []
+    await leading.pass_time(1)
+    assert await leading.names() == ["t"]
+
+
+async def test_what_was_recorded_within_it_is_left(leading, make):
+    outages, clock = leading.in_force.outages, leading.world.clock
+    outages.begin(Cause.MISSING, clock.now())
+    clock.tick(3)
+    stored = leading.add(make.object(name="t"))
+    policy = await leading.world.policies.get("p")
+    asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
+    leading.rounds.take(asked)
+    outages.end(clock.now())
+    await leading.pass_time(10)
+    assert await leading.names() == []
+
+
+async def test_a_recorded_request_that_vanished_with_its_namespace_is_made_again(leading, make):
+    outages, clock = leading.in_force.outages, leading.world.clock
+    stored = leading.add(make.object(name="t"))
+    policy = await leading.world.policies.get("p")
+    asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
+    leading.rounds.take(asked)
+    clock.tick(20)
+    outages.begin(Cause.UNINSTALLING, clock.now())
+    leading.rounds.removed(asked)
+    clock.tick(20)
+    outages.end(clock.now())
+    await leading.pass_time(10)
+    assert await leading.names() == ["t"]
+
+
+async def test_nothing_is_looked_for_that_came_before_the_policy(leading, make, install):
+    outages, clock = leading.in_force.outages, leading.world.clock
+    outages.begin(Cause.MISSING, clock.now())
+    leading.add(make.object(name="s-early"))
+    clock.tick(30)
+    await install("young", resources={"names": ["s*"]})
+    leading.add(make.object(name="s-late"))
+    clock.tick(30)
+    outages.end(clock.now())
+    await leading.pass_time(10)
+    assert await leading.names() == ["s-late"]
+
+
+async def test_an_outage_of_one_policy_concerns_no_other(leading, make, install):
+    uid = await install("other")
+    await leading.pass_time(20)
+    leading.outage(3, make.object(name="t"), policy=uid, cause=Cause.KIND)
+    await leading.pass_time(10)
+    assert [item.spec.policy for item in await leading.requests()] == ["other"]
+
+
+async def test_one_that_goes_on_is_looked_into_meanwhile(leading, make):
+    leading.in_force.outages.begin(Cause.MISSING, leading.world.clock.now())
+    leading.add(make.object(name="t-1"))
+    await leading.pass_time(70)
+    assert await leading.names() == ["t-1"]
+    leading.add(make.object(name="t-2"))
+    await leading.pass_time(5)
+    assert await leading.names() == ["t-1"]
+    await leading.pass_time(60)
+    assert await leading.names() == ["t-1", "t-2"]
+
+
+async def test_the_next_leader_looks_into_it(leading, make):
+    leading.in_force.outages.begin(Cause.MISSING, leading.world.clock.now())
+    leading.add(make.object(name="t"))
+    await leading.pass_time(2)
+    leading.world.clock.tick(3600)
+    leading.world.restart()
+    leading.restart(known=leading.marks.checkpoint)
+    await leading.rounds.begin()
+    leading.in_force.settle(leading.world.clock.now(), ())
+    await leading.pass_time(10)
+    assert await leading.names() == ["t"]
+
+
+async def test_without_an_outage_nothing_is_stored(leading):
+    before = leading.marks.checkpoint
+    await leading.pass_time(200)
+    assert leading.marks.checkpoint is before
+
+
+class TestWhatCannotBeFound:
+    async def test_an_append_is_counted_by_the_objects_that_changed(self, chase, install, make):
+        await install("appends", patch=APPEND)
+        chase.world.clock.tick(60)
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        chase.add(make.object(name="t-before"))
+        chase.world.clock.tick(10)
+        chase.outage(3, make.object(name="t-1"))
+        chase.add(make.object(name="other"))
+        await chase.pass_time(10)
+        assert await chase.names() == []
+        (loss,) = chase.losses
+        assert (loss.policy, loss.outage.cause) == ("appends", Cause.MISSING)
+        assert loss.outage.until - loss.outage.since == timedelta(seconds=3)
+        (rule,) = loss.rules
+        assert (rule.name, rule.objects) == ("r", 1)
+        assert "how often it runs" in rule.why
+
+    async def test_nothing_is_said_where_nothing_changed(self, chase, install):
+        await install("appends", patch=APPEND)
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        chase.outage(3)
+        await chase.pass_time(10)
+        assert chase.losses == []
+
+    async def test_created_and_changed_are_told_from_one_another(self, chase, install, make):
+        await install("creates", resources={"operations": ["CREATE"]})
+        await chase.rounds.begin()
+        stored = chase.add(make.object(name="t-old"))
+        await chase.pass_time(20)
+        chase.outage(2, make.object(name="t-new"))
+        await chase.touch(stored)
+        await chase.pass_time(10)
+        assert [item.objects for loss in chase.losses for item in loss.rules] == [1]
+
+    async def test_deletions_leave_nothing_to_count(self, chase, install):
+        await install("deletes", resources={"operations": ["DELETE"]})
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        chase.outage(1)
+        await chase.pass_time(10)
+        (loss,) = chase.losses
+        assert [item.objects for item in loss.rules] == [None]
+
+    async def test_what_cannot_be_listed_is_no_number(self, chase, install, make):
+        def refuse(verb, _kind):
+            if verb == "list":
+                raise Forbidden("list configmaps is not granted", permission="list configmaps")
+
+        await install("appends", patch=APPEND)
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        chase.world.wire.before_read = refuse
+        chase.outage(1, make.object(name="t"))
+        await chase.pass_time(10)
+        (loss,) = chase.losses
+        assert [item.objects for item in loss.rules] == [None]
+
+
+async def test_a_first_checkpoint_has_no_outage(chase):
+    assert chase.marks.checkpoint == Checkpoint()

@@ -1,0 +1,256 @@
+"""Whether policies are in force, by what became of the configuration that was written last."""
+
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.meta import Kind
+from reconciler.services.outages import Cause
+from reconciler.services.ports import Checkpoint
+from reconciler.services.registration import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
+from tests.unit.services.configurations import new_registrar
+
+
+@pytest.fixture
+def registrar(world):
+    return new_registrar(world)
+
+
+@pytest.fixture
+def in_force(registrar):
+    return registrar.in_force
+
+
+@pytest.fixture
+def policies(world, make):
+    def run(*written):
+        for policy in written or (make.policy(),):
+            world.index.apply(world.cluster.add(policy))
+        return world.index.policies()
+
+    return run
+
+
+class Served:
+    """Discovery in which kinds come and go."""
+
+    def __init__(self, kinds):
+        self.kinds = kinds
+        self.away = set()
+
+    async def find(self, api_version, kind):
+        return () if kind in self.away else await self.kinds.find(api_version, kind)
+
+
+@pytest.fixture
+def serve(world, registrar):
+    registrar.cluster.kinds = Served(world.cluster)
+
+    def run(api_version, kind, plural):
+        group, version = api_version.split("/")
+        world.cluster.serve(
+            Kind(group=group, version=version, kind=kind, plural=plural, namespaced=True)
+        )
+        return lambda: registrar.cluster.kinds.away.add(kind)
+
+    return run
+
+
+def spans(registrar, world):
+    """Return since when before now, until when, and why policies were not in force."""
+    now = registrar.clock.now()
+    due = registrar.in_force.outages.due(now + timedelta(seconds=1))
+    return [((now - item.since).total_seconds(), item.cause) for item in due]
+
+
+async def test_a_first_installation_has_no_outage(world, registrar, policies):
+    await registrar.register(policies())
+    await registrar.register(world.index.policies())
+    assert registrar.in_force.outages.revision == 0
+    assert registrar.in_force.obstacle is None
+
+
+async def test_an_outage_begins_when_all_was_seen_in_its_place_last(world, registrar, policies):
+    chosen = policies()
+    await registrar.register(chosen)
+    world.clock.tick(30)
+    await registrar.register(chosen)
+    world.clock.tick(20)
+    del registrar.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+    await registrar.register(chosen)
+    assert registrar.in_force.obstacle.cause is Cause.MISSING
+    assert registrar.in_force.settling == 2.0
+    assert spans(registrar, world) == []
+    world.clock.tick(2)
+    await registrar.register(chosen)
+    assert registrar.in_force.obstacle is None
+    assert spans(registrar, world) == [(22.0, Cause.MISSING)]
+
+
+async def test_a_fight_is_one_outage(world, registrar, policies):
+    chosen = policies()
+    await registrar.register(chosen)
+    for _ in range(8):
+        registrar.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+        await registrar.register(chosen)
+        world.clock.tick(1)
+        await registrar.register(chosen)
+        assert registrar.in_force.obstacle.cause is Cause.CHANGED
+    world.clock.tick(1)
+    await registrar.register(chosen)
+    assert spans(registrar, world) == [(9.0, Cause.CHANGED)]
+
+
+async def test_one_that_was_put_back_by_somebody_else_was_away_all_the_same(
+    world, registrar, policies
+):
+    chosen = policies()
+    await registrar.register(chosen)
+    world.clock.tick(5)
+    registrar.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
+    await registrar.register(chosen)
+    assert registrar.in_force.obstacle is None
+    assert spans(registrar, world) == [(5.0, Cause.CHANGED)]
+
+
+async def test_one_that_was_edited_before_another_policy_came_was_away(
+    world, make, registrar, policies
+):
+    await registrar.register(policies())
+    world.clock.tick(5)
+    registrar.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+    await registrar.register(policies(make.policy("q", kinds=("Secret",))))
+    assert registrar.in_force.obstacle.cause is Cause.CHANGED
+
+
+async def test_a_new_policy_is_no_outage(world, make, registrar, policies):
+    await registrar.register(policies())
+    world.clock.tick(5)
+    await registrar.register(policies(make.policy("q", kinds=("Secret",))))
+    assert registrar.in_force.outages.revision == 0
+
+
+async def test_the_configuration_for_policies_keeps_no_policy_from_being_in_force(
+    registrar, policies
+):
+    chosen = policies()
+    await registrar.register(chosen)
+    del registrar.cluster.webhooks.stored[POLICY_CONFIGURATION]
+    await registrar.register(chosen)
+    assert registrar.in_force.obstacle is None
+
+
+async def test_removed_with_the_namespace_it_is_in_force_when_all_is_back(
+    world, registrar, policies
+):
+    chosen = policies()
+    await registrar.register(chosen)
+    world.clock.tick(5)
+    await registrar.withdraw()
+    assert registrar.in_force.obstacle.cause is Cause.UNINSTALLING
+    world.clock.tick(30)
+    await registrar.register(chosen)
+    assert registrar.in_force.obstacle is None
+    assert spans(registrar, world) == [(35.0, Cause.UNINSTALLING)]
+
+
+class TestTheNextLeader:
+    @pytest.fixture
+    async def before(self, world, registrar, policies):
+        """Return what the leader before left behind ten minutes ago."""
+        await registrar.register(policies())
+        in_force = registrar.in_force
+        checkpoint = Checkpoint(
+            done=world.clock.now(), version=in_force.version, confirmed=in_force.confirmed
+        )
+        world.clock.tick(600)
+        return checkpoint
+
+    @pytest.fixture
+    def next_one(self, world, registrar, before):
+        found = new_registrar(world, webhooks=registrar.cluster.webhooks)
+        found.cluster.marks.checkpoint = before
+        return found
+
+    async def test_finds_what_nobody_touched_in_force(self, world, next_one):
+        await next_one.register(world.index.policies(), earlier=True)
+        assert next_one.in_force.outages.revision == 0
+
+    async def test_finds_it_gone(self, world, next_one):
+        del next_one.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+        await next_one.register(world.index.policies(), earlier=True)
+        world.clock.tick(2)
+        await next_one.register(world.index.policies())
+        assert spans(next_one, world) == [(602.0, Cause.MISSING)]
+
+    async def test_finds_it_restored_by_one_that_did_not_say_so(self, world, next_one):
+        next_one.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
+        await next_one.register(world.index.policies(), earlier=True)
+        assert [since for since, _ in spans(next_one, world)] == [600.0]
+
+    async def test_needs_another_one(self, world, make, next_one, policies):
+        policies(make.policy("q", kinds=("Secret",)))
+        await next_one.register(world.index.policies(), earlier=True)
+        assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
+
+    async def test_knows_nothing_after_an_older_release(self, world, next_one, before):
+        next_one.cluster.marks.checkpoint = Checkpoint(done=before.done)
+        await next_one.register(world.index.policies(), earlier=True)
+        assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
+
+    async def test_looks_back_ten_minutes_where_all_was_deleted(self, world, next_one):
+        next_one.cluster.marks.checkpoint = Checkpoint()
+        world.clock.tick(6000)
+        await next_one.register(world.index.policies(), earlier=True)
+        assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
+
+
+class TestKinds:
+    @pytest.fixture
+    def widgets(self, make):
+        return make.policy("w", kinds=("example.com/v1/Widget",))
+
+    async def test_one_that_is_not_served_keeps_only_its_policies_from_being_in_force(
+        self, world, make, registrar, policies, widgets
+    ):
+        await registrar.register(policies(make.policy(), widgets))
+        in_force = registrar.in_force
+        assert set(in_force.unserved) == {"w"}
+        assert in_force.obstacle is None
+        message = in_force.unserved["w"].message
+        assert "the cluster does not serve example.com/v1/Widget" in message
+
+    async def test_when_it_comes_all_of_its_objects_are_looked_at(
+        self, world, registrar, policies, widgets, serve
+    ):
+        await registrar.register(policies(widgets))
+        world.clock.tick(100)
+        serve("example.com/v1", "Widget", "widgets")
+        await registrar.register(world.index.policies())
+        assert registrar.in_force.unserved == {}
+        assert registrar.cluster.webhooks.kinds() == {"widgets"}
+        assert spans(registrar, world) == [(115.0, Cause.KIND)]
+
+    async def test_one_that_goes_is_asked_about_all_the_same(
+        self, world, registrar, policies, widgets, serve
+    ):
+        stop = serve("example.com/v1", "Widget", "widgets")
+        await registrar.register(policies(widgets))
+        assert registrar.in_force.unserved == {}
+        stop()
+        await registrar.register(world.index.policies())
+        assert set(registrar.in_force.unserved) == {"w"}
+        assert registrar.cluster.webhooks.kinds() == {"widgets"}
+
+    async def test_of_several_one_is_enough(self, registrar, make, policies):
+        kinds = ("ConfigMap", "example.com/v1/Widget")
+        await registrar.register(policies(make.policy("w", kinds=kinds)))
+        assert registrar.in_force.unserved == {}
+
+    async def test_of_several_none_may_go(self, world, registrar, make, policies, serve):
+        stop = serve("example.com/v1", "Widget", "widgets")
+        kinds = ("ConfigMap", "example.com/v1/Widget")
+        await registrar.register(policies(make.policy("w", kinds=kinds)))
+        stop()
+        await registrar.register(world.index.policies())
+        assert set(registrar.in_force.unserved) == {"w"}
