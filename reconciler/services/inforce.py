@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reconciler.api.meta import Kind
+from reconciler.api.meta import Kind, Object
+from reconciler.api.policystatus import observed_generation
+from reconciler.api.updaterequest import parse_time
 from reconciler.clock import Clock
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
@@ -22,8 +24,10 @@ _STEADY = 2.0
 """Seconds that a restored configuration has to last until policies are Ready again."""
 _UNSEEN = timedelta(seconds=15)
 """For so long a kind may be served before anybody here knows."""
-_FIRST = timedelta(minutes=10)
+_FARTHEST = timedelta(hours=1)
 """How far a leader looks back that finds policies of an earlier installation."""
+_NOTED = timedelta(minutes=1)
+"""So long before a policy said that it is not in force it may have begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +67,18 @@ class InForce:
         """Tell whether it is known what the process before this one knew."""
         return self._recalled
 
-    def recall(self, checkpoint: Checkpoint, *, earlier: bool) -> None:
+    def recall(self, checkpoint: Checkpoint, policies: Iterable[Object]) -> None:
         """Take in what the leader before this one stored.
 
         Args:
-            checkpoint: The same.
-            earlier: Whether there are policies that were in force before.
+            checkpoint: The same; empty where it went with the namespace of the programs.
+            policies: As stored: their status tells whether they were in force before.
         """
         self._recalled = True
         self.outages.load(checkpoint.outages)
         self.version, self.confirmed = checkpoint.version, checkpoint.confirmed or checkpoint.done
-        if self.confirmed is None and earlier:
-            self.confirmed = self.clock.now() - _FIRST
+        if self.confirmed is None:
+            self.confirmed = _last_in_force(policies, self.clock.now() - _FARTHEST)
         if self.confirmed is not None and not self.version:
             # Nobody can say what became of the configuration since.
             self.outages.begin(Cause.UNWATCHED, self.confirmed)
@@ -189,6 +193,20 @@ class InForce:
 
     def _begin(self, cause: Cause) -> None:
         self.outages.begin(cause, self.confirmed or self.clock.now())
+
+
+def _last_in_force(policies: Iterable[Object], farthest: datetime) -> datetime | None:
+    """Return when policies were in force last by what they say, None where none ever was."""
+    moments = []
+    for policy in policies:
+        if observed_generation(policy) is None:
+            continue
+        moments.append(farthest)
+        for item in (policy.get("status") or {}).get("conditions") or ():
+            since = parse_time(item.get("lastTransitionTime"))
+            if item.get("reason") in frozenset(Cause) and since is not None:
+                moments[-1] = max(farthest, since - _NOTED)
+    return min(moments, default=None)
 
 
 def _missing(

@@ -7,7 +7,7 @@ are not made again, because then the programs are being uninstalled.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
@@ -126,7 +126,7 @@ class Registrar:
         return bool(known) and known == resource_version(configuration)
 
     async def register(
-        self, policies: Sequence[CompiledPolicy], *, earlier: bool = False
+        self, policies: Sequence[CompiledPolicy], stored: Iterable[Object] = ()
     ) -> Mapping[str, str]:
         """Have the API server ask about what the policies match; return when it does.
 
@@ -136,13 +136,13 @@ class Registrar:
 
         Args:
             policies: All that can act.
-            earlier: Whether there are some that were in force before this process.
+            stored: The same and others as they are stored.
 
         Returns:
             Why a policy is left out, by its key.
         """
         if not self.in_force.recalled:
-            self.in_force.recall(await self.cluster.marks.load(), earlier=earlier)
+            self.in_force.recall(await self.cluster.marks.load(), stored)
         keys, asked = {item.key for item in policies}, self.clock.now()
         bundle = await self.cluster.authority.ca_bundle()
         if bundle is None:

@@ -149,8 +149,8 @@ class Rollout:
             if self.ending:
                 await self.registrar.withdraw()
             else:
-                earlier = any(_was_in_force(item) for item in self._objects.values())
-                refused = await self.registrar.register(tuple(policies.values()), earlier=earlier)
+                chosen, stored = tuple(policies.values()), tuple(self._objects.values())
+                refused = await self.registrar.register(chosen, stored)
         except ClusterError:
             if self.registrar.in_force.obstacle is not None:
                 with contextlib.suppress(ClusterError):
@@ -300,10 +300,6 @@ def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:
         "rulecount": dict(policy.rule_count),
         "mutateExisting": {"observedGeneration": policy.generation},
     }
-
-
-def _was_in_force(policy: Object) -> bool:
-    return observed_generation(policy) is not None
 
 
 def _not_ready(message: str, reason: str = "Failed") -> dict[str, Any]:

@@ -246,8 +246,14 @@ async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> Non
         async def still_there() -> Any:
             return await rig.find("Namespace", NAMESPACE, "")
 
+        async def still_running() -> bool:
+            return rig.running()
+
         await rig.settle(still_there, within=30)
         await asyncio.to_thread(rig.reinstall)
+        # Its Lease was deleted, so it ends, as its Pod does.
+        await rig.settle(still_running, within=30)
+        await asyncio.to_thread(rig.ensure)
         burst = await sending
         await rig.ready()
         await rig.applied(expected(burst), within=60)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reconciler.api.meta import Object
-from reconciler.api.policystatus import observed_generation
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.program import IGNORE, CompiledPolicy
@@ -166,8 +165,7 @@ class Rounds:
         now, done = self.clock.now(), checkpoint.done
         self._stored = done
         if not self.in_force.recalled:
-            earlier = any(observed_generation(policy) is not None for policy in stored)
-            self.in_force.recall(checkpoint, earlier=earlier)
+            self.in_force.recall(checkpoint, stored)
         self.done = now - _FIRST if done is None else done
         before = self.done - _OVERLAP
         # Where nobody ever looked, nobody was asked: of older policies nothing is missing.

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from reconciler.api.meta import Kind
+from reconciler.api.updaterequest import render_time
 from reconciler.services.outages import Cause
 from reconciler.services.ports import Checkpoint
 from reconciler.services.registration import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
@@ -173,36 +174,48 @@ class TestTheNextLeader:
         return found
 
     async def test_finds_what_nobody_touched_in_force(self, world, next_one):
-        await next_one.register(world.index.policies(), earlier=True)
+        await next_one.register(world.index.policies())
         assert next_one.in_force.outages.revision == 0
 
     async def test_finds_it_gone(self, world, next_one):
         del next_one.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
-        await next_one.register(world.index.policies(), earlier=True)
+        await next_one.register(world.index.policies())
         world.clock.tick(2)
         await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(602.0, Cause.MISSING)]
 
     async def test_finds_it_restored_by_one_that_did_not_say_so(self, world, next_one):
         next_one.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
-        await next_one.register(world.index.policies(), earlier=True)
+        await next_one.register(world.index.policies())
         assert [since for since, _ in spans(next_one, world)] == [600.0]
 
     async def test_needs_another_one(self, world, make, next_one, policies):
         policies(make.policy("q", kinds=("Secret",)))
-        await next_one.register(world.index.policies(), earlier=True)
+        await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
 
     async def test_knows_nothing_after_an_older_release(self, world, next_one, before):
         next_one.cluster.marks.checkpoint = Checkpoint(done=before.done)
-        await next_one.register(world.index.policies(), earlier=True)
+        await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
 
-    async def test_looks_back_ten_minutes_where_all_was_deleted(self, world, next_one):
+    @pytest.mark.parametrize(
+        ("ready", "ago", "back"),
+        [
+            ({"status": "True", "reason": "Succeeded"}, 5000, 3600.0),
+            ({"status": "False", "reason": "Uninstalling"}, 120, 180.0),
+            ({"status": "False", "reason": "Uninstalling"}, 90_000, 3600.0),
+        ],
+    )
+    async def test_asks_the_policies_where_its_namespace_was_deleted(
+        self, world, next_one, ready, ago, back
+    ):
+        moment = world.clock.now() - timedelta(seconds=ago)
+        condition = {"type": "Ready", "lastTransitionTime": render_time(moment), **ready}
+        status = {"conditions": [condition], "mutateExisting": {"observedGeneration": 1}}
         next_one.cluster.marks.checkpoint = Checkpoint()
-        world.clock.tick(6000)
-        await next_one.register(world.index.policies(), earlier=True)
-        assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
+        await next_one.register(world.index.policies(), [{"status": status}])
+        assert spans(next_one, world) == [(back, Cause.UNWATCHED)]
 
 
 class TestKinds:

@@ -37,7 +37,7 @@ class Chase:
         world = self.world
         self.in_force = InForce(clock=world.clock)
         untouched = Checkpoint(version="1", confirmed=world.clock.now())
-        self.in_force.recall(known or untouched, earlier=False)
+        self.in_force.recall(known or untouched, ())
         self.search = Search(
             existing=Existing(kinds=world.cluster, reader=world.wire, page=2),
             reader=world.wire,
