@@ -14,6 +14,7 @@ from reconciler.api.meta import EXCEPTION_VERSION, GROUP, POLICY_VERSION, Kind, 
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
 from reconciler.engine.wildcard import has_wildcard
+from reconciler.services import narrowing
 from reconciler.services.policies import digest_of
 from reconciler.services.settings import WebhookSettings
 
@@ -174,7 +175,7 @@ def _resource_webhooks(
                 timeoutSeconds=_timeout(members, registration.timeout),
                 namespaceSelector=_namespace_selector(members, registration),
                 objectSelector=dict(registration.settings.selectors.objects),
-                matchConditions=_conditions(members, registration),
+                matchConditions=_conditions(members, kinds, registration),
             )
 
 
@@ -272,16 +273,18 @@ def _timeout(policies: Iterable[CompiledPolicy], default: float) -> int:
     return min(_LONGEST_TIMEOUT, max([max(1, round(default)), *wanted]))
 
 
-def _conditions(policies: Sequence[CompiledPolicy], registration: Registration) -> list[Object]:
+def _conditions(
+    policies: Sequence[CompiledPolicy], kinds: Kinds, registration: Registration
+) -> list[Object]:
     written = [dict(item) for policy in policies for item in policy.match_conditions]
     written = written or [dict(item) for item in registration.settings.conditions]
     programs = [program for policy in policies for program in policy.programs]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
         # Saves the call for each of our own writes of targets.
         own = f"request.userInfo.username != '{registration.background_user}'"
-        # Last, so that an index in what the API server says is the author's index.
-        return [*written, {"name": "kube-retrofit-own-writes", "expression": own}]
-    return written
+        # After them, so that an index in what the API server says is the author's index.
+        written.append({"name": "kube-retrofit-own-writes", "expression": own})
+    return written + narrowing.conditions(policies, kinds, _MOST_CONDITIONS - len(written))
 
 
 def _rules(policies: Iterable[CompiledPolicy], kinds: Kinds) -> list[Object]:

@@ -1,6 +1,7 @@
 """Which webhook configurations policies lead to."""
 
 import base64
+import json
 import re
 
 import pytest
@@ -326,3 +327,62 @@ async def test_the_result_does_not_depend_on_the_order_of_policies(make):
     assert configurations(compiled, kinds, settings()) == configurations(
         compiled[::-1], kinds, settings()
     )
+
+
+class TestExactNames:
+    @pytest.fixture
+    def asked(self, make, webhooks):
+        """Return for which names of which resource the webhook is asked, by resource."""
+
+        async def run(*written, **spec):
+            policies = [
+                make.policy(str(number), match={"any": filters}, spec=spec)
+                for number, filters in enumerate(written)
+            ]
+            (hook,) = (await webhooks(*policies)).values()
+            conditions = {item["name"]: item["expression"] for item in hook["matchConditions"]}
+            assert len(conditions) == len(hook["matchConditions"])
+            found = {}
+            for name, text in conditions.items():
+                if name.startswith("kube-retrofit-names-"):
+                    resource = re.search(r'resource\.resource != "(\w+)"', text)[1]
+                    found[resource] = json.loads(re.search(r" in (\[.*?\])", text)[1])
+            return found
+
+        return run
+
+    async def test_of_one_kind(self, asked):
+        assert await asked([named("ConfigMap", "a", "b")]) == {"configmaps": ["a", "b"]}
+
+    async def test_of_all_policies_of_the_webhook(self, asked):
+        one, other = [named("ConfigMap", "a")], [named("ConfigMap", "b"), named("Secret", "c")]
+        assert await asked(one, other) == {"configmaps": ["a", "b"], "secrets": ["c"]}
+
+    @pytest.mark.parametrize("opened", [(), ("b", "c*"), ("?",)])
+    async def test_one_rule_that_leaves_them_open_opens_the_kind(self, asked, opened):
+        written = [named("ConfigMap", "a"), named("Secret", "s")], [named("ConfigMap", *opened)]
+        assert await asked(*written) == {"secrets": ["s"]}
+
+    async def test_a_kind_under_another_selector_opens_it_too(self, asked):
+        assert await asked([named("ConfigMap", "a"), named("v1/ConfigMap")]) == {}
+
+    async def test_every_kind_opens_all(self, asked):
+        assert await asked([named("ConfigMap", "a"), named("*")]) == {}
+
+    async def test_a_subresource_opens_what_it_belongs_to(self, asked):
+        assert await asked([named("Pod", "a"), named("Pod/binding", "a")]) == {}
+
+    async def test_there_are_no_more_than_the_api_server_takes(self, make, webhooks):
+        conditions = [{"name": f"c{number}", "expression": "true"} for number in range(63)]
+        match = {"any": [named("ConfigMap", "a"), named("Secret", "b")]}
+        own = {"webhookConfiguration": {"matchConditions": conditions}}
+        (hook,) = (await webhooks(make.policy(match=match, spec=own))).values()
+        names = [item["name"] for item in hook["matchConditions"]]
+        assert names == [*(item["name"] for item in conditions), "kube-retrofit-own-writes"]
+
+    async def test_too_many_names_are_not_listed(self, asked):
+        assert await asked([named("ConfigMap", *map(str, range(101)))]) == {}
+
+
+def named(kind, *names):
+    return {"resources": {"kinds": [kind]} | ({"names": list(names)} if names else {})}
