@@ -15,12 +15,16 @@ from reconciler.api.updaterequest import parse_time, render_time
 
 _PARTLY_EVERY = timedelta(seconds=60)
 """How often what a span that goes on has lost so far is looked for."""
+_QUIET = timedelta(seconds=15)
 _MOST = 500
 """Spans of single policies that are stored one by one."""
 
 
 class Cause(StrEnum):
-    """Why policies are not in force; also the reason of their condition Ready meanwhile."""
+    """Why nobody recorded triggers; mostly also the reason of the condition Ready meanwhile.
+
+    UNRECORDED: no admission server did, which lets triggers pass under Ignore only.
+    """
 
     MISSING = "WebhookMissing"
     CHANGED = "WebhookChanged"
@@ -28,6 +32,7 @@ class Cause(StrEnum):
     KIND = "KindNotServed"
     UNINSTALLING = "Uninstalling"
     UNWATCHED = "NobodyLed"
+    UNRECORDED = "NotRecorded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,16 @@ class Outages:
             self._ended.append(replace(outage, until=max(until, outage.since)))
             self.revision += 1
 
+    def add(self, cause: Cause, since: datetime, until: datetime) -> None:
+        """Take in a span that is over; with one that ended in it, it is one."""
+        for index, item in enumerate(self._ended):
+            if item.cause is cause and item.until is not None and since <= item.until:
+                self._ended[index] = replace(item, until=max(item.until, until))
+                break
+        else:
+            self._ended.append(Outage(cause=cause, since=since, until=until))
+        self.revision += 1
+
     def is_open(self, policy: str = "") -> bool:
         """Tell whether a policy is in no force of its own, or all are for an empty one."""
         return policy in self._open
@@ -84,7 +99,7 @@ class Outages:
 
     def due(self, before: datetime) -> tuple[Outage, ...]:
         """Return the spans to look into, given up to when all requests are known."""
-        ended = [item for item in self._ended if item.until is not None and item.until <= before]
+        ended = [item for item in self._ended if _is_due(item, before)]
         going_on = self._open.get("")
         if going_on is not None:
             looked = going_on.searched or going_on.since
@@ -134,6 +149,30 @@ class Outages:
     def _all(self) -> Iterable[Outage]:
         yield from self._open.values()
         yield from self._ended
+
+
+def concerning(outages: Iterable[Outage], policy: str, *, ignores: bool) -> list[Outage]:
+    """Return those of some spans in which a policy may have lost triggers.
+
+    Args:
+        outages: The spans.
+        policy: Its uid.
+        ignores: Whether its failure policy is Ignore.
+    """
+    return [
+        item
+        for item in outages
+        if item.policy in ("", policy) and (ignores or item.cause is not Cause.UNRECORDED)
+    ]
+
+
+def _is_due(outage: Outage, before: datetime) -> bool:
+    if outage.until is None or outage.until > before:
+        return False
+    if outage.cause is not Cause.UNRECORDED:
+        return True
+    # While triggers are lost all the time, that is many spans which follow each other.
+    return before - outage.until >= _QUIET or before - outage.since >= _PARTLY_EVERY
 
 
 def _render(outage: Outage) -> dict[str, str]:

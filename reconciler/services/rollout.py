@@ -182,7 +182,7 @@ class Rollout:
             # Only what was registered is finished: a policy that came meanwhile is not in force.
             if key in refused:
                 yield self._write(key, _not_ready(refused[key]))
-            elif obstacle := in_force.obstacle or in_force.unserved.get(key):
+            elif acts(compiled) and (obstacle := in_force.obstacle or in_force.unserved.get(key)):
                 yield self._write(key, _not_ready(obstacle.message, obstacle.cause))
             elif self.index.get(key) is compiled:
                 yield self._finish(key, compiled)

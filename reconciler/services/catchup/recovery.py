@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import IGNORE, CompiledPolicy, Program
 from reconciler.services.catchup.moments import Window
 from reconciler.services.catchup.search import Found, Search, Task, tasks_of
 from reconciler.services.existing import listable
-from reconciler.services.outages import Outage, Outages
+from reconciler.services.outages import Cause, Outage, Outages, concerning
 from reconciler.services.policies import PolicyIndex
 
 _SLACK = timedelta(seconds=2)
@@ -61,36 +61,38 @@ class Recovery:
     lost: Callable[[Loss], Awaitable[None]]
     created: Callable[[str], datetime | None]
 
-    async def run(self, until: datetime) -> dict[str, str]:
+    async def run(self, until: datetime) -> dict[str, str] | None:
         """Look into all outages that ended before a moment, and into one that goes on for long.
 
         Returns:
-            Why kinds could not be looked at, by their name.
+            Why kinds could not be looked at, by their name; None where there was no need to look.
 
         Raises:
             ClusterError: It could not be done in full; it is all done again.
         """
         due = self.outages.due(until)
         found = Found()
+        policies = self.index.policies()
+        # What can be found of the others, the regular passes look for.
+        sought = [item for item in due if item.cause is not Cause.UNRECORDED]
         times = [
-            (policy, self._window(policy, concerning, until))
-            for policy in self.index.policies()
-            if (concerning := [item for item in due if item.policy in ("", policy.uid)])
+            (policy, self._window(policy, outages, until))
+            for policy in policies
+            if (outages := _concerning(sought, policy))
         ]
         ended = [item for item in due if item.until is not None]
-        counted = [task for policy, _ in times for task in self._counted(policy, ended, until)]
+        counted = [task for policy in policies for task in self._counted(policy, ended, until)]
+        tasks = [*tasks_of(times, self.search.reach), *counted]
         try:
-            tasks = [*tasks_of(times, self.search.reach), *counted]
             await self.search.run(tasks, found, doubt=True)
         finally:
             if found.recorded:
                 self.found(found)
-        for outage in ended:
-            for policy, _ in times:
-                if outage.policy in ("", policy.uid):
-                    await self._tell(policy, outage, found)
+        for policy in policies:
+            for outage in _concerning(ended, policy):
+                await self._tell(policy, outage, found)
         self.outages.done(due, until)
-        return found.problems
+        return found.problems if tasks else None
 
     def _window(
         self, policy: CompiledPolicy, outages: Iterable[Outage], until: datetime
@@ -112,10 +114,10 @@ class Recovery:
     def _counted(
         self, policy: CompiledPolicy, outages: Collection[Outage], until: datetime
     ) -> Iterable[Task]:
-        concerning = [item.since for item in outages if item.policy in ("", policy.uid)]
-        if not concerning:
+        times = [item.since for item in _concerning(outages, policy)]
+        if not times:
             return
-        window = Window(since=self._bounded(policy, min(concerning) - _SLACK), until=until)
+        window = Window(since=self._bounded(policy, min(times) - _SLACK), until=until)
         for program, _ in self._lost(policy):
             if _countable(program):
                 yield Task(policy=policy, program=program, window=window, counted=True)
@@ -124,13 +126,22 @@ class Recovery:
         rules = []
         for program, why in self._lost(policy):
             number: int | None = found.lost[policy.key, policy.uid, program.rule]
-            if found.problems or not _countable(program):
+            if found.problems or not self._known(outage) or not _countable(program):
                 number = None
             if number != 0:
                 rules.append(LostRule(name=program.rule, why=why, objects=number))
         if rules:
             loss = Loss(policy=policy.key, uid=policy.uid, outage=outage, rules=tuple(rules))
             await self.lost(loss)
+
+    def _known(self, outage: Outage) -> bool:
+        """Tell whether all requests of a time are known, those that are removed too."""
+        complete = self.search.seen.complete
+        return complete is not None and complete <= outage.since
+
+
+def _concerning(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outage]:
+    return concerning(outages, policy.uid, ignores=policy.failure_policy == IGNORE)
 
 
 def _countable(program: Program) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reconciler.api.meta import Object
-from reconciler.api.updaterequest import UpdateRequest
+from reconciler.api.updaterequest import UpdateRequest, parse_time
 from reconciler.clock import Clock
 from reconciler.engine.program import IGNORE, CompiledPolicy
 from reconciler.errors import ClusterError
@@ -22,6 +22,7 @@ from reconciler.services.catchup.recovery import Loss, Recovery
 from reconciler.services.catchup.search import Found, Search, Task, tasks_of
 from reconciler.services.catchup.starts import Start, Starts
 from reconciler.services.inforce import InForce
+from reconciler.services.outages import Cause
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Checkpoint, Marks, Policies, Pulse
 
@@ -33,6 +34,8 @@ _FIRST = timedelta(minutes=10)
 """How far the first pass of all looks back, at policies that are no older."""
 _LOOK = 1.0
 _POLL = 5.0
+_UNSEEN = 10.0
+"""A server that ends is last seen alive so long before that at most."""
 _ALIVE = 30.0
 _REST = 15.0
 """Seconds between two passes, however often triggers are lost."""
@@ -86,7 +89,10 @@ class Rounds:
     _pulse: Pulse = field(default_factory=Pulse)
     _polled: float = 0.0
     _alive: float = 0.0
+    _alive_last: float = 0.0
+    _alive_before: float = 0.0
     _missed: float = 0.0
+    _noted: float = 0.0
     _last: float = float("-inf")
     _stored: datetime | None = None
     _saved: Checkpoint | None = None
@@ -163,6 +169,8 @@ class Rounds:
                 self.take(request)
         checkpoint = await self.marks.load()
         now, done = self.clock.now(), checkpoint.done
+        # Of those that ended before some are removed already.
+        self.search.seen.complete = now
         self._stored = done
         if not self.in_force.recalled:
             self.in_force.recall(checkpoint, stored)
@@ -171,7 +179,13 @@ class Rounds:
         # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
         self._starts.begin(before, instead=now if done is None else before)
         self._pulse = await self.marks.pulse()
+        missed = parse_time(self._pulse.missed)
+        if done is not None and missed is not None and missed >= before:
+            self.in_force.outages.add(Cause.UNRECORDED, before, now)
         self._polled = self._alive = self._missed = self.clock.monotonic()
+        # Nobody looked since the leader before this one did.
+        self._alive_last = self._polled - (now - self.done).total_seconds()
+        self._alive_before, self._noted = self._alive_last, self._alive_last
         self._last = float("-inf")
 
     async def look(self) -> None:
@@ -204,8 +218,10 @@ class Rounds:
                 lost=self.lost,
                 created=self._starts.created,
             )
-            self._tell_problems(await recovery.run(until))
-            self.passes += 1
+            problems = await recovery.run(until)
+            if problems is not None:
+                self._tell_problems(problems)
+                self.passes += 1
         saved = None if self._saved is None else self._saved.version
         if self._revision != in_force.outages.revision or saved != in_force.version:
             await self._save()
@@ -239,10 +255,17 @@ class Rounds:
     async def _listen(self, now: float) -> None:
         pulse = await self.marks.pulse()
         self._polled = now
+        moment = self.clock.now()
         if pulse.renewed != self._pulse.renewed:
-            self._alive = now
+            self._alive_before, self._alive = self._alive_last, now
+            self._alive_last = now
         if pulse.missed != self._pulse.missed:
-            self._missed = now
+            # A server that begins says that it is alive, and then that there was none before. What
+            # came before its note before this one belongs to that.
+            since = max(self._alive_before - _UNSEEN, self._noted)
+            span = timedelta(seconds=now - since)
+            self.in_force.outages.add(Cause.UNRECORDED, moment - span, moment)
+            self._missed = self._noted = now
         self._pulse = pulse
 
     async def _all(self, ready: dict[str, Start]) -> None:

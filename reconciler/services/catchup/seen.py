@@ -38,9 +38,11 @@ class Seen:
 
     Attributes:
         most: Requests kept; beyond it the oldest go, and their triggers may be recorded again.
+        complete: From when on none is missing, None where nobody can say.
     """
 
     most: int = 50_000
+    complete: datetime | None = None
     _times: dict[_Key, dict[str, _Made]] = field(default_factory=dict)
     _orders: dict[str, _Order] = field(default_factory=dict)
     _number: int = 0
@@ -111,8 +113,11 @@ class Seen:
 
     def _halve(self) -> None:
         times = sorted(made.created for _, _, made in self._all())
+        middle = times[len(times) // 2]
+        if self.complete is not None:
+            self.complete = max(self.complete, middle + _SECOND)
         for key, name, made in list(self._all()):
-            if made.created <= times[len(times) // 2]:
+            if made.created <= middle:
                 self._remove(key, name)
 
     def _all(self) -> Iterator[tuple[_Key, str, _Made]]:

@@ -1,14 +1,15 @@
 """What was not recorded while policies were not in force, whatever their failure policy."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from reconciler.api.updaterequest import TriggerRecord
+from reconciler.api.updaterequest import TriggerRecord, render_time
 from reconciler.errors import Forbidden
 from reconciler.requests.naming import digest
 from reconciler.services.outages import Cause
-from reconciler.services.ports import Checkpoint
+from reconciler.services.ports import Checkpoint, Pulse
 
 APPEND = {"data": {"seen": "{{ target.data.seen }} x"}}
 
@@ -194,6 +195,53 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         (loss,) = chase.losses
         assert [item.objects for item in loss.rules] == [None]
+
+
+class TestWhileNoAdmissionServerWasThere:
+    @pytest.fixture
+    async def appends(self, chase, install):
+        await install("ignores", patch=APPEND, spec={"failurePolicy": "Ignore"})
+        await install("fails", patch=APPEND)
+        chase.world.clock.tick(60)
+        await chase.rounds.begin()
+        for number in range(8):
+            chase.marks.last = Pulse(renewed=str(number))
+            await chase.pass_time(8)
+        return chase
+
+    async def test_what_a_rule_under_ignore_lost_is_counted(self, appends, make):
+        appends.add(make.object(name="t-1"))
+        await appends.pass_time(12)
+        appends.add(make.object(name="t-2"))
+        appends.marks.last = Pulse(missed="once")
+        await appends.pass_time(30)
+        (loss,) = appends.losses
+        assert (loss.policy, loss.outage.cause) == ("ignores", Cause.UNRECORDED)
+        assert [item.objects for item in loss.rules] == [2]
+        assert appends.in_force.outages.earliest() is None
+
+    async def test_while_it_lasts_it_is_counted_every_minute(self, appends, make):
+        for number in range(24):
+            appends.marks.last = Pulse(missed=str(number))
+            appends.add(make.object(name=f"t-{number}"))
+            await appends.pass_time(5)
+        await appends.pass_time(30)
+        assert 1 <= len(appends.losses) <= 4
+        counted = [item.objects for loss in appends.losses for item in loss.rules]
+        assert sum(counted) >= 24
+
+    async def test_before_this_leader_too(self, appends, make):
+        done = appends.world.clock.now()
+        appends.marks.checkpoint = replace(appends.marks.checkpoint, done=done)
+        appends.world.clock.tick(30)
+        appends.add(make.object(name="t"))
+        appends.marks.last = Pulse(missed=render_time(appends.world.clock.now()))
+        appends.world.restart()
+        appends.restart(known=appends.marks.checkpoint)
+        await appends.rounds.begin()
+        await appends.pass_time(30)
+        # Of the requests of that time some may have been removed.
+        assert [item.objects for loss in appends.losses for item in loss.rules] == [None]
 
 
 async def test_a_first_checkpoint_has_no_outage(chase):
