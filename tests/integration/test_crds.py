@@ -433,41 +433,51 @@ def test_policy_columns(cluster: Cluster) -> None:
         cluster.kubectl("delete", "cpol", "stamp-secrets")
     assert short[0].split() == [
         "NAME",
-        "ADMISSION",
-        "BACKGROUND",
         "READY",
+        "REASON",
         "PENDING",
         "PATCHED",
         "FAILED",
         "AGE",
     ]
-    assert short[1].split()[:-1] == ["stamp-secrets", "true", "true", "True", *"456"]
+    assert short[1].split()[:-1] == ["stamp-secrets", "True", "Succeeded", *"456"]
     header = (
-        "FAILURE POLICY VALIDATE MUTATE GENERATE VERIFY IMAGES MESSAGE TRIGGERS UNCHANGED"
-        " LAST RUN OUTCOME"
+        "FAILURE POLICY VALIDATE MUTATE GENERATE VERIFY IMAGES ADMISSION BACKGROUND MESSAGE"
+        " TRIGGERS UNCHANGED LAST RUN OUTCOME"
     )
-    assert wide[0].split()[8:] == header.split()
-    *shown, last_run, outcome = wide[1].split()[8:]
-    assert shown == ["Fail", *"0123", "in_force", *"78"]
+    assert wide[0].split()[7:] == header.split()
+    *shown, last_run, outcome = wide[1].split()[7:]
+    assert shown == ["Fail", *"0123", "true", "true", "in_force", *"78"]
     assert last_run.endswith("d")
     assert outcome == "4_wait"
     assert "stamp-secrets" in by_category
 
 
+def test_the_default_columns_fit_into_a_terminal(cluster: Cluster, namespace: str) -> None:
+    name = f"ur-{'0' * 32}"
+    made = request(name)
+    made["metadata"]["namespace"] = namespace
+    made["spec"]["policy"] = "reload-on-cm"
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(made))
+    status = json.dumps({"status": {"state": "Completed", "summary": "1000/1000"}})
+    how = ("-n", namespace, "--subresource=status", "--type=merge", "-p", status)
+    cluster.kubectl("patch", "ur", name, *how)
+    shown = cluster.kubectl("get", "ur", "-n", namespace)
+    assert name in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_request_columns(requests: Requests) -> None:
     done, waiting = requests.kubectl("get", "ur").splitlines()[1:]
     header = requests.kubectl("get", "ur").splitlines()[0]
-    columns = "NAME POLICY RULE TRIGGER KIND TRIGGER NAME STATE PATCHED AGE"
-    assert header.split() == columns.split()
-    assert done.split()[:-1] == [
-        *("ur-done", "staging/stamp-secrets", "other", "ConfigMap", "settings"),
-        *("Completed", "3/4"),
-    ]
+    assert header.split() == ["NAME", "POLICY", "STATE", "PATCHED", "AGE"]
+    assert done.split()[:-1] == ["ur-done", "staging/stamp-secrets", "Completed", "3/4"]
     # Nobody has written its status: it still says that it waits.
     assert waiting.split()[-2] == "Pending"
     wide = requests.kubectl("get", "ur", "-o", "wide").splitlines()
-    for title in ("TRIGGER NAMESPACE", "MESSAGE", "ATTEMPTS", "NEXT"):
+    for title in ("RULE", "TRIGGER KIND", "TRIGGER NAMESPACE", "PROGRESS", "MESSAGE", "ATTEMPTS"):
         assert title in wide[0]
+    assert {"other", "ConfigMap", "settings"} <= set(wide[1].split())
     assert "3 of 4 secrets patched" in wide[1]
     assert wide[1].endswith("2031-01-01T00:00:00Z")
 

@@ -157,9 +157,9 @@ RULE = "spec.rules[0]"
         ),
         (
             {"rules.0.preconditions": [{**LIKE, "key": "{{ target.a }}", "operator": "Equals"}]},
-            f"{RULE}.preconditions: ",
+            f"{RULE}.preconditions",
         ),
-        ({f"{MERGE}.data.a": "{{ element.a }}"}, f"{RULE}.mutate.patchStrategicMerge: "),
+        ({f"{MERGE}.data.a": "{{ element.a }}"}, f"{RULE}.mutate.patchStrategicMerge.data.a: "),
         (
             {"rules.0.context": [{"name": "request", "variable": {"value": "a"}}]},
             f"{RULE}.context[0].name: ",

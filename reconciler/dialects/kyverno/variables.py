@@ -81,12 +81,17 @@ def checked_template(
 def check_expression(expression: Expression, location: str, scope: Scope) -> None:
     """Refuse names that will never have a value.
 
+    An expression that calls a function may name what it likes, as in the reference: lint warns of
+    it. Targets and elements have to be there all the same.
+
     Raises:
         InvalidPolicy: With the expression and what may be used instead.
     """
     with ErrorList() as errors:
         # Some write the empty field "" where they mean the empty text ''.
         for name in sorted(expression.roots - scope.names - {""}):
+            if expression.functions and not (name in _TARGET or name.startswith("element")):
+                continue
             errors.add(InvalidPolicy(location, _reason(name, expression.source, scope)))
 
 

@@ -13,6 +13,7 @@ from reconciler.services.lint.fields import rule_findings, spec_findings
 from reconciler.services.lint.finding import Finding, Level, Scope, invalid
 from reconciler.services.lint.firing import firing_findings, lost_findings, unused_entries
 from reconciler.services.lint.limits import limit_findings
+from reconciler.services.lint.names import unknown_names
 from reconciler.services.lint.patches import patch_findings
 from reconciler.services.lint.refusals import match_refusals, policy_refusals, rule_refusals
 from reconciler.services.lint.targets import target_findings
@@ -91,6 +92,7 @@ def find_surprises(
         found += firing_findings(program, scope, background=background)
         found += lost_findings(compiled, program)
         found += unused_entries(program)
+        found += unknown_names(program)
         found += target_findings(program, scope)
         found += patch_findings(program, rule)
         found += default_findings(program)

@@ -54,7 +54,7 @@ def unused_entries(program: Program) -> Iterator[Finding]:
     used = frozenset[str]().union(*(reader.roots for reader in readers))
     if EVERYTHING in used or any(reader.dynamic for reader in readers):
         return
-    for place, entries in _entry_lists(program):
+    for place, entries in entry_lists(program):
         for index, entry in enumerate(entries):
             if entry.name not in used:
                 yield Finding(
@@ -158,7 +158,8 @@ def _of_kind(program: Program, kind: KindScope, scope: Scope) -> Iterator[Findin
         )
 
 
-def _entry_lists(program: Program) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+def entry_lists(program: Program) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+    """Yield all context entries of a rule, each list with its place."""
     yield f"{program.origin.location}.context", program.entries
     for target in program.targets:
         yield f"{target.location}.context", target.entries

@@ -18,6 +18,7 @@ from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
 from reconciler.services.lint import Scope
+from reconciler.services.settings import parse_filters
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.matching import complete
 from tests.conformance.units.subjects import policy_of
@@ -57,7 +58,9 @@ def review(policy: Object, account: Account | None = None) -> Answer:
         requests=MemoryRequests(MemoryCluster(), "kyverno"),
         conditions=Compiling(),
         account="kyverno:kyverno-background-controller",
+        filters=parse_filters,
         budget=5.0,
+        patience=0.0,
     )
     return asyncio.run(check_policy(policy, means))
 

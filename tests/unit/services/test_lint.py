@@ -255,6 +255,15 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             id="unused entry",
         ),
         pytest.param(
+            policy(
+                mutate_patchStrategicMerge={"metadata": {"labels": {"a": "{{ to_string(var) }}"}}}
+            ),
+            "warning",
+            "unknown-name",
+            f"{RULE}.mutate.patchStrategicMerge.metadata.labels.a",
+            id="unknown name in a call",
+        ),
+        pytest.param(
             policy(resources_kinds=["*"], spec_background=False),
             "warning",
             "every-kind",

@@ -53,6 +53,20 @@ class TestStrategic:
         assert error.location.startswith(f"{PLACE}.patchStrategicMerge")
         assert reason in error.reason
 
+    @pytest.mark.parametrize(
+        "value", ["{{ to_string(var) }}", "{{ join('-', [a, b]) }}", "{{ x || to_string(y.z) }}"]
+    )
+    def test_an_expression_that_calls_a_function_may_name_what_it_likes(self, rule, value):
+        patch = {"metadata": {"labels": {"x": value}}}
+        assert compile_policy(rule((("mutate", "patchStrategicMerge"), patch))).programs
+
+    @pytest.mark.parametrize(
+        "value", ["{{ to_string(var) }}{{ var }}", "{{ to_string(element) }}"]
+    )
+    def test_a_call_excuses_only_its_own_expression_and_no_element(self, rule, value):
+        patch = {"metadata": {"labels": {"x": value}}}
+        assert refusal(rule((("mutate", "patchStrategicMerge"), patch)))
+
     def test_the_target_may_be_read(self, rule):
         patch = {"metadata": {"labels": {"x": "{{ target.metadata.name }}", "y": "{{ @ }}z"}}}
         assert compile_policy(rule((("mutate", "patchStrategicMerge"), patch))).programs
