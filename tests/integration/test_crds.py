@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.waiting import wait_until
 from reconciler.cli.lint.schema import crd_findings
 from reconciler.errors import ClusterError
 
@@ -373,7 +374,38 @@ def test_defaults_say_what_an_absent_field_means(cluster: Cluster) -> None:
     [stored] = read_back(cluster, policy())
     assert stored["spec"]["admission"] is True
     assert stored["spec"]["background"] is True
-    assert stored["spec"]["rules"][0]["skipBackgroundRequests"] is True
+
+
+@pytest.mark.parametrize("kind", ["ClusterPolicy", "Policy"])
+def test_what_was_applied_is_what_is_stored_in_lists(
+    cluster: Cluster, namespace: str, kind: str
+) -> None:
+    call = {"name": "c", "apiCall": {"urlPath": "/version"}}
+    written = policy(rules=[RULE | {"context": [call]}])
+    written["kind"] = kind
+    if kind == "Policy":
+        written["metadata"]["namespace"] = namespace
+    versions = []
+    try:
+        for _ in range(2):
+            text = json.dumps(written)
+            how = ("--server-side", "--field-manager=gitops", "-o", "json", "-f", "-")
+            stored = json.loads(cluster.kubectl("apply", *how, stdin=text))
+            versions.append(stored["metadata"]["resourceVersion"])
+            assert stored["spec"]["rules"] == written["spec"]["rules"]
+        assert versions[0] == versions[1]
+    finally:
+        cluster.kubectl(
+            "delete", kind, "stamp-secrets", *(("-n", namespace) if kind == "Policy" else ())
+        )
+
+
+def test_kubectl_explains_what_a_status_says(cluster: Cluster) -> None:
+    def explained() -> str:
+        return cluster.kubectl("explain", "ur.status.targets.outcome")
+
+    wait_until(lambda: "How the work on the target ended" in explained(), within=30.0, what="docs")
+    assert "<empty>" not in cluster.kubectl("explain", "cpol")
 
 
 @pytest.mark.parametrize(

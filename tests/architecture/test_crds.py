@@ -1,0 +1,49 @@
+"""What people read and apply of the CRDs: a word on every field, and no default inside a list."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FILES = [
+    path for path in sorted((ROOT / "crds").rglob("*.yaml")) if path.name != "kustomization.yaml"
+]
+ROOT_FIELDS = {"apiVersion", "kind", "metadata"}
+"""The API server describes these itself."""
+
+
+def schemas(path: Path) -> Iterator[Any]:
+    for version in yaml.safe_load(path.read_text())["spec"]["versions"]:
+        yield version["schema"]["openAPIV3Schema"]
+
+
+def fields(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every field with its path; ``[]`` stands for the items of a list."""
+    for name, field in schema.get("properties", {}).items():
+        if path or name not in ROOT_FIELDS:
+            yield f"{path}.{name}", field
+            yield from fields(field, f"{path}.{name}")
+    for part, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(schema.get(part), dict):
+            yield f"{path}{mark}", schema[part]
+            yield from fields(schema[part], f"{path}{mark}")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_field_has_a_description(path: Path) -> None:
+    for schema in schemas(path):
+        named = [(name, field) for name, field in fields(schema) if name[-1] not in "]}"]
+        silent = [name for name, field in [("", schema), *named] if not field.get("description")]
+        assert silent == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_nothing_inside_a_list_has_a_default(path: Path) -> None:
+    """Who applies it from a repository would see it differ for ever."""
+    for schema in schemas(path):
+        assert [
+            name for name, field in fields(schema) if "[]" in name and "default" in field
+        ] == []
