@@ -12,9 +12,11 @@ from typing_extensions import override
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.services.settings import Filters
+from reconciler.services.settings.filters import NODES
 
 NOT_ACTED_ON, FILTERED = "PolicyNotActedOn", "PolicyFiltered"
-CURE = "remove the filter from the ConfigMap kyverno, or match another kind"
+CURE = "take it in by the ConfigMap kyverno, or match another kind"
+_OF_KUBELETS = frozenset({"Node", "Pod"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +38,24 @@ def caveats(policy: CompiledPolicy, filters: Filters) -> tuple[Caveat, ...]:
 
 
 def filtered(policy: CompiledPolicy, filters: Filters) -> Iterator[Caveat]:
-    """Yield the rules that no object of some matched kind ever fires, as filters leave it out."""
+    """Yield the rules that objects of some matched kind never fire, as the settings say."""
     for program in policy.programs:
-        for text in why_silent(program, filters):
-            location = f"{program.origin.location}.match"
+        location = f"{program.origin.location}.match"
+        for text in (*why_silent(program, filters), *_by_kubelets(program, filters)):
             yield Caveat(reason=FILTERED, location=location, text=text)
+
+
+def _by_kubelets(program: Program, filters: Filters) -> Iterator[str]:
+    """Yield the statuses that hardly anybody but kubelets writes, where these are left out."""
+    if not filters.groups.excludes((NODES,)):
+        return
+    for scope in program.matcher.kinds():
+        kind = scope.selector
+        if kind.kind in _OF_KUBELETS and kind.subresource == "status":
+            yield (
+                f"{_name(kind)} is written by kubelets, whose requests fire nothing: excludeGroups"
+                f" leaves out {NODES}"
+            )
 
 
 def acts(policy: CompiledPolicy) -> bool:

@@ -51,7 +51,7 @@ def dashboard() -> list[str]:
 
 
 def alerts() -> list[dict[str, str]]:
-    rule = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
+    rule = yaml.safe_load((MONITORING / "operator/alerts.yaml").read_text())
     return [item for group in rule["spec"]["groups"] for item in group["rules"]]
 
 

@@ -127,8 +127,17 @@ def test_an_overlay_applies(cluster: Cluster, name: str) -> None:
     )
 
 
+def test_the_dashboard_applies_without_the_prometheus_operator(cluster: Cluster) -> None:
+    folder = str(MANIFESTS / "monitoring")
+    applied = cluster.kubectl("apply", "-k", folder)
+    assert applied.split() == ["configmap/kube-retrofit-dashboard", "created"]
+    cluster.kubectl("delete", "-k", folder)
+
+
 def test_the_monitoring_manifests_render_and_fit_the_services(cluster: Cluster) -> None:
-    text = cluster.kubectl("kustomize", str(MANIFESTS / "monitoring"))
+    folder = MANIFESTS / "monitoring"
+    text = cluster.kubectl("kustomize", str(folder))
+    text += "---\n" + cluster.kubectl("kustomize", str(folder / "operator"))
     documents = list(yaml.safe_load_all(text))
     services = [item for item in rendered(cluster, "default") if item["kind"] == "Service"]
     monitors = [item for item in documents if item["kind"] == "ServiceMonitor"]

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.dialects import compile_policy
-from reconciler.services.caveats import is_silent, why_silent
+from reconciler.services.caveats import filtered, is_silent, why_silent
 from reconciler.services.settings import parse_filters
 
 SHIPPED = (
@@ -11,7 +11,7 @@ SHIPPED = (
 )
 
 
-def program(match, namespace=""):
+def compiled(match, namespace=""):
     mutate = {
         "targets": [{"apiVersion": "v1", "kind": "Secret", "name": "s"}],
         "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}},
@@ -22,7 +22,11 @@ def program(match, namespace=""):
         "metadata": {"name": "p", **({"namespace": namespace} if namespace else {})},
         "spec": {"rules": [{"name": "r", "match": match, "mutate": mutate}]},
     }
-    return compile_policy(policy).programs[0]
+    return compile_policy(policy)
+
+
+def program(match, namespace=""):
+    return compiled(match, namespace).programs[0]
 
 
 def resources(**fields):
@@ -73,6 +77,17 @@ def test_a_rule_that_only_some_kinds_fire_names_the_others():
         "ReplicaSet never fires it: resourceFilters leave it out ([ReplicaSet,*,*])",
     )
     assert not is_silent(found, filters)
+
+
+def test_a_status_that_kubelets_write_where_they_are_left_out():
+    policy = compiled(resources(kinds=["v1/Pod.status", "ConfigMap"]))
+    filters = parse_filters(exclude_groups="system:nodes")
+    (caveat,) = filtered(policy, filters)
+    assert caveat.text == (
+        "Pod/status is written by kubelets, whose requests fire nothing: excludeGroups leaves out"
+        " system:nodes"
+    )
+    assert not list(filtered(policy, parse_filters(exclude_groups="system:nodes,!system:nodes")))
 
 
 def test_a_policy_of_a_filtered_namespace():
