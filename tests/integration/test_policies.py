@@ -281,6 +281,52 @@ async def test_what_the_controller_may_not_do_is_refused_until_it_is_granted(rig
         await rig.delete("ClusterRole", f"retrofit:{place}", "")
 
 
+def secrets_role(place: str) -> Object:
+    """Return the role that a rule on Secrets needs, as it stands beside its policy."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": f"retrofit:{place}",
+            "labels": {"rbac.kyverno.io/aggregate-to-background-controller": "true"},
+        },
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch"]}],
+    }
+
+
+async def test_a_role_and_its_policy_are_applied_together(rig: Rig) -> None:
+    place = rig.namespace
+    needy = rule(
+        place,
+        [target(place, "hidden", "Secret")],
+        {"metadata": {"labels": {"a": "b"}}},
+        kinds=["Secret"],
+    )
+    both = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [secrets_role(place), policy(place, needy)],
+    }
+    # A dry run of both stores no role: what is missing is a warning, and no refusal.
+    dry = ("apply", "--dry-run=server", "--warnings-as-errors", "-f", "-")
+    with pytest.raises(ClusterError, match="1 warning received|2 warnings received") as caught:
+        await asyncio.to_thread(rig.cluster.kubectl, *dry, stdin=json.dumps(both))
+    text = "refused unless a role grants the controller get secrets in namespace"
+    assert text in str(caught.value)
+    assert await rig.find("ClusterPolicy", place, "") is None
+    for _ in range(5):
+        await asyncio.to_thread(rig.cluster.kubectl, "apply", "-f", "-", stdin=json.dumps(both))
+        await rig.ready()
+        await rig.delete("ClusterPolicy", place, "")
+        await rig.delete("ClusterRole", f"retrofit:{place}", "")
+
+        async def still_granted() -> str:
+            right = f"patch secrets in namespace {place}"
+            return "the right is still there" if await rig.may(right) else ""
+
+        await rig.settle(still_granted, within=10)
+
+
 async def test_a_stored_policy_can_be_labelled_and_removed_without_the_rights(rig: Rig) -> None:
     place = rig.namespace
     needy = rule(place, [target(place, "hidden", "Secret")], {"metadata": {"labels": {"a": "b"}}})
@@ -373,6 +419,28 @@ async def test_ready_is_one_condition(rig: Rig) -> None:
     assert status["rulecount"]["mutate"] == 2
     shown = await asyncio.to_thread(rig.cluster.kubectl, "get", "cpol", place, "--no-headers")
     assert "True" in shown.split()
+
+
+async def test_a_policy_that_nobody_acts_on_is_not_ready_and_an_event_says_why(rig: Rig) -> None:
+    place = rig.namespace
+    check = {
+        "name": "check",
+        "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+        "validate": {"failureAction": "Enforce", "pattern": {"metadata": {"name": "?*"}}},
+    }
+    await rig.create(policy(place, check))
+
+    async def untold() -> Any:
+        status = (await rig.get("ClusterPolicy", place, "")).get("status") or {}
+        events = await rig.items("Event", "default")
+        about = [item for item in events if item["involvedObject"]["name"] == place]
+        conditions = [(item["status"], item["reason"]) for item in status.get("conditions") or ()]
+        told = {(item["type"], item["reason"]) for item in about}
+        return conditions != [("False", "NotActedOn")] or told != {("Warning", "PolicyNotActedOn")}
+
+    await rig.settle(untold, within=15.0)
+    shown = await asyncio.to_thread(rig.cluster.kubectl, "get", "cpol", place)
+    assert shown.splitlines()[1].split()[1:3] == ["False", "NotActedOn"]
 
 
 async def test_a_stored_policy_that_cannot_be_compiled_says_so(rig: Rig) -> None:

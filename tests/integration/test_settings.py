@@ -178,6 +178,30 @@ async def test_a_kind_fires_once_its_own_filter_is_removed_and_its_subresources_
     await rig.delete("Node", node)
 
 
+async def test_a_policy_says_that_the_settings_leave_out_what_it_matches(rig: Rig) -> None:
+    await policy(rig)
+    old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
+
+    async def said() -> tuple[str, str]:
+        status = (await rig.get("ClusterPolicy", rig.namespace, ""))["status"]
+        return status["conditions"][0]["message"], status["mutateExisting"].get("message", "")
+
+    async with settings(rig, resourceFilters=f"{old} [ConfigMap,{rig.namespace},*]"):
+        text = "nothing ever fires it: resourceFilters leave out ConfigMap"
+
+        async def unsaid() -> Any:
+            found = await said()
+            return "" if all(text in item for item in found) else found
+
+        await rig.settle(unsaid, within=10.0)
+
+    async def still() -> Any:
+        found = await said()
+        return "" if found[0] == "Ready" and text not in found[1] else found
+
+    await rig.settle(still, within=10.0)
+
+
 async def test_a_refused_value_leaves_the_old_one_and_is_told(rig: Rig) -> None:
     await policy(rig)
     old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
