@@ -309,7 +309,7 @@ async def test_a_role_and_its_policy_are_applied_together(rig: Rig) -> None:
     }
     # A dry run of both stores no role: what is missing is a warning, and no refusal.
     dry = ("apply", "--dry-run=server", "--warnings-as-errors", "-f", "-")
-    with pytest.raises(ClusterError, match="1 warning received|2 warnings received") as caught:
+    with pytest.raises(ClusterError, match=r"warnings? received") as caught:
         await asyncio.to_thread(rig.cluster.kubectl, *dry, stdin=json.dumps(both))
     text = "refused unless a role grants the controller get secrets in namespace"
     assert text in str(caught.value)
