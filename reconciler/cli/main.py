@@ -1,6 +1,7 @@
 """Entry point of `retrofit` and `kubectl retrofit`."""
 
 import importlib
+import logging
 import signal
 import sys
 from collections.abc import Mapping
@@ -142,6 +143,8 @@ def retrofit() -> None:
 
 def main() -> None:
     """Run the program; a request to end lets everything that was started end too."""
+    # What libraries log is no sentence for people; what matters of it becomes an error of ours.
+    logging.getLogger().addHandler(logging.NullHandler())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     retrofit()

@@ -8,6 +8,7 @@ that the server accepts. Bodies are never logged.
 import asyncio
 import contextlib
 import importlib.metadata
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -365,7 +366,9 @@ async def connect(
     try:
         return Client(credentials, clock, on_call, user)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
+        said = getattr(error, "strerror", None) or "they have not the form of one"
+        if isinstance(error, ssl.SSLError):
+            said = "they are not in PEM, or a key is not that of its certificate"
         msg = f"the certificates for the API server at {address} cannot be used: {said}"
         raise InvalidSetting(msg) from error
 

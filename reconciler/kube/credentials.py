@@ -7,12 +7,13 @@ plugins end too. They are read again after a minute, and at once when the server
 import asyncio
 import logging
 import os
+import re
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
-from yaml import YAMLError
+from yaml import MarkedYAMLError, YAMLError
 
 from reconciler.clock import Clock
 from reconciler.errors import InvalidSetting
@@ -22,6 +23,22 @@ _REREAD = 60.0
 _LEAST_BETWEEN = 5.0
 _MISSHAPEN = (KeyError, TypeError, AttributeError)
 _UNREADABLE = (ConfigException, OSError, YAMLError, ValueError, *_MISSHAPEN)
+# The library's words, and what they mean to the person whose file it is.
+_MEANINGS: Final = tuple(
+    (re.compile(pattern), meaning)
+    for pattern, meaning in (
+        (r"File does not exists?: (.+)", "the file {} that it names does not exist"),
+        (r"Expected key current-context", "it has no current-context: name one with --context"),
+        (r"object with name (.+) in \S*contexts", "it has no context {}: name another"),
+        (
+            r"object with name (.+) in \S*clusters",
+            "its context names the cluster {}, which it lacks",
+        ),
+        (r"object with name (.+) in \S*users", "its context names the user {}, which it lacks"),
+        (r"Expected key (\S+)", "the field {} is missing"),
+        (r"^oidc: No valid id-token", "the login has ended: log in again"),
+    )
+)
 
 
 class _Source(Protocol):
@@ -67,6 +84,15 @@ class _Kubeconfig:
             client_configuration=configuration,
             persist_config=False,
         )
+        self._check_plugin(configuration)
+
+    def _check_plugin(self, configuration: Any) -> None:
+        # The library writes a log line about a plugin that fails, and goes on without.
+        user = self._loader._user or {}  # noqa: SLF001
+        if "exec" in user and not (configuration.api_key or configuration.cert_file):
+            plugin = user["exec"]["command"]
+            msg = f"its plugin {plugin} gives no credentials: install it, or log in with it"
+            raise InvalidSetting(f"{self.place}: {msg}")
 
 
 class Credentials:
@@ -110,10 +136,7 @@ class Credentials:
         try:
             await self._source.read(self.configuration, anew=anew)
         except _UNREADABLE as error:
-            said = "it has not the form of one"
-            if not isinstance(error, _MISSHAPEN):
-                said = " ".join(str(error).split()) or type(error).__name__
-            raise InvalidSetting(f"{self._source.place}: {said}") from error
+            raise InvalidSetting(f"{self._source.place}: {_meaning(error)}") from error
         self._authorization = str(self.configuration.api_key.get("BearerToken", "")).strip()
 
     async def _try_read(self, *, anew: bool) -> None:
@@ -121,6 +144,22 @@ class Credentials:
             await self.read(anew=anew)
         except InvalidSetting as error:
             _LOG.warning("%s; going on with the old ones", error)
+
+
+def _meaning(error: Exception) -> str:
+    match error:
+        case MarkedYAMLError(problem_mark=mark, problem=problem) if mark is not None:
+            return f"it is not YAML: line {mark.line + 1}, column {mark.column + 1}: {problem}"
+        case ConfigException():
+            text = " ".join(str(error).split())
+            for pattern, meaning in _MEANINGS:
+                if found := pattern.search(text):
+                    return meaning.format(*found.groups())
+            return f"it cannot be used: {text}"
+        case OSError(strerror=str(text), filename=name):
+            return f"{name}: {text.lower()}" if name else text.lower()
+        case _:
+            return "it has not the form of one"
 
 
 async def load_credentials(kubeconfig: str, context: str, clock: Clock) -> Credentials:

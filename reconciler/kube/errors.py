@@ -36,6 +36,22 @@ _QUOTED_VALUE = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: ")
 _DENIED = re.compile(r"^admission webhook \S+ denied|\bdenied (?:the )?request\b")
 # What the authorizer says; every other 403 comes from an admission plugin (quota, pod security).
 _NOT_ALLOWED = re.compile(r"\bcannot [\w*-]+ (?:resource|path) ")
+# Errors of aiohttp that tell more than the error of the system inside of them.
+_TELLING = (
+    aiohttp.ClientConnectorDNSError,
+    aiohttp.ClientProxyConnectionError,
+    aiohttp.ClientSSLError,
+)
+_NO_TLS = "it does not speak TLS there: is the port right, and is it https?"
+_REASONS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((aiohttp.ClientConnectorDNSError,), "its name is not known"),
+    ((aiohttp.ClientProxyConnectionError,), "the proxy on the way to it does not answer"),
+    ((aiohttp.ClientSSLError, ssl.SSLError), _NO_TLS),
+    ((ConnectionRefusedError,), "connection refused"),
+    ((TimeoutError,), "no answer in time"),
+    ((aiohttp.ServerDisconnectedError, ConnectionResetError), "it closed the connection"),
+    ((aiohttp.ClientResponseError, aiohttp.ClientPayloadError), "its answer is not HTTP"),
+)
 _SIMPLE: Mapping[int, type[ClusterError]] = {410: Expired, 408: Unavailable, 429: Throttled}
 
 
@@ -121,20 +137,19 @@ def _value_end(message: str, start: int) -> int:
 
 def unreachable(call: Call, address: str, cause: Exception) -> Unavailable:
     """Return the error of a request that got no answer."""
-    return Unavailable(f"{call}: the API server at {address} does not answer ({_why(cause)})")
+    return Unavailable(f"{call}: the API server at {address} does not answer ({why(cause)})")
 
 
-def _why(cause: Exception) -> str:
-    match cause:
-        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
-            return f"its certificate is not trusted: {cause}"
-        case aiohttp.ClientConnectorDNSError():
-            return "its name is not known"
-        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-            return "connection refused"
-        case TimeoutError():
-            return "no answer in time"
-        case aiohttp.ServerDisconnectedError():
-            return "it closed the connection"
-        case _:
-            return str(cause) or type(cause).__name__
+def why(cause: Exception) -> str:
+    """Return why a server gave no answer, in words that no library chose."""
+    if isinstance(cause, aiohttp.ClientConnectorCertificateError):
+        cause = cause.certificate_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {cause.verify_message}"
+    if isinstance(cause, aiohttp.ClientConnectorError) and not isinstance(cause, _TELLING):
+        cause = cause.os_error
+    for kinds, text in _REASONS:
+        if isinstance(cause, kinds):
+            return text
+    said = (isinstance(cause, OSError) and cause.strerror) or "the connection failed"
+    return said[:1].lower() + said[1:]

@@ -18,6 +18,7 @@ from reconciler.api.meta import CONFIG_MAPS
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.errors import Invalid, Unavailable
 from reconciler.kube.client import Client
+from reconciler.kube.errors import why
 from reconciler.kube.paths import object_path
 
 _TIMEOUT = 30.0
@@ -92,7 +93,7 @@ class KubeLoader:
             msg = f"service {host}: its url cannot be asked"
             raise Invalid(msg, status=_REFUSED) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            msg = f"service {host} does not answer: {type(error).__name__}"
+            msg = f"service {host} does not answer: {why(error)}"
             raise Unavailable(msg) from error
         except ValueError as error:
             msg = f"service {host}: a header cannot be sent"

@@ -299,7 +299,7 @@ current-context: c
         (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is none: write https://HOST:PORT"),
         (("clusters: [", "clusters: 5 # ["), "kubeconfig kc.yaml: it has not the form of one"),
         (("{token: x}", "5"), "kubeconfig kc.yaml: it has not the form of one"),
-        (("users: [", "users: [["), "kubeconfig kc.yaml: while parsing"),
+        (("users: [", "users: [["), "kubeconfig kc.yaml: it is not YAML: line 6, column "),
         (
             ('{server: "https://127.0.0.1:1"}',
              '{server: "https://127.0.0.1:1", certificate-authority-data: "%%%"}'),

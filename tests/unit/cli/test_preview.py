@@ -411,7 +411,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path, command: lis
     ("words", "said"),
     [
         (["--kubeconfig", "none"], "there is no kubeconfig none"),
-        (["--kubeconfig", "kubeconfig", "--context", "b"], "name b in"),
+        (["--kubeconfig", "kubeconfig", "--context", "b"], "it has no context b: name another"),
         (["--kubeconfig", "kubeconfig", "--as", "a\nb"], r"--as 'a\nb'"),
     ],
 )

@@ -1,0 +1,163 @@
+"""What is said of a server that gives no answer, and of a kubeconfig that cannot be used."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from reconciler.clock import SystemClock
+from reconciler.errors import ClusterError, InvalidSetting
+from reconciler.kube.client import connect
+
+CONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "https://SERVER"}}]
+users: [{name: a, user: {token: x}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+current-context: a
+"""
+
+
+def certificate(folder: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "nobody")])
+    now = SystemClock().now()
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "server.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+class Server:
+    """Takes connections on the loopback address, and does to each what it was made for."""
+
+    def __init__(self, context: ssl.SSLContext | None, answer: bytes) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.context = context
+        self.answer = answer
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    self.talk(connection)
+                except OSError:
+                    continue
+
+    def talk(self, connection: socket.socket) -> None:
+        if self.context is None:
+            connection.recv(1024)
+            connection.sendall(self.answer)
+            return
+        with self.context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(1024)
+
+
+@pytest.fixture
+def untrusted(tmp_path: Path) -> Iterator[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path))
+    server = Server(context, b"")
+    yield server.address
+    server.listener.close()
+
+
+@pytest.fixture
+def plain() -> Iterator[str]:
+    server = Server(None, b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    yield server.address
+    server.listener.close()
+
+
+async def said(folder: Path, server: str) -> str:
+    path = folder / "kubeconfig"
+    path.write_text(CONFIG.replace("SERVER", server))
+    client = await connect(str(path))
+    try:
+        with pytest.raises(ClusterError) as caught:
+            await client.request("GET", "/version", timeout=10.0, repeat=False)
+    finally:
+        await client.close()
+    text = str(caught.value)
+    for word in ("_ssl.c", "Errno", "Error", "ssl:", "Cannot connect"):
+        assert word not in text
+    return text
+
+
+async def test_a_certificate_that_is_not_trusted(tmp_path: Path, untrusted: str) -> None:
+    text = await said(tmp_path, untrusted)
+    assert text.endswith("(its certificate is not trusted: self-signed certificate)")
+
+
+async def test_a_port_without_tls(tmp_path: Path, plain: str) -> None:
+    text = await said(tmp_path, plain)
+    assert "it does not speak TLS there: is the port right, and is it https?" in text
+
+
+async def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
+    text = await said(tmp_path, "nobody.invalid:6443")
+    assert text.endswith("does not answer (its name is not known)")
+
+
+async def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
+    assert (await said(tmp_path, "127.0.0.1:1")).endswith("(connection refused)")
+
+
+@pytest.mark.parametrize(
+    ("change", "meaning"),
+    [
+        (("current-context: a", ""), "it has no current-context: name one with --context"),
+        (("current-context: a", "current-context: b"), "it has no context b: name another"),
+        (("cluster: a,", "cluster: c,"), "its context names the cluster c, which it lacks"),
+        (("users: [", "users: [["), "it is not YAML: line 6, column "),
+        (("{token: x}", "5"), "it has not the form of one"),
+        (
+            ("{token: x}", "{client-certificate: /none/c.crt, client-key: /none/c.key}"),
+            "the file /none/c.crt that it names does not exist",
+        ),
+        (
+            (
+                "{token: x}",
+                "{exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin}}",
+            ),
+            "its plugin no-such-plugin gives no credentials: install it, or log in with it",
+        ),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used(
+    tmp_path: Path, change: tuple[str, str], meaning: str
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(CONFIG.replace(*change))
+    with pytest.raises(InvalidSetting) as caught:
+        await connect(str(path))
+    assert str(caught.value).startswith(f"kubeconfig {path}: {meaning}")
