@@ -27,7 +27,10 @@ Examples:
   retrofit jp function to_string
 
 \b
-Exit code: 0; 1 when an expression or the input is wrong; 2 when a flag is.
+Exit code:
+  0  the expressions gave something, if only null
+  1  an expression is wrong, or fails on this input
+  2  nothing could be done: wrong usage, the input cannot be read
 """
 
 

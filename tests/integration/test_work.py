@@ -121,11 +121,11 @@ async def test_what_waits_is_grouped_with_the_missing_right_and_its_cure(rig: Ri
     (line,) = found["policies"]
     assert (line["pending"], line["failed"], line["notReady"]) == (3, 0, "")
     shown = (await desk(rig, "status", place)).stdout
-    assert f"3 of {place} / rule, Forbidden" in shown
+    assert f"3 requests of {place} / rule, Forbidden" in shown
     assert "next attempt: " in shown
     assert (await status(rig, "-n", "elsewhere"))["troubles"] == []
     woken = await desk(rig, "retry", place)
-    assert "0 failed requests are done again, 3 do not wait" in woken.stdout
+    assert "done again: 0 failed requests; tried at once: 3 waiting requests" in woken.stdout
 
     async def not_woken() -> Any:
         attempts = [item.status.attempts for item in await rig.requests()]
@@ -181,12 +181,12 @@ async def test_what_failed_is_done_again_once(rig: Rig) -> None:
     assert (trouble["reason"], trouble["state"]) == ("TargetNotFound", "Failed")
     await rig.create(config_map(place, "target-1"))
     done = await desk(rig, "retry", place, "--failed")
-    assert "1 failed requests are done again" in done.stdout
+    assert "done again: 1 failed request;" in done.stdout
     await rig.applied({"target-1": {"got": "trigger-1"}}, within=15.0)
     await rig.finish(2)
     assert (await status(rig))["troubles"] == []
     again = await desk(rig, "retry", place, "--failed")
-    assert "0 failed requests are done again" in again.stdout
+    assert "done again: 0 failed requests;" in again.stdout
     named = await desk(rig, "retry", failed.name, code=1)
     assert "does its work again" in named.stderr
     assert len(await rig.requests()) == 2

@@ -1,42 +1,42 @@
 """An `Overview` for people, and as JSON for programs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from reconciler.api.updaterequest import State, render_time
+from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.table import table
+from reconciler.cli.output.words import number, some
 from reconciler.cli.work.overview import Overview, PolicyLine, Sweep, Trouble
 from reconciler.config import render_duration
 from reconciler.services.patchwar import PATCH_WAR
 
 _COLUMNS = (State.PENDING, State.COMPLETED, State.SKIP, State.FAILED)
 _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
-_SWEEPS = ("RULE", "STATE", "DONE", "LEFT OVER", "TIME LEFT", "REQUEST")
-_WIDTH = 200
 
 
-def lines_of(found: Overview, *, now: datetime) -> Iterator[str]:
+def lines_of(found: Overview, screen: Screen, *, now: datetime) -> Iterator[str]:
     """Yield the lines that tell a person; times are told from ``now``."""
     if not found.policies:
         yield "no policy and no request is there"
         return
-    yield from _table([_HEAD, *(_policy(line, now) for line in found.policies)])
+    yield from table([_HEAD, *(_policy(line, now) for line in found.policies)], screen.width)
     for line in found.policies:
-        if line.deleted:
-            yield f"policy {line.policy} was deleted; what it left is removed by itself"
-        elif line.ready:
-            yield f"policy {line.policy} is not ready: {line.ready}"
+        if text := _unready(line):
+            yield from screen.fold(f"policy {line.policy} {text}", hanging="  ")
     if found.sweeps:
         yield ""
         yield "All triggers of a rule:"
-        yield from _table([_SWEEPS, *map(_sweep, found.sweeps)])
+        for item in found.sweeps:
+            yield from screen.fold(_sweep(item), "  ", hanging="    ")
     for state, title in ((State.PENDING, "Waiting:"), (State.FAILED, "Failed:")):
         troubles = [item for item in found.troubles if item.state is state]
         if troubles:
             yield ""
             yield title
         for trouble in troubles:
-            yield from _trouble(trouble, now)
+            yield from _trouble(trouble, screen, now)
 
 
 def data_of(found: Overview) -> dict[str, Any]:
@@ -93,24 +93,37 @@ def _policy(line: PolicyLine, now: datetime) -> tuple[str, ...]:
     return (line.policy, *(str(line.states[state]) for state in _COLUMNS), age)
 
 
-def _sweep(item: Sweep) -> tuple[str, ...]:
-    total = "?" if item.total < 0 else str(item.total)
-    rule = f"{item.policy} / {item.rule}"
-    left = str(item.failed) if item.failed else ""
-    return rule, item.state.value, f"{item.done}/{total}", left, item.eta, item.request
+def _sweep(item: Sweep) -> str:
+    total = "?" if item.total < 0 else f"{item.total:,}"
+    parts = [str(item.state), f"{item.done:,}/{total} done"]
+    if item.failed:
+        parts.append(f"{item.failed:,} left over")
+    if item.eta:
+        parts.append(f"{item.eta} to go")
+    return f"{item.policy} / {item.rule}: {', '.join(parts)} ({item.request})"
 
 
-def _trouble(item: Trouble, now: datetime) -> Iterator[str]:
-    text = f": {item.message[:_WIDTH]}" if item.message else ""
-    yield f"  {item.count} of {item.policy} / {item.rule}, {item.reason}{text}"
+def _unready(line: PolicyLine) -> str:
+    if line.deleted:
+        return "was deleted; what it left is removed by itself"
+    return f"is not ready: {line.ready}" if line.ready else ""
+
+
+def _trouble(item: Trouble, screen: Screen, now: datetime) -> Iterator[str]:
+    text = f": {item.message}" if item.message else ""
+    head = f"{number(item.count, 'request')} of {item.policy} / {item.rule}, {item.reason}{text}"
+    yield from screen.fold(head, "  ", hanging="    ")
+    for part in _parts(item, now):
+        yield from screen.fold(part, "    ", hanging="      ")
+
+
+def _parts(item: Trouble, now: datetime) -> Iterator[str]:
     if item.next_attempt is not None:
         left = (item.next_attempt - now).total_seconds()
-        yield f"    next attempt: {'in ' + _span(left) if left >= 1 else 'now'}"
+        yield f"next attempt: {'in ' + _span(left) if left >= 1 else 'now'}"
     if cure := _cure(item):
-        yield f"    to do: {cure}"
-    named = ", ".join(f"{name} ({trigger})" for name, trigger in item.requests)
-    more = ", ..." if item.count > len(item.requests) else ""
-    yield f"    requests: {named}{more}"
+        yield f"to do: {cure}"
+    yield some((f"{name} ({trigger})" for name, trigger in item.requests), item.count)
 
 
 def _cure(item: Trouble) -> str:
@@ -129,13 +142,6 @@ def _cure(item: Trouble) -> str:
     if item.state is State.FAILED:
         return f"correct the cause, then: kubectl retrofit retry {item.policy} --failed"
     return ""
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
 
 
 def _span(seconds: float) -> str:

@@ -9,6 +9,9 @@ import click
 
 from reconciler.api.meta import ANNOTATION_RETRIED, ANNOTATION_RETRY
 from reconciler.api.updaterequest import State, UpdateRequest, render_time
+from reconciler.cli.output.exits import FINDINGS
+from reconciler.cli.output.screen import warn
+from reconciler.cli.output.words import number
 from reconciler.cli.work.place import (
     Workplace,
     policy_key,
@@ -22,8 +25,6 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import Gone, InvalidPolicy, InvalidSetting
 from reconciler.requests.naming import retry_name
 from reconciler.requests.orders import retry_order
-
-_WRONG = 1
 
 _EPILOG = """\b
 Examples:
@@ -46,13 +47,13 @@ def retry(names: tuple[str, ...], *, failed: bool, **address: Any) -> None:
     \b
     Exit code:
       0  everything was ordered
-      1  some request was left alone, which is said, or the cluster cannot be used
-      2  wrong usage
+      1  some request was left alone, which is said
+      2  nothing could be done: wrong usage, no such policy or request, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not names and not failed:
         raise click.UsageError("name policies or requests, or give --failed")
     if not asyncio.run(_retry(names, failed=failed, address=address)):
-        sys.exit(_WRONG)
+        sys.exit(FINDINGS)
 
 
 async def _retry(names: tuple[str, ...], *, failed: bool, address: dict[str, str]) -> bool:
@@ -65,7 +66,8 @@ async def _retry(names: tuple[str, ...], *, failed: bool, address: dict[str, str
             await work.take(request, named=True, failed=failed)
         async for request in _of_policies(place, keys, all_policies=not names):
             await work.take(request, named=False, failed=failed)
-        click.echo(f"{work.again} failed requests are done again, {work.woken} do not wait")
+        again = number(work.again, "failed request")
+        click.echo(f"done again: {again}; tried at once: {number(work.woken, 'waiting request')}")
         return work.good
 
 
@@ -139,7 +141,7 @@ class _Work:
         return program is None or program.converges
 
     def _leave(self, request: UpdateRequest, reason: str) -> None:
-        click.echo(f"{request.name} is left alone: {reason}", err=True)
+        warn(f"{request.name} is left alone: {reason}")
         self.good = False
 
 

@@ -9,6 +9,9 @@ import click
 
 from reconciler.api.updaterequest import Source, State, UpdateRequest, render_time
 from reconciler.cli.desk.progress import Bar
+from reconciler.cli.output.exits import FINDINGS
+from reconciler.cli.output.screen import warn
+from reconciler.cli.output.words import number
 from reconciler.cli.work.place import (
     Workplace,
     policy_key,
@@ -24,7 +27,6 @@ from reconciler.requests.naming import run_name
 from reconciler.requests.orders import sweep_order
 from reconciler.services.manual import why_not
 
-_WRONG = 1
 _LOOK = 0.5
 _PATIENCE = 15.0
 """Seconds after which a person is told that no controller takes the work."""
@@ -51,12 +53,12 @@ def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
     \b
     Exit code:
       0  the work was ordered; with --wait, it ended well
-      1  a rule cannot run without a request, or the cluster cannot be used; with --wait, it
-         ended otherwise, or some objects could not be finished
-      2  wrong usage
+      1  a rule cannot run without a request, or the policy is refused; with --wait, it ended
+         otherwise, or some objects could not be finished
+      2  nothing could be done: wrong usage, no such policy or rule, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not asyncio.run(_run(policy_key(policy), rule, wait=wait, address=address)):
-        sys.exit(_WRONG)
+        sys.exit(FINDINGS)
 
 
 async def _run(key: str, rule: str, *, wait: bool, address: dict[str, str]) -> bool:
@@ -67,7 +69,7 @@ async def _run(key: str, rule: str, *, wait: bool, address: dict[str, str]) -> b
         names, good = [], True
         for program in programs:
             if reason := why_not(program):
-                click.echo(f"rule {program.rule} cannot run now: {reason}", err=True)
+                warn(f"rule {program.rule} cannot run now: {reason}")
                 good = False
                 continue
             name = run_name(compiled.uid, mark, program.rule)
@@ -84,7 +86,7 @@ async def _compiled(place: Workplace, key: str) -> CompiledPolicy:
     try:
         return compile_policy(await stored_policy(place, key))
     except InvalidPolicy as error:
-        raise InvalidSetting(f"policy {key} does not run: {error}") from error
+        raise InvalidPolicy("", f"policy {key} does not run: {error}") from error
 
 
 def _chosen(compiled: CompiledPolicy, rule: str) -> list[Program]:
@@ -129,13 +131,14 @@ async def _ended(place: Workplace, name: str, bar: Bar) -> UpdateRequest:
         if not word and status.sweep is None and clock.monotonic() - begun > _PATIENCE:
             word = "no controller has begun with it: does retrofit-controller run?"
         if word and word != told:
-            click.echo(f"{name} waits: {word}", err=True)
+            warn(f"{name} waits: {word}")
         told = word or told
         await asyncio.sleep(_LOOK)
 
 
 def _said(request: UpdateRequest) -> str:
     status, sweep = request.status, request.status.sweep
-    done = "" if sweep is None else f", {sweep.done} triggers, {status.counts.patched} patched"
+    triggers = "" if sweep is None else number(sweep.done, "trigger")
+    done = f", {triggers}, {status.counts.patched:,} patched" if triggers else ""
     more = f": {status.message}" if status.message else ""
     return f"rule {request.spec.rule}: {status.state}{done}{more}"

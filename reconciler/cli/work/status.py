@@ -10,6 +10,7 @@ import click
 import orjson
 
 from reconciler.api.meta import Kind, Object
+from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.work.overview import Overview, overview
 from reconciler.cli.work.place import (
     Workplace,
@@ -47,7 +48,12 @@ def status(policy: str, *, namespace: str, output: str, watch: bool, **address: 
     POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. What is in the way is
     grouped by reason, with a missing right, what to do, and the time of the next attempt.
     Finished requests count for as long as they are kept.
-    """
+
+    \b
+    Exit code:
+      0  there is an answer, whatever waits or failed
+      2  nothing could be done: wrong usage, no such policy, no cluster
+    """  # noqa: D301 - click's mark for text that is not to be wrapped
     key = policy_key(policy) if policy else ""
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_status(key, namespace, output, watch=watch, address=address))
@@ -64,7 +70,7 @@ async def _status(
                 found = await _look(place, key, namespace)
             except (Throttled, Unavailable) as error:
                 # Whoever watches an outage wants to see its end.
-                click.echo(f"not known now: {error}", err=True)
+                warn(f"not known now: {error}")
             else:
                 _show(found, place, output, clear=True)
 
@@ -114,7 +120,7 @@ def _show(found: Overview, place: Workplace, output: str, *, clear: bool) -> Non
         return
     if clear and sys.stdout.isatty():
         click.clear()
-    for line in lines_of(found, now=place.live.clock.now()):
+    for line in lines_of(found, screen_of(sys.stdout), now=place.live.clock.now()):
         click.echo(line)
     if clear and not sys.stdout.isatty():
         click.echo("---")

@@ -18,6 +18,7 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.cli.main import retrofit
+from reconciler.cli.output.screen import Screen
 from reconciler.cli.work.overview import overview
 from reconciler.cli.work.place import policy_key, request_name
 from reconciler.cli.work.report import data_of, lines_of
@@ -87,13 +88,15 @@ def test_what_waits_for_one_right_is_one_trouble() -> None:
     )
     (trouble,) = found.troubles
     assert (trouble.count, trouble.next_attempt) == (4, NOW + timedelta(seconds=12))
-    lines = list(lines_of(found, now=NOW))
+    lines = list(lines_of(found, Screen(), now=NOW))
     assert lines[1].split() == ["p", "4", "0", "0", "0", "2m"]
-    assert "  4 of p / r, Forbidden: no right" in lines
+    assert "  4 requests of p / r, Forbidden: no right" in lines
     assert "    next attempt: in 12s" in lines
     (cure,) = [line for line in lines if "to do:" in line]
     assert "patch secrets in namespace shop" in cure
-    assert "    requests: a (ConfigMap shop/of-a), b (ConfigMap shop/of-b), " in "\n".join(lines)
+    assert lines[-1] == (
+        "    a (ConfigMap shop/of-a), b (ConfigMap shop/of-b), c (ConfigMap shop/of-c) and 1 more"
+    )
 
 
 def test_failed_work_that_is_done_again_is_no_trouble() -> None:
@@ -102,19 +105,19 @@ def test_failed_work_that_is_done_again_is_no_trouble() -> None:
     found = overview(pair, policies=[("p", "")])
     assert [item.count for item in found.troubles] == [1]
     assert found.policies[0].states[State.FAILED] == 1
-    assert "kubectl retrofit retry p --failed" in "\n".join(lines_of(found, now=NOW))
+    assert "kubectl retrofit retry p --failed" in "\n".join(lines_of(found, Screen(), now=NOW))
 
 
 def test_nobody_is_sent_to_a_policy_that_was_deleted() -> None:
     failed = request("a", state=State.FAILED, reason="TargetNotFound", message="not found")
     found = overview([failed, request("b", reason="PatchWar")], policies=[("other", "")])
-    text = "\n".join(lines_of(found, now=NOW))
+    text = "\n".join(lines_of(found, Screen(), now=NOW))
     assert "policy p was deleted; what it left is removed by itself" in text
     assert "to do" not in text
     assert [item["deleted"] for item in data_of(found)["policies"]] == [False, True]
     # Whoever may not list policies cannot tell.
     found = overview([failed], policies=[], complete=False)
-    assert "to do: correct the cause" in "\n".join(lines_of(found, now=NOW))
+    assert "to do: correct the cause" in "\n".join(lines_of(found, Screen(), now=NOW))
 
 
 def test_a_sweep_shows_how_far_it_is() -> None:
@@ -122,8 +125,8 @@ def test_a_sweep_shows_how_far_it_is() -> None:
     swept = replace(request("s", sweep=True), status=RequestStatus(sweep=progress))
     found = overview([swept], policies=[], namespace="elsewhere")
     assert found.troubles == []
-    (line,) = [line for line in lines_of(found, now=NOW) if "120/500" in line]
-    assert line.split() == ["p", "/", "r", "Pending", "120/500", "2", "8s", "s"]
+    (line,) = [line for line in lines_of(found, Screen(), now=NOW) if "120/500" in line]
+    assert line == "  p / r: Pending, 120/500 done, 2 left over, 8s to go (s)"
     (data,) = data_of(found)["sweeps"]
     assert (data["done"], data["total"], data["timeLeft"]) == (120, 500, "8s")
 
@@ -136,12 +139,14 @@ def test_only_triggers_of_a_namespace_count() -> None:
 
 def test_a_policy_that_is_not_ready_says_why() -> None:
     found = overview([], policies=[("p", "spec.rules[0]: wrong")])
-    assert "policy p is not ready: spec.rules[0]: wrong" in list(lines_of(found, now=NOW))
+    assert "policy p is not ready: spec.rules[0]: wrong" in list(
+        lines_of(found, Screen(), now=NOW)
+    )
 
 
 def test_nothing_is_said_to_be_nothing() -> None:
     found = overview([], policies=[])
-    assert list(lines_of(found, now=NOW)) == ["no policy and no request is there"]
+    assert list(lines_of(found, Screen(), now=NOW)) == ["no policy and no request is there"]
     assert json.dumps(data_of(found))
 
 
@@ -164,7 +169,7 @@ def test_retry_wants_to_know_what() -> None:
 def test_a_patch_war_names_the_way_on() -> None:
     war = "Secret a/s: /data/color was undone 10 times within 5m"
     found = overview([request("a", reason="PatchWar", message=war)], policies=[("p", "")])
-    lines = list(lines_of(found, now=NOW))
-    assert f"  1 of p / r, PatchWar: {war}" in lines
+    lines = list(lines_of(found, Screen(), now=NOW))
+    assert f"  1 request of p / r, PatchWar: {war}" in lines
     (cure,) = [line for line in lines if "to do:" in line]
     assert cure.endswith("kubectl retrofit retry p")
