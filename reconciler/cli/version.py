@@ -25,7 +25,8 @@ Examples:
 \b
 Exit code:
   0  all that was asked for is known
-  2  the cluster does not answer, or may not be asked; the version of retrofit is printed
+  2  the cluster does not answer, or may not be asked; the version of retrofit
+     is printed
 """
 
 

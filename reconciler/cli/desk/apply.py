@@ -32,8 +32,8 @@ _EPILOG = """\b
 Examples:
   retrofit apply policy.yaml --resource objects.yaml
   retrofit apply policies/ -r trigger.yaml -t 'targets/*.yaml'
-  retrofit apply policy.yaml -r trigger.yaml -t targets.yaml --operation DELETE
-  kustomize build . | retrofit apply policy.yaml -r - -o yaml | kubectl apply -f -
+  retrofit apply policy.yaml -r trigger.yaml -t all/ --operation DELETE
+  kustomize build . | retrofit apply policy.yaml -r - -o yaml
   retrofit apply policy.yaml -r objects/ --check
   retrofit apply policy.yaml --cluster -n shop
   retrofit apply policy.yaml --cluster -r new-trigger.yaml
@@ -109,7 +109,8 @@ def apply(
     \b
     Exit code:
       0  everything was evaluated, whether or not something would change
-      1  a policy is refused, or a rule ended in an error; with --check: something would change
+      1  a policy is refused, or a rule ended in an error; --check: something
+         would change
       2  nothing could be done: wrong usage, a file or the cluster cannot be read
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     address = Address(**{name: paths.pop(name) for name in ("kubeconfig", "context", "user")})

@@ -21,10 +21,10 @@ from reconciler.cli.output.screen import screen_of, warn
 _EPILOG = """\b
 Examples:
   retrofit explain policy.yaml
-  retrofit explain policy.yaml --trigger configmap.yaml --target deployments.yaml
-  retrofit explain policy.yaml --trigger cm.yaml --operation DELETE --userinfo user.yaml
+  retrofit explain policy.yaml --trigger cm.yaml --target deployments.yaml
+  retrofit explain policy.yaml --trigger cm.yaml --operation DELETE
   retrofit explain reload --cluster --trigger configmap/shop/settings
-  retrofit explain policy.yaml --cluster --trigger cm/shop/settings --target deployment/shop/web
+  retrofit explain reload --cluster --trigger cm/shop/a --target deploy/shop/b
 
 \b
 Exit code:

@@ -35,7 +35,8 @@ Examples:
 \b
 Exit code:
   0  nothing is wrong; notes, and warnings without --strict, do not count
-  1  a policy would be refused, or cannot do what it says; with --strict: or a warning
+  1  a policy would be refused, or cannot do what it says;
+     with --strict: or a warning
   2  a file is missing, no policy was found, or a flag is wrong
 """
 

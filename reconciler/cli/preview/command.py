@@ -32,7 +32,7 @@ _EPILOG = """\b
 Examples:
   retrofit preview policy.yaml
   retrofit preview policy.yaml --server-dry-run --limit 0
-  retrofit preview clusterpolicy/reload policy/shop/restart --context staging -n shop
+  retrofit preview clusterpolicy/reload policy/shop/restart --context staging
   retrofit preview policies/ --write-baseline touched.yaml
   retrofit preview policies/ --baseline touched.yaml
 """
@@ -81,8 +81,8 @@ def preview(
     \b
     Exit code:
       0  everything was evaluated, whether or not something would change
-      1  a policy is refused; something cannot be read, ended in an error, or would be refused;
-         --baseline: other objects would be changed
+      1  a policy is refused; something cannot be read, ended in an error, or
+         would be refused; --baseline: other objects would be changed
       2  nothing could be done: wrong usage, a file or the cluster cannot be read
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if expected and kept:

@@ -53,8 +53,8 @@ def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
     \b
     Exit code:
       0  the work was ordered; with --wait, it ended well
-      1  a rule cannot run without a request, or the policy is refused; with --wait, it ended
-         otherwise, or some objects could not be finished
+      1  a rule cannot run without a request, or the policy is refused; with
+         --wait, it ended otherwise, or some objects could not be finished
       2  nothing could be done: wrong usage, no such policy or rule, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not asyncio.run(_run(policy_key(policy), rule, wait=wait, address=address)):

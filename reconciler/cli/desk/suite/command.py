@@ -68,7 +68,7 @@ def test(*, watch: bool, **options: Any) -> None:
     Exit code:
       0    rows were tested, and every one is as expected
       1    a row failed, a test is broken, or an entry of results tested nothing
-      2    nothing was tested: no test file, no row that is evaluated here; wrong usage
+      2    nothing was tested: no test file, or no row that can run; wrong usage
       130  --watch was ended
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     operation = operation_of_flag(options.pop("operation"))

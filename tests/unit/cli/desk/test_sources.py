@@ -1,0 +1,179 @@
+"""Where files come from: folders with other things in them, and addresses."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from typing_extensions import override
+
+from reconciler.cli.desk.address import fetch
+from reconciler.errors import InvalidSetting
+from tests.unit.cli.desk.conftest import Desk
+
+POLICY = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate:
+      targets: [{apiVersion: v1, kind: Secret, namespace: a, name: s}]
+      patchStrategicMerge: {metadata: {labels: {x: "{{ request.object.data.a }}"}}}
+"""
+OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: a}\ndata: {a: b}\n"
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n"
+OTHERS = {
+    "kustomization.yaml": (
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [p.yaml]\n"
+    ),
+    "base/kustomization.yaml": (
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+        "metadata: {name: base}\n"
+    ),
+    "values.yaml": "replicas: 3\nkind: canary\n",
+    "Chart.yml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+    "package.json": '{"name": "site", "version": "1.0.0"}\n',
+    "tools/list.json": '["a", "b"]\n',
+    "test/values.yaml": "apiVersion: cli.kyverno.io/v1alpha1\nkind: Values\nmetadata: {name: v}\n",
+    "empty.yaml": "",
+}
+PASSED = 7
+
+
+@pytest.fixture
+def files(desk: Desk) -> Desk:
+    desk.write("all/p.yaml", POLICY)
+    desk.write("all/cm.yaml", OBJECT)
+    desk.write("all/s.yaml", SECRET)
+    for name, text in OTHERS.items():
+        desk.write(f"all/{name}", text)
+    return desk
+
+
+def test_a_folder_may_hold_the_files_of_other_tools(files: Desk) -> None:
+    said = f"passed over {PASSED} files without a Kubernetes object: "
+    applied = files.run("apply", "all", "-r", "all", "-t", "all")
+    assert applied.exit_code == 0, applied.stderr
+    assert "1 change, 0 errors" in applied.stderr
+    assert f"{said}all/Chart.yml, all/base/kustomization.yaml, " in applied.stderr
+    assert " and 4 more\n" in applied.stderr
+    whole = files.run("apply", "all", "-r", "all", "-t", "all", "-v")
+    for name in OTHERS:
+        assert (f"all/{name}" in whole.stderr) == (name != "empty.yaml")
+    told = files.run("explain", "all", "--trigger", "all/cm.yaml", "--target", "all")
+    assert told.exit_code == 0, told.stderr
+    assert "Secret a/s is selected" in told.stdout
+    assert said in told.stderr
+    wild = files.run("apply", "all/*.yaml", "-r", "all/*.yaml", "-t", "all/*.yaml")
+    assert wild.exit_code == 0, wild.stderr
+    assert "1 change, 0 errors" in wild.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name != "empty.yaml"])
+def test_a_file_that_is_named_must_hold_an_object(files: Desk, name: str) -> None:
+    words = ["all/p.yaml", "-r", f"all/{name}"]
+    if "metadata" in OTHERS[name]:
+        return
+    done = files.run("apply", *words)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"Error: all/{name}:1: ")
+
+
+def test_an_object_in_a_folder_that_is_malformed_is_not_passed_over(files: Desk) -> None:
+    files.write("all/bad.yaml", OBJECT.replace("name: c", "name: 5"))
+    done = files.run("apply", "all/p.yaml", "-r", "all")
+    assert done.exit_code == 2
+    assert "all/bad.yaml:1: metadata.name is no text, put it in quotes" in done.stderr
+
+
+def test_a_folder_without_any_object_is_an_error(desk: Desk) -> None:
+    desk.write("p.yaml", POLICY)
+    desk.write("charts/values.yaml", "a: 1\n")
+    done = desk.run("apply", "p.yaml", "-r", "charts")
+    assert done.exit_code == 2
+    assert "charts: no object is in there" in done.stderr
+
+
+PAGES = {"/p.yaml": POLICY, "/cm.yaml": OBJECT, "/page": "<!DOCTYPE html><html></html>"}
+LEADS = {"/to": "/p.yaml", "/loop": "/loop", "/away": "http://example.com/p.yaml"}
+
+
+class Pages(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path in LEADS:
+            self.send_response(302)
+            self.send_header("Location", LEADS[self.path])
+            self.end_headers()
+        elif self.path in PAGES:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(PAGES[self.path].encode())
+        else:
+            self.send_response(404)
+            self.end_headers()
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as found:
+        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{found.server_port}"
+        found.shutdown()
+        thread.join()
+
+
+def test_addresses_are_files(desk: Desk, server: str) -> None:
+    desk.write("s.yaml", SECRET)
+    words = [f"{server}/to", "-r", f"{server}/cm.yaml", "-t", "s.yaml"]
+    done = desk.run("apply", *words)
+    assert (done.exit_code, "+    x: b" in done.stdout) == (0, True), done.stderr
+    told = desk.run("explain", f"{server}/p.yaml", "--trigger", f"{server}/cm.yaml")
+    assert told.exit_code == 0
+    assert "the rule fires" in told.stdout
+    assert desk.run("lint", f"{server}/p.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/absent.yaml", "the server answered 404"),
+        ("/page", "this is a web page; give the address of the file itself"),
+        ("/loop", "it leads from one address to the next without end"),
+        ("/away", "(it leads to http://example.com/p.yaml): only https is read"),
+    ],
+)
+def test_an_address_that_gives_no_file(desk: Desk, server: str, path: str, said: str) -> None:
+    done = desk.run("explain", f"{server}{path}")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"Error: {server}{path}")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://example.com/p.yaml", "only https is read, for anybody on the way can change"),
+        ("http://127.0.0.1:1/p.yaml", "cannot be read: connection refused"),
+        ("https://nobody.invalid/p.yaml", "cannot be read: the name of the server is not known"),
+        ("https://", "cannot be read: it is no address"),
+    ],
+)
+def test_an_address_that_is_not_read(desk: Desk, address: str, said: str) -> None:
+    done = desk.run("explain", address)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_no_more_is_taken_than_a_file_may_have(server: str) -> None:
+    assert fetch(f"{server}/cm.yaml", len(OBJECT)) == OBJECT.encode()
+    with pytest.raises(InvalidSetting, match="it is larger than"):
+        fetch(f"{server}/cm.yaml", len(OBJECT) - 1)
