@@ -55,8 +55,10 @@ def compile_entries(
 
 def _name(fields: Mapping[str, Any], place: str) -> str:
     name = reading.string(fields.get("name"), f"{place}.name")
-    if name in RESERVED:
-        raise InvalidPolicy(f"{place}.name", f"{name} is a reserved name")
+    root = name.partition(".")[0]
+    if root in RESERVED:
+        reason = f"entry name {name} is invalid as it conflicts with a pre-defined variable {root}"
+        raise InvalidPolicy(f"{place}.name", reason)
     return name
 
 
