@@ -133,7 +133,8 @@ def deviations() -> list[Deviation]:
 def load(folder: Path, *, counted: bool = True) -> list[Any]:
     """Return a parameter ``(file, case)`` for each case in the files below a folder.
 
-    A file that is no list of cases is a parameter too, whose run fails with the reason.
+    What cannot be read, a file or one of its cases, is a parameter too, whose run fails with the
+    reason.
 
     Args:
         folder: Of the files.
@@ -143,28 +144,28 @@ def load(folder: Path, *, counted: bool = True) -> list[Any]:
     for path in sorted(folder.rglob("*.json")):
         name = path.relative_to(folder).with_suffix("").as_posix()
         marks = [pytest.mark.conformance(f"units/{name}")] if counted else []
-        found = _read(path)
-        if isinstance(found, str):
-            params.append(pytest.param(path.name, {BROKEN: found}, id=name, marks=marks))
-            continue
         seen: Counter[str] = Counter()
-        for raw in found:
-            key = f"{name}/{raw.get('kind')}/{raw.get('test')}/{raw.get('case')}"
+        for raw in _read(path):
+            names = (raw[key] for key in ("kind", "test", "case") if key in raw)
+            key = "/".join(map(str, (name, *names)))
             seen[key] += 1
             shown = key if seen[key] == 1 else f"{key}#{seen[key]}"
             params.append(pytest.param(path.name, raw, id=shown, marks=marks))
     return params
 
 
-def _read(path: Path) -> list[dict[str, Any]] | str:
+def _read(path: Path) -> list[dict[str, Any]]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        return f"{path}: {error}"
-    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        return f"{path}: expected a list of cases"
-    wrong = [item for item in data if not item.keys() >= HEAD]
-    if wrong:
-        missing = ", ".join(sorted(HEAD - wrong[0].keys()))
-        return f"{path}: a case lacks {missing}: {json.dumps(wrong[0])[:200]}"
-    return data
+        return [{BROKEN: f"{path}: {error}"}]
+    if not isinstance(data, list):
+        return [{BROKEN: f"{path}: expected a list of cases"}]
+    return [_checked(item, path) for item in data]
+
+
+def _checked(item: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        return {BROKEN: f"{path}: expected a case, found {item!r}"}
+    missing = ", ".join(sorted(HEAD - item.keys()))
+    return {**item, BROKEN: f"{path}: the case lacks {missing}"} if missing else item

@@ -123,15 +123,20 @@ def test_every_deviation_of_cases_has_a_reason_in_one_sentence() -> None:
 def test_files_that_are_no_lists_of_cases_fail_and_stop_no_other(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "a.json").write_text("[{]")
-    (tmp_path / "b.json").write_text('[{"kind": "wildcard"}]')
-    (tmp_path / "deep" / "c.json").write_text(
-        json.dumps([a_case("wildcard", WILDCARD, {"result": True})])
-    )
-    broken, lacking, good = load(tmp_path)
+    right = a_case("wildcard", WILDCARD, {"result": True})
+    (tmp_path / "b.json").write_text(json.dumps([{"kind": "wildcard"}, 1, right]))
+    (tmp_path / "c.json").write_text("{}")
+    (tmp_path / "deep" / "c.json").write_text(json.dumps([right]))
+    broken, lacking, odd, beside, unlisted, good = load(tmp_path)
     with pytest.raises(pytest.fail.Exception, match=r"a\.json: Expecting"):
         run(*broken.values, [])
     with pytest.raises(pytest.fail.Exception, match="lacks case, expected, input, source, test"):
         run(*lacking.values, [])
+    with pytest.raises(pytest.fail.Exception, match="expected a case, found 1"):
+        run(*odd.values, [])
+    with pytest.raises(pytest.fail.Exception, match="expected a list of cases"):
+        run(*unlisted.values, [])
+    run(*beside.values, [])
     run(*good.values, [])
     assert good.id == "deep/c/wildcard/Own/0"
 
