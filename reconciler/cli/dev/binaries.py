@@ -14,7 +14,7 @@ from reconciler.errors import InvalidSetting
 VARIABLE = "RETROFIT_CONTROL_PLANE"
 BUNDLE = "controlplane"
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
-OPTIONAL = ("kube-scheduler",)
+OPTIONAL = ("kube-scheduler", "kubelet", "kube-proxy")
 GO_SOURCES = Path(__file__).with_name("controlplane")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -63,8 +63,8 @@ def read_source(folder: Path = GO_SOURCES) -> Source:
     """Read the Go sources of the control plane."""
     module = (folder / "go.mod").read_text()
     digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum", "main.go"):
-        digest.update((folder / name).read_bytes())
+    for file in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))):
+        digest.update(file.read_bytes())
     major, minor = _found(r"^go (\d+\.\d+)", module).split(".")
     return Source(
         kubernetes=_found(r"^\s*k8s\.io/kubernetes (v\S+)", module),

@@ -133,12 +133,15 @@ def test_the_source_tells_its_versions() -> None:
     assert source.key.startswith(f"{source.kubernetes}-{source.digest[:12]}-")
 
 
-@given(st.sampled_from(["go.mod", "go.sum", "main.go"]), st.text(min_size=1))
+SOURCES = ("go.mod", "go.sum", "main.go", "node_linux.go")
+
+
+@given(st.sampled_from(SOURCES), st.text(min_size=1))
 def test_every_change_of_the_source_is_another_key(
     tmp_path_factory: pytest.TempPathFactory, name: str, addition: str
 ) -> None:
     folder = tmp_path_factory.mktemp("source")
-    for each in ("go.mod", "go.sum", "main.go"):
+    for each in SOURCES:
         (folder / each).write_bytes((binaries.GO_SOURCES / each).read_bytes())
     before = binaries.read_source(folder).key
     with (folder / name).open("a", encoding="utf-8") as file:
