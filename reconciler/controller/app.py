@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
-
-import kopf
+from dataclasses import dataclass
 
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.clock import Clock, SystemClock
@@ -17,8 +15,8 @@ from reconciler.controller.exceptions import ExceptionFollower
 from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
 from reconciler.controller.leader import Leadership
+from reconciler.controller.operator import Operator
 from reconciler.controller.report import Reporter
-from reconciler.controller.settings import operator_settings
 from reconciler.controller.surroundings import LeaderEvents, Surroundings
 from reconciler.kube.access import OwnAccess
 from reconciler.kube.backlog import KubeBoard
@@ -64,10 +62,10 @@ class Controller:
     leadership: Leadership
     events: KubeEvents
     surroundings: Surroundings
+    operator: Operator
     stop: asyncio.Event
     lost: asyncio.Event
     exceptions: ExceptionFollower | None = None
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     def _gauges(self) -> Gauges:
         return Gauges(
@@ -81,14 +79,15 @@ class Controller:
 
     def unready(self) -> str | None:
         """Return why the policies and requests are not watched, None when they are."""
-        if not self.ready.is_set():
-            return "the watches have not started yet"
-        return None if self.exceptions is None else self.exceptions.unready()
+        problem = self.operator.watches.problem()
+        if problem is None and self.exceptions is not None:
+            problem = self.exceptions.unready()
+        return problem
 
     async def run(self) -> int:
         """Work until told to stop, or until the Lease is lost; return the exit code."""
         background = [
-            asyncio.create_task(self._operate(), name="kopf"),
+            asyncio.create_task(self.operator.run(), name="operator"),
             asyncio.create_task(self._heed_signals(), name="signals"),
             asyncio.create_task(self.events.run(), name="events"),
             asyncio.create_task(self._gauges().run(), name="gauges"),
@@ -118,39 +117,11 @@ class Controller:
                 task.cancel()
             await asyncio.gather(*background, stopping, return_exceptions=True)
 
-    async def _operate(self) -> None:
-        await kopf.operator(
-            registry=build_registry(
-                self.services,
-                self.accounts,
-                self.rounds,
-                self._login,
-                adopt=self.settings.take_over,
-            ),
-            settings=operator_settings(self.settings.list_page),
-            standalone=True,
-            clusterwide=True,
-            ready_flag=self.ready,
-            stop_flag=self.stop,
-        )
-
     async def _heed_signals(self) -> None:
         # kopf takes the signals for itself when it starts, and would end before our work has.
-        await self.ready.wait()
+        await self.operator.started.wait()
         stop_on_signals(self.stop)
         await self.stop.wait()
-
-    async def _login(self, **_: object) -> kopf.ConnectionInfo:
-        facts = await self.client.connection()
-        return kopf.ConnectionInfo(
-            server=facts.server,
-            ca_path=facts.ca_file or None,
-            insecure=facts.insecure,
-            scheme="Bearer" if facts.token else None,
-            token=facts.token or None,
-            certificate_path=facts.certificate_file or None,
-            private_key_path=facts.key_file or None,
-        )
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
@@ -341,6 +312,14 @@ def _assemble(
         leadership=leadership,
         events=events,
         surroundings=surroundings,
+        operator=Operator(
+            client,
+            CONTROLLER_KINDS,
+            page=settings.list_page,
+            identity=identity,
+            stop=stop,
+            registry=build_registry(services, accounts, rounds, adopt=settings.take_over),
+        ),
         stop=stop,
         lost=lost,
         exceptions=exceptions,

@@ -28,7 +28,7 @@ class _Follower(Protocol):
 
 
 def build_registry(
-    services: Services, accounts: Accounts, rounds: Rounds, login: Any, *, adopt: bool
+    services: Services, accounts: Accounts, rounds: Rounds, *, adopt: bool
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 
@@ -36,11 +36,9 @@ def build_registry(
         services: Where objects go.
         accounts: Where policies go as well.
         rounds: Where all of it goes as well.
-        login: Gives kopf its credentials.
         adopt: Work on requests of a Kyverno as well.
     """
     registry = kopf.OperatorRegistry()
-    kopf.on.login(registry=registry)(login)
     followers: tuple[_Follower, ...] = (services.rollout, rounds, accounts)
 
     async def on_request(event: kopf.RawEvent, **_: Any) -> None:

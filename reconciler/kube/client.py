@@ -10,7 +10,7 @@ import contextlib
 import importlib.metadata
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -54,6 +54,8 @@ JSON_PATCH = "application/json-patch+json"
 
 OnCall = Callable[[str, str, int, float], None]
 """Told of every request: verb, resource, HTTP status (0: no answer), seconds."""
+OnAnswer = Callable[[Call, str], None]
+"""Told of every answer to another library: what it asked, and the failure or nothing."""
 
 _CONNECTIONS = 256
 _KEEP_ALIVE = 60.0
@@ -62,23 +64,6 @@ _ATTEMPTS = 5
 _REPEATABLE = frozenset({0, 408, 429, 502, 503, 504})
 _BACKOFF = wait_random_exponential(multiplier=0.2, max=3.0)
 _START_BACKOFF = wait_random_exponential(multiplier=1.0, min=1.0, max=15.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """What another client of the same identity needs; never to be logged.
-
-    Attributes:
-        ca_file: Empty for the machine's own certificates.
-        token: Valid now; ask again before it ends.
-    """
-
-    server: str
-    ca_file: str = ""
-    insecure: bool = False
-    token: str = field(default="", repr=False)
-    certificate_file: str = ""
-    key_file: str = ""
 
 
 class Client:
@@ -113,18 +98,46 @@ class Client:
         if configuration.tls_server_name:
             self._fixed["server_hostname"] = configuration.tls_server_name
 
-    async def connection(self) -> Connection:
-        """Return what kopf needs to connect as we do."""
-        configuration = self._credentials.configuration
-        header = await self._credentials.authorization()
-        return Connection(
-            server=self.address,
-            ca_file=configuration.ssl_ca_cert or "",
-            insecure=not configuration.verify_ssl,
-            token=header.removeprefix("Bearer "),
-            certificate_file=configuration.cert_file or "",
-            key_file=configuration.key_file or "",
-        )
+    def open_session(self, on_answer: OnAnswer) -> aiohttp.ClientSession:
+        """Return a session for another library, which closes it.
+
+        Its requests go as ours do: with the credentials of the moment, and after a 401 once more
+        with credentials read anew. No token is handed over.
+        """
+
+        async def send(
+            request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+        ) -> aiohttp.ClientResponse:
+            url = request.url
+            call = describe(request.method, url.path, watch=url.query.get("watch") == "true")
+            request.server_hostname = self._fixed.get("server_hostname")
+            try:
+                response = await self._authorized(request, handler)
+            except (aiohttp.ClientError, OSError) as error:
+                on_answer(call, str(unreachable(call, self.address, error)))
+                raise
+            said = ""
+            if not response.ok:
+                status, headers = response.status, response.headers
+                said = str(failure(call, status, headers, await response.read()))
+            on_answer(call, said)
+            return response
+
+        proxy = {key: self._fixed[key] for key in ("proxy", "proxy_headers") if key in self._fixed}
+        return self._rest.open(middlewares=(send,), **proxy)
+
+    async def _authorized(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        sent = await self._credentials.authorization()
+        if sent:
+            request.headers["Authorization"] = sent
+        response = await handler(request)
+        if response.status == HTTPStatus.UNAUTHORIZED and await self._credentials.renew(sent):
+            response.release()
+            request.headers["Authorization"] = await self._credentials.authorization()
+            response = await handler(request)
+        return response
 
     async def close(self) -> None:
         """Close all connections."""
@@ -392,11 +405,12 @@ class _Transport(RESTClientObject):
     Proxies and netrc would be looked up for every request, which trebles its cost.
     """
 
-    def open(self) -> aiohttp.ClientSession:
+    def open(self, **more: Any) -> aiohttp.ClientSession:
         self.configuration.client_session_kwargs = {
             "trust_env": False,
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
             "cookie_jar": aiohttp.DummyCookieJar(),
+            **more,
         }
         return self._create_pool_manager()
 

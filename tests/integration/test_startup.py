@@ -26,6 +26,15 @@ ACCOUNTS = {
     "admission": "kyverno-admission-controller",
 }
 BOTH = pytest.mark.parametrize("program", ["controller", "admission"])
+NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount")
+# What a container has: the ServiceAccount's files, and a user that no passwd file names.
+POD = """
+mount -t tmpfs none /run
+mkdir -p /run/secrets/kubernetes.io/serviceaccount
+cp "$POD_FILES"/* /run/secrets/kubernetes.io/serviceaccount
+exec unshare --user --map-user=65532 --map-group=65532 -- "$@"
+"""
+NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 
 
 @dataclass(kw_only=True)
@@ -66,10 +75,15 @@ class Started:
 
 @dataclass(kw_only=True)
 class Starter:
-    """Starts programs and ends them."""
+    """Starts programs and ends them.
+
+    Attributes:
+        before: The first words of every command line.
+    """
 
     folder: Path
     started: list[Started] = field(default_factory=list)
+    before: tuple[str, ...] = ()
 
     def __call__(self, program: str, *flags: str, **env: str) -> Started:
         """Start a program; a flag given here wins over the starter's own."""
@@ -79,10 +93,11 @@ class Starter:
             own.append(f"--port={port}")
         log = self.folder / f"{program}-{len(self.started)}.log"
         # Nothing of this machine's own clusters may leak in.
-        kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+        foreign = {"KUBECONFIG", *(NAMES if self.before else ())}
+        kept = {key: value for key, value in os.environ.items() if key not in foreign}
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", MODULES[program], *own, *flags],
+                [*self.before, sys.executable, "-m", MODULES[program], *own, *flags],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**kept, "HOME": str(self.folder), **env},
@@ -260,6 +275,28 @@ def test_the_api_server_comes_later(start: Starter, installed: ControlPlane) -> 
     for one in programs:
         wait_until(functools.partial(ready, one), within=40, what="it is ready")
         one.runs()
+
+
+@pytest.mark.cluster
+@BOTH
+def test_as_in_a_pod(
+    start: Starter, program: str, installed: ControlPlane, tmp_path: Path
+) -> None:
+    host, _, port = installed.server.removeprefix("https://").partition(":")
+    account = ACCOUNTS[program]
+    files = tmp_path / "account"
+    files.mkdir()
+    token = installed.kubectl("create", "token", account, "-n", "kyverno", "--duration=10m")
+    (files / "token").write_text(token.strip())
+    (files / "ca.crt").write_bytes(installed.credentials.ca.read_bytes())
+    if subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces here: the user of a container cannot be had")
+    start.before = (*NAMESPACES, "sh", "-ec", POD, "sh")
+    service = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    one = start(program, **service, POD_FILES=str(files))
+    wait_until(lambda: ready(one) or one.process.poll() is not None, within=40, what="it is ready")
+    assert ready(one), one.said
+    one.runs()
 
 
 def ready(one: Started) -> bool:

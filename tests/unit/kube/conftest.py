@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import socket
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,3 +137,11 @@ async def open_client(
 @pytest.fixture
 async def client(open_client: Callable[..., Any]) -> Client:
     return await open_client()
+
+
+@pytest.fixture
+def free_address() -> Iterator[str]:
+    """An address of this machine at which nobody listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"

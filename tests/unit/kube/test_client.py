@@ -1,7 +1,6 @@
 """What happens between a call and the wire."""
 
 import asyncio
-import socket
 
 import pytest
 from aiohttp import web
@@ -20,13 +19,6 @@ from reconciler.kube.client import MERGE_PATCH, connect
 PATH = "/api/v1/namespaces/a/configmaps/b"
 ROUTE = f"GET {PATH}"
 BUSY = (429, {"kind": "Status", "message": "slow down"}, {"Retry-After": "0"})
-
-
-@pytest.fixture
-def free_address():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
 async def drop(request):

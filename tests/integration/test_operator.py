@@ -1,0 +1,122 @@
+"""kopf as a part of the process: what it may not hide, on a real API server."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import kopf
+import pytest
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.controller.operator import Operator
+from reconciler.errors import Unauthorized
+from reconciler.kube.client import connect
+from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
+
+KINDS = (CLUSTER_POLICIES, POLICIES)
+WITHIN = 30.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await asyncio.to_thread(wait_until, condition, within=WITHIN, what="kopf is as it should be")
+
+
+@contextlib.asynccontextmanager
+async def opened(kubeconfig: Path, **more: float) -> AsyncIterator[Operator]:
+    """An operator that follows policies with the credentials of a kubeconfig."""
+    registry = kopf.OperatorRegistry()
+    for kind in KINDS:
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(nothing)
+    client = await connect(str(kubeconfig))
+    try:
+        yield Operator(
+            client,
+            KINDS,
+            page=100,
+            identity="this-one",
+            stop=asyncio.Event(),
+            registry=registry,
+            **more,
+        )
+    finally:
+        await client.close()
+
+
+async def nothing(**_: object) -> None:
+    pass
+
+
+@contextlib.asynccontextmanager
+async def running(operator: Operator) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(operator.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_is_ready_when_it_watches(installed_cluster: Cluster) -> None:
+    async with opened(installed_cluster.kubeconfig) as operator:
+        assert "not watched yet" in str(operator.watches.problem())
+        async with running(operator):
+            await until(lambda: operator.watches.problem() is None)
+
+
+async def test_what_may_be_listed_but_not_watched(
+    installed_cluster: Cluster, namespace: str
+) -> None:
+    kubectl = installed_cluster.kubectl
+    names = ",".join(kind.resource for kind in KINDS)
+    kubectl("create", "clusterrole", namespace, "--verb=get,list", f"--resource={names}")
+    kubectl(
+        *("create", "clusterrolebinding", namespace),
+        *(f"--clusterrole={namespace}", f"--serviceaccount={namespace}:default"),
+    )
+    try:
+        file = installed_cluster.service_account_kubeconfig(namespace, "default")
+        async with opened(file) as operator, running(operator):
+            await until(lambda: "grant: watch" in str(operator.watches.problem()))
+            kubectl("delete", "clusterrole", namespace)
+            verbs = "--verb=get,list,watch"
+            kubectl("create", "clusterrole", namespace, verbs, f"--resource={names}")
+            await until(lambda: operator.watches.problem() is None)
+    finally:
+        kubectl("delete", "clusterrole,clusterrolebinding", namespace)
+
+
+async def test_credentials_that_are_refused_end_it(
+    installed_cluster: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "kubeconfig"
+    view = installed_cluster.kubectl("config", "view", "--raw", "--flatten", "-o", "json")
+    config = json.loads(view)
+    for user in config["users"]:
+        user["user"] = {"token": "wrong"}
+    file.write_text(json.dumps(config))
+    async with opened(file, patience=0.0) as operator:
+        with pytest.raises(Unauthorized, match="the token is expired or wrong: renew it"):
+            await asyncio.wait_for(operator.run(), WITHIN)
+
+
+async def test_refused_credentials_may_be_replaced(
+    installed_cluster: Cluster, tmp_path: Path
+) -> None:
+    config = json.loads(
+        installed_cluster.kubectl("config", "view", "--raw", "--flatten", "-o", "json")
+    )
+    (token,) = (user["user"]["token"] for user in config["users"])
+    tokens = tmp_path / "token"
+    tokens.write_text("wrong")
+    for user in config["users"]:
+        user["user"] = {"tokenFile": str(tokens)}
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(config))
+    async with opened(file) as operator, running(operator) as task:
+        await until(lambda: "renew it" in str(operator.watches.problem()))
+        tokens.write_text(token)
+        await until(lambda: operator.watches.problem() is None)
+        assert not task.done()

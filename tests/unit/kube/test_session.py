@@ -1,0 +1,93 @@
+"""The session that another library gets: our credentials of the moment, and a look at answers."""
+
+import contextlib
+
+import pytest
+
+PATH = "/apis/kyverno.io/v1/policies"
+ROUTE = f"GET {PATH}"
+
+
+@pytest.fixture
+async def answers(client, api):
+    heard = []
+    async with client.open_session(lambda call, problem: heard.append((str(call), problem))) as it:
+        yield it, heard
+
+
+async def get(session, api, query=""):
+    async with session.get(f"{api.address}{PATH}{query}") as response:
+        return response.status
+
+
+def sent(api):
+    return [call.headers["Authorization"] for call in api.seen]
+
+
+async def test_it_carries_the_header_as_the_loader_wrote_it(client, api):
+    api.answer(ROUTE, {})
+    async with client.open_session(lambda *_: None) as session:
+        assert await get(session, api) == 200
+    assert sent(api) == ["Bearer secret"]
+
+
+async def test_a_rotated_token_is_used_from_the_next_request_on(api, clock, open_client, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("first")
+    client = await open_client(tokenFile=str(token))
+    api.answer(ROUTE, {})
+    async with client.open_session(lambda *_: None) as session:
+        await get(session, api)
+        token.write_text("second")
+        clock.seconds += 61
+        await get(session, api)
+    assert [call.headers["Authorization"] for call in api.seen] == [
+        "Bearer first",
+        "Bearer second",
+    ]
+
+
+async def test_a_refused_token_is_read_anew_at_once(api, open_client, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("first")
+    client = await open_client(tokenFile=str(token))
+    token.write_text("second")
+    api.answer(ROUTE, (401, {}), {})
+    async with client.open_session(lambda *_: None) as session:
+        assert await get(session, api) == 200
+    assert [call.headers["Authorization"] for call in api.seen] == [
+        "Bearer first",
+        "Bearer second",
+    ]
+
+
+async def test_user_and_password_work_as_well(api, open_client):
+    client = await open_client(username="u", password="p")
+    api.answer(ROUTE, {})
+    async with client.open_session(lambda *_: None) as session:
+        await get(session, api)
+    assert sent(api) == ["Basic dTpw"]
+
+
+async def test_answers_are_told(answers, api):
+    session, heard = answers
+    api.answer(ROUTE, {}, (403, {"kind": "Status", "message": "no"}))
+    await get(session, api, "?watch=true")
+    assert await get(session, api) == 403
+    assert heard == [
+        ("watch policies.kyverno.io", ""),
+        (
+            "list policies.kyverno.io",
+            "list policies.kyverno.io: no; grant: list policies.kyverno.io",
+        ),
+    ]
+
+
+async def test_no_answer_is_told_too(free_address, open_client):
+    heard = []
+    client = await open_client(address=free_address)
+    async with client.open_session(lambda _, problem: heard.append(problem)) as session:
+        with contextlib.suppress(OSError):
+            await session.get(f"{free_address}{PATH}")
+    (problem,) = heard
+    assert "connection refused" in problem
