@@ -11,6 +11,8 @@ PYTEST_ARGS ?=
 # How many workers run tests side by side, each with control planes of its own; 0: none but pytest.
 # Cluster tests wait most of the time, so more than there are cores.
 PYTEST_WORKERS ?= 4
+# Added to `make faults`, as FAULTS_ARGS="--only 'kill -9'" or FAULTS_ARGS=--short.
+FAULTS_ARGS ?=
 # Added to `make bench`, as BENCH_ARGS="--only pipeline".
 BENCH_ARGS ?=
 # Where the conformance data lies; tests/conformance reads the same variable.
@@ -30,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench lint types conformance conformance-units conformance-cli \
+.PHONY: help demo test check faults bench lint types conformance conformance-units conformance-cli \
 	e2e e2e-kind control-plane schemas clean
 
 help: ## List the targets
@@ -47,6 +49,9 @@ test: $(READY) control-plane ## Run all tests but end to end, on real local cont
 	$(BIN)/pytest --numprocesses=$(PYTEST_WORKERS) --durations=10 $(PYTEST_ARGS)
 
 check: lint types test ## Run lint, types and test, as CI does
+
+faults: $(READY) control-plane ## Break everything under triggers: what was lost, what came twice
+	$(BIN)/python -m tests.faults.table.run $(FAULTS_ARGS)
 
 bench: $(READY) control-plane ## Measure the engine, the desk, triggers per second, latency and API calls
 	$(BIN)/python -m tests.bench.run $(BENCH_ARGS)

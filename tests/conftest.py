@@ -5,6 +5,7 @@ import os
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from xdist.remote import Producer
 from reconciler.cli.dev.binaries import Binaries, locate, read_source
 from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
 from reconciler.cli.dev.install import install
-from reconciler.cli.dev.programs import Programs, start_programs
+from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
 from tests.distribution import Distribution, place_of
+from tests.faults.rig import SHORT_LEASE
 
 # Runners of conformance cases assert outside of test modules.
 pytest.register_assert_rewrite("tests.conformance.units")
@@ -141,6 +143,8 @@ def live_programs(
             options = Options(binaries=binaries, audit_log=True)
             cluster = stack.enter_context(ControlPlane.start(options))
         settings = install(cluster, "demo")
+        shipped = settings[CONTROLLER]
+        settings[CONTROLLER] = replace(shipped, flags=(*shipped.flags, *SHORT_LEASE))
         yield stack.enter_context(start_programs(cluster, settings=settings))
 
 

@@ -36,6 +36,7 @@ GROUPS = {
         "tests/faults/test_retention.py",
         "tests/faults/test_sweeps.py",
     ),
+    "table": ("tests/faults/test_table.py",),
     "admission": ("tests/integration/test_admission.py",),
     "overload": ("tests/faults/test_overload.py",),
     "exceptions": ("tests/integration/test_exceptions.py",),

@@ -73,6 +73,19 @@ _KNOWN = {
 }
 
 
+def clock_environment(clock: Path) -> dict[str, str]:
+    """Return the variables by which a program's wall clock is what a file says."""
+    return {"PYTHONPATH": str(_WRONG_CLOCK), "RETROFIT_TEST_CLOCK": str(clock)}
+
+
+def set_clock(clock: Path, ahead: float) -> None:
+    """Set the wall clock of a program so many seconds off, now or at its start."""
+    # It is read all the time: never half of it.
+    new = clock.with_suffix(".new")
+    new.write_text(str(ahead))
+    new.replace(clock)
+
+
 def config_map(namespace: str, name: str, **data: str) -> Object:
     """Return a ConfigMap."""
     return {
@@ -393,8 +406,9 @@ class Rig:
             name: Of this replica.
             ahead: Seconds by which its wall clock is wrong.
         """
-        env = {"PYTHONPATH": str(_WRONG_CLOCK), "RETROFIT_TEST_CLOCK_AHEAD": str(ahead)}
-        settings = ProgramSettings(flags=flags, env=env if ahead else {})
+        clock = self.cluster.directory / f"clock-{name}"
+        set_clock(clock, ahead)
+        settings = ProgramSettings(flags=flags, env=clock_environment(clock))
         await asyncio.to_thread(self.programs.start, CONTROLLER, settings, name=name)
 
     def reinstall(self) -> None:

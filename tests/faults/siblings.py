@@ -21,8 +21,8 @@ HOST = "127.0.0.1"
 class Sibling:
     """Answers the API server about the ConfigMaps of one namespace.
 
-    It denies what is labelled ``deny``, holds what is labelled ``hold`` back until `release`, and
-    allows the rest.
+    It denies what is labelled ``deny``, holds what is labelled ``hold`` back until `release`,
+    takes a second for what is labelled ``slow``, and allows the rest.
 
     Attributes:
         held: Names of what waits, or waited, for the release.
@@ -44,6 +44,8 @@ class Sibling:
         response: dict[str, Any] = {"uid": request["uid"], "allowed": "deny" not in labels}
         if not response["allowed"]:
             response["status"] = {"message": "the sibling does not like it"}
+        if "slow" in labels:
+            await asyncio.sleep(1.0)
         if "hold" in labels:
             self.held.append(request["name"])
             await self._released.wait()

@@ -190,7 +190,7 @@ async def enforce(world, item):
         return world.requests(name)
 
     # The API server learns of its own configurations by a watch.
-    wait_until(in_force, within=20, every=0.2, what="the webhook is in force")
+    wait_until(in_force, within=60, every=0.2, what="the webhook is in force")
     world.kubectl("delete", "ur", "--all", "-n", "kyverno")
 
 
@@ -364,7 +364,7 @@ async def test_a_binding_is_kept_because_nobody_can_read_it(world, place):
         bind(next(names))
         return world.requests(place)
 
-    request = wait_until(found, within=20, every=0.2, what="a binding is recorded")[0]
+    request = wait_until(found, within=60, every=0.2, what="a binding is recorded")[0]
     assert request.spec.trigger.subresource == "binding"
     assert request.spec.resource.kind == "Binding"
     assert request.spec.request["resource"]["resource"] == "pods"
@@ -404,7 +404,7 @@ async def test_an_invalid_policy_is_refused_by_its_place(world, place):
         world.kubectl("delete", "clusterpolicy", place)
         return None
 
-    text = wait_until(refused, within=20, every=0.2, what="the policy webhook is in force")
+    text = wait_until(refused, within=60, every=0.2, what="the policy webhook is in force")
     assert "spec.rules[0].mutate.targets[0]" in text
     assert "denied the request" in text
 
@@ -526,7 +526,7 @@ class Started:
     def end(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 @pytest.fixture
@@ -544,10 +544,10 @@ def start(tmp_path):
 
 def test_while_it_waits_it_is_healthy_not_ready_and_can_be_ended(away, start):
     started = start(program(away))
-    wait_until(lambda: started.ready()[0] == 503, within=20, what="the probes answer")
+    wait_until(lambda: started.ready()[0] == 503, within=60, what="the probes answer")
     assert "not listed yet" in started.ready()[1]
     wait_until(
-        lambda: "trying again" in started.log.read_text(), within=20, what="it says that it waits"
+        lambda: "trying again" in started.log.read_text(), within=60, what="it says that it waits"
     )
     assert started.end() == 0
     assert "Traceback" not in started.log.read_text()
@@ -557,7 +557,7 @@ def test_a_missing_right_is_named_with_its_cure(world, start):
     account = world.plane.service_account_kubeconfig("default", "default")
     started = start(program(account))
     wait_until(
-        lambda: "grant" in started.log.read_text(), within=20, what="it names the missing right"
+        lambda: "grant" in started.log.read_text(), within=60, what="it names the missing right"
     )
     text = started.log.read_text()
     assert "list clusterpolicies.kyverno.io" in text

@@ -50,7 +50,7 @@ class Started:
         """What it printed so far."""
         return self.log.read_text()
 
-    def says(self, text: str, within: float = 20.0) -> None:
+    def says(self, text: str, within: float = 60.0) -> None:
         """Wait until it printed a text."""
 
         def heard() -> bool:
@@ -61,7 +61,7 @@ class Started:
         except Exception as error:
             raise AssertionError(f"it never says {text!r} but:\n{self.said}") from error
 
-    def fails(self, within: float = 20.0) -> str:
+    def fails(self, within: float = 60.0) -> str:
         """Wait until it ended with code 1, and return what it printed."""
         assert self.process.wait(within) == 1, self.said
         assert "Traceback" not in self.said
@@ -156,7 +156,7 @@ def kubeconfig(folder: Path, server: str, token: str = "none", ca: Path | None =
 @BOTH
 def test_a_flag_with_a_bad_value(start: Starter, program: str) -> None:
     process = start(program, "--log-level=loud").process
-    assert process.wait(20) == 2
+    assert process.wait(60) == 2
     said = start.started[0].said
     assert "--log-level" in said
     assert "'debug', 'info', 'warning', 'error'" in said
@@ -165,7 +165,7 @@ def test_a_flag_with_a_bad_value(start: Starter, program: str) -> None:
 
 def test_a_duration_that_is_none(start: Starter) -> None:
     one = start("controller", "--retain-completed=10")
-    assert one.process.wait(20) == 2
+    assert one.process.wait(60) == 2
     assert "'10' is not a duration: write it as 500ms, 30s, 10m, 24h or 1h30m" in one.said
 
 

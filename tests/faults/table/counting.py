@@ -1,0 +1,152 @@
+"""What became of a stream of triggers, read from the state of the world."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import orjson
+
+from reconciler.api.meta import Object
+from reconciler.cli.dev.cluster import ControlPlane
+from tests.faults.rig import BACKGROUND, Rig, rule, target
+
+LISTS = 8
+
+
+class Effect(StrEnum):
+    """How a trigger shows that it was worked on.
+
+    OWN: It writes its name into a target of its own. Such a rule converges, and its triggers can
+    be found again.
+    APPEND: It appends its name to a text. Nobody can find what was lost, and twice is seen.
+    """
+
+    OWN = "own"
+    APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        name: Of the scenario.
+        failure_policy: Of its policy.
+        accepted: Triggers that the API server stored, whatever it answered.
+        refused: Those that it did not.
+        applied: Accepted ones whose effect is there.
+        told: Lost ones that the policy's status counts.
+        twice: Effects that are there once too often.
+        heal: Seconds from the end of the cause until all was applied; None: never.
+    """
+
+    name: str
+    failure_policy: str
+    accepted: int
+    refused: int
+    applied: int
+    told: int
+    twice: int
+    heal: float | None
+
+    @property
+    def lost(self) -> int:
+        """Return how many accepted triggers had no effect."""
+        return self.accepted - self.applied
+
+    @property
+    def good(self) -> bool:
+        """Tell whether the promise was kept: under Fail nothing is lost, else it is counted."""
+        allowed = self.told if self.failure_policy == "Ignore" else 0
+        return bool(
+            self.accepted and self.lost == allowed and not self.twice and self.heal is not None
+        )
+
+
+def rules(effect: Effect, place: str, **more: object) -> list[Object]:
+    """Return the rules by which triggers ``trigger-N`` of a namespace show their effect."""
+    if effect is Effect.OWN:
+        where, patch = "target-{{ request.object.data.n }}", "{{ request.object.metadata.name }}"
+        return [rule(place, [target(place, where)], {"data": {"got": patch}}, **more)]
+    appended = "{{ target.data.seen }} {{ request.object.metadata.name }}"
+    where = "list-{{ request.object.data.list }}"
+    return [rule(place, [target(place, where)], {"data": {"seen": appended}}, **more)]
+
+
+def targets(effect: Effect, count: int) -> list[str]:
+    """Return the names of the ConfigMaps that so many triggers change."""
+    if effect is Effect.OWN:
+        return [f"target-{n}" for n in range(count)]
+    return [f"list-{n}" for n in range(LISTS)]
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """Which triggers were accepted, and what shows of them.
+
+    Attributes:
+        accepted: Those that the API server stored, whatever it answered.
+    """
+
+    rig: Rig
+    effect: Effect
+    accepted: set[str] = field(default_factory=set)
+
+    async def effects(self) -> Counter[str]:
+        """Return how often the effect of each trigger is there."""
+        found: Counter[str] = Counter()
+        for item in await self.rig.items("ConfigMap"):
+            data = item.get("data") or {}
+            found.update(data.get("seen", "").split())
+            found.update([data["got"]] if "got" in data else [])
+        return found
+
+    async def missing(self) -> set[str]:
+        """Return the accepted triggers so far that have no effect yet."""
+        return self.accepted - set(await self.effects())
+
+    async def look(self) -> None:
+        """Take in which triggers are stored: an answer may have been lost on its way."""
+        for item in await self.rig.items("ConfigMap"):
+            name = item["metadata"]["name"]
+            if name.startswith("trigger-"):
+                self.accepted.add(name)
+
+    async def twice(self) -> int:
+        """Return how many effects came about more than once."""
+        if self.effect is Effect.APPEND:
+            return sum(number - 1 for number in (await self.effects()).values())
+        return await asyncio.to_thread(self._written_twice)
+
+    async def told(self) -> int:
+        """Return how many triggers the policy's status counts as lost."""
+        policy = await self.rig.get("ClusterPolicy", self.rig.namespace, "")
+        figures = (policy.get("status") or {}).get("mutateExisting") or {}
+        return sum(
+            item.get("objects", 0) for span in figures.get("lost") or () for item in span["rules"]
+        )
+
+    def _written_twice(self) -> int:
+        assert isinstance(self.rig.cluster, ControlPlane)
+        log = self.rig.cluster.layout.audit_log
+        with log.open("rb") as lines:
+            writes = Counter(_own_writes(lines, self.rig.namespace))
+        return sum(number - 1 for number in writes.values())
+
+
+def _own_writes(lines: Iterable[bytes], namespace: str) -> Iterable[str]:
+    """Yield the target of each write of the controller that was carried out."""
+    for line in lines:
+        if namespace.encode() not in line or not line.endswith(b"}\n"):
+            continue
+        event = orjson.loads(line)
+        where = event.get("objectRef") or {}
+        if (
+            event["verb"] in {"patch", "update"}
+            and event["user"]["username"] == BACKGROUND
+            and (where.get("resource"), where.get("namespace")) == ("configmaps", namespace)
+            and event["responseStatus"]["code"] == 200
+        ):
+            yield where["name"]

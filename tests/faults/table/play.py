@@ -1,0 +1,177 @@
+"""Plays a scenario: a stream of triggers, what goes wrong meanwhile, and what became of them."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.meta import Object
+from reconciler.errors import ClusterError
+from tests.faults.rig import FINAL, config_map
+from tests.faults.table.counting import LISTS, Effect, Ledger, Row, rules, targets
+from tests.faults.table.stage import House, Setting, Stage, open_stage
+
+_CLIENTS = 16
+_MOST = 3
+"""How often the triggers of a scenario are sent at most, while it goes on."""
+
+Make = Callable[[Stage, int], Object]
+
+
+def own_trigger(stage: Stage, number: int) -> Object:
+    """Return the trigger of that number."""
+    return config_map(
+        stage.rig.namespace, f"trigger-{number}", n=str(number), list=str(number % LISTS)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Something that goes wrong while triggers are sent.
+
+    Attributes:
+        name: What a reader of the table sees.
+        act: Does it, and undoes it; begins when a quarter of the triggers was sent.
+        effect: How triggers show that they were worked on.
+        failure_policy: Of the policy.
+        triggers: How many at least in the long form; more while it goes on.
+        short: The same in the short form, which leaves out those with 0.
+        rate: Triggers per second; 0 is as fast as 16 clients can.
+        setting: Of the programs and the control plane.
+        prepare: Is done before the policy is applied.
+        before: Is done when the policy is in force, and before anything is sent.
+        make: Makes a trigger.
+        rule: More fields of the rule.
+        patience: Seconds until what is not applied counts as lost.
+    """
+
+    name: str
+    act: Callable[[Stage], Awaitable[None]]
+    effect: Effect = Effect.APPEND
+    failure_policy: str = "Fail"
+    triggers: int = 300
+    short: int = 0
+    rate: float = 20.0
+    setting: Setting = field(default_factory=Setting)
+    prepare: Callable[[Stage], Awaitable[None]] | None = None
+    before: Callable[[Stage], Awaitable[None]] | None = None
+    make: Make = own_trigger
+    rule: dict[str, Any] = field(default_factory=dict)
+    patience: float = 90.0
+
+
+async def play(house: House, scenario: Scenario, count: int) -> Row:
+    """Play a scenario with so many triggers, and count."""
+    async with open_stage(house, f"table-{uuid.uuid4().hex[:8]}") as stage:
+        rig = stage.rig
+        if scenario.prepare is not None:
+            await scenario.prepare(stage)
+        most = _MOST * count if scenario.rate else count
+        names = targets(scenario.effect, most)
+        await rig.create_all(config_map(rig.namespace, name, seen="") for name in names)
+        await rig.apply(
+            *rules(scenario.effect, rig.namespace, **scenario.rule),
+            failurePolicy=scenario.failure_policy,
+        )
+        if scenario.before is not None:
+            await scenario.before(stage)
+        ledger = Ledger(rig=rig, effect=scenario.effect)
+        stream = _stream(stage, scenario, count, most)
+        heal = await _heal(stage, scenario, count, stream, ledger)
+        return Row(
+            name=scenario.name,
+            failure_policy=scenario.failure_policy,
+            accepted=len(ledger.accepted),
+            refused=stage.number - len(ledger.accepted),
+            applied=len(ledger.accepted) - len(await ledger.missing()),
+            told=await ledger.told(),
+            twice=await ledger.twice(),
+            heal=heal,
+        )
+
+
+def _stream(stage: Stage, scenario: Scenario, least: int, most: int) -> Iterator[Object]:
+    """Yield triggers: so many, and more while it is not over."""
+    for number in range(most):
+        if number >= least and stage.over:
+            return
+        stage.number = number + 1
+        yield scenario.make(stage, number)
+
+
+async def _heal(
+    stage: Stage, scenario: Scenario, count: int, stream: Iterator[Object], ledger: Ledger
+) -> float | None:
+    """Send, disturb, and return the seconds that healing took; None: it did not come about."""
+    loop = asyncio.get_running_loop()
+    sending = asyncio.create_task(_send(stage, scenario, stream))
+    await asyncio.sleep(count / 4 / scenario.rate if scenario.rate else 0.0)
+    await scenario.act(stage)
+    stage.over = True
+    over = loop.time()
+    until = over + scenario.patience
+    await ledger.look()
+    healed = await _until(until, lambda: _unhealed(stage, ledger, scenario))
+    heal = loop.time() - over if healed else None
+    ledger.accepted.update(await sending)
+    # The rest of the stream came when all was well again.
+    rest = await _until(until, lambda: _unhealed(stage, ledger, scenario, look=True))
+    return heal if rest else None
+
+
+async def _unhealed(
+    stage: Stage, ledger: Ledger, scenario: Scenario, *, look: bool = False
+) -> object:
+    """Return what is not as it should be yet."""
+    with contextlib.suppress(ClusterError):
+        if look:
+            await ledger.look()
+        policy = await stage.rig.get("ClusterPolicy", stage.rig.namespace, "")
+        if not (policy.get("status") or {}).get("ready"):
+            return "the policy is not Ready"
+        missing = await ledger.missing()
+        told = await ledger.told() if scenario.failure_policy == "Ignore" else 0
+        if len(missing) > told:
+            return missing
+        return look and [
+            item
+            for item in await stage.rig.requests()
+            if item.status.state not in FINAL and item.spec.resource.name in ledger.accepted
+        ]
+    return "the API server does not answer"
+
+
+async def _until(deadline: float, missing: Callable[[], Awaitable[object]]) -> bool:
+    loop = asyncio.get_running_loop()
+    while True:
+        begun = loop.time()
+        if not await missing():
+            return True
+        if loop.time() > deadline:
+            return False
+        # Looking costs, too: at most half of the time goes into it.
+        await asyncio.sleep(max(0.2, loop.time() - begun))
+
+
+async def _send(stage: Stage, scenario: Scenario, stream: Iterator[Object]) -> list[str]:
+    """Create all triggers and return those that were accepted."""
+    try:
+        if scenario.rate:
+            return (await stage.rig.burst(stream, scenario.rate)).accepted
+        return await _flood(stage, list(stream))
+    finally:
+        stage.sent.set()
+
+
+async def _flood(stage: Stage, sent: list[Object]) -> list[str]:
+    gate, accepted = asyncio.Semaphore(_CLIENTS), list[str]()
+
+    async def one(obj: Object) -> None:
+        async with gate:
+            if not await stage.rig.refused(obj):
+                accepted.append(obj["metadata"]["name"])
+
+    await asyncio.gather(*(one(obj) for obj in sent))
+    return accepted

@@ -1,0 +1,189 @@
+"""A bad network and a bad API server: what stands between the programs and the good one."""
+
+import asyncio
+import contextlib
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+
+from admission.pki import make_ca, make_serving
+from reconciler.clock import SystemClock
+
+HOST = "127.0.0.1"
+_HOP = frozenset({"connection", "content-length", "host", "transfer-encoding"})
+_STARTED_WITHIN = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """What is done to calls; watches are left alone but for `silent` and `delay`.
+
+    Attributes:
+        delay: Seconds before a call is passed on.
+        every: Each so many-th call meets what stands below; 0 is none.
+        status: It is answered with this and not passed on.
+        reset: It is not passed on, and its connection breaks.
+        unanswered: It is passed on, and its connection breaks before the answer.
+        silent: Watches are open and deliver nothing.
+    """
+
+    delay: float = 0.0
+    every: int = 0
+    status: int = 0
+    reset: bool = False
+    unanswered: bool = False
+    silent: bool = False
+
+
+CALM = Disturbance()
+
+
+class Proxy:
+    """Ends TLS, disturbs, and passes on; runs in a thread with an event loop of its own.
+
+    Attributes:
+        disturbance: What is done now; may be set from any thread.
+        server: Its address.
+        bundle: The certificate that its clients have to trust.
+    """
+
+    def __init__(self, upstream: str, trust: ssl.SSLContext) -> None:
+        self.disturbance = CALM
+        self._upstream = upstream
+        self._trust = trust
+        now = SystemClock().now()
+        ca = make_ca(now)
+        self.bundle = ca.bundle
+        self._pair = make_serving(ca, [HOST], now)
+        self.server = ""
+        self._calls = 0
+        self._watches: list[web.Request] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
+        self._started = threading.Event()
+
+    def cut(self) -> None:
+        """Break all watches that are open."""
+        self._do(self._cut)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["Proxy"]:
+        """Pass on until the end."""
+        thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        thread.start()
+        assert self._started.wait(_STARTED_WITHIN), "the proxy does not start"
+        try:
+            yield self
+        finally:
+            self._do(self._stopped.set)
+            thread.join()
+
+    def _do(self, work: Callable[[], object]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(work)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self._pair.key + self._pair.certificate)
+            file.flush()
+            context.load_cert_chain(file.name)
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False
+        ) as session:
+
+            async def answer(request: web.Request) -> web.StreamResponse:
+                return await self._answer(session, request)
+
+            app.router.add_route("*", "/{path:.*}", answer)
+            await runner.setup()
+            await web.TCPSite(runner, HOST, 0, ssl_context=context).start()
+            self.server = f"https://{HOST}:{runner.addresses[0][1]}"
+            self._started.set()
+            await self._stopped.wait()
+            self._cut()
+            await runner.cleanup()
+
+    async def _answer(
+        self, session: aiohttp.ClientSession, request: web.Request
+    ) -> web.StreamResponse:
+        disturbance = self.disturbance
+        watch = request.query.get("watch") in {"1", "true"}
+        await asyncio.sleep(disturbance.delay)
+        if not watch and disturbance.every:
+            self._calls += 1
+            if self._calls % disturbance.every == 0:
+                return await self._disturbed(session, request, disturbance)
+        return await self._passed_on(session, request, watch=watch)
+
+    async def _disturbed(
+        self, session: aiohttp.ClientSession, request: web.Request, disturbance: Disturbance
+    ) -> web.StreamResponse:
+        if disturbance.status:
+            return web.Response(
+                status=disturbance.status, text="disturbed", headers={"Retry-After": "1"}
+            )
+        if disturbance.unanswered:
+            async with self._call(session, request) as answer:
+                await answer.read()
+        elif not disturbance.reset:
+            return await self._passed_on(session, request, watch=False)
+        _break(request)
+        return web.Response()
+
+    def _call(
+        self, session: aiohttp.ClientSession, request: web.Request
+    ) -> "aiohttp.client._RequestContextManager":
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _HOP]
+        data = request.content if request.can_read_body else None
+        return session.request(
+            request.method, f"{self._upstream}{request.raw_path}", headers=headers, data=data
+        )
+
+    async def _passed_on(
+        self, session: aiohttp.ClientSession, request: web.Request, *, watch: bool
+    ) -> web.StreamResponse:
+        try:
+            async with self._call(session, request) as answer:
+                headers = [(k, v) for k, v in answer.headers.items() if k.lower() not in _HOP]
+                if not watch:
+                    return web.Response(
+                        status=answer.status, headers=dict(headers), body=await answer.read()
+                    )
+                response = web.StreamResponse(status=answer.status, headers=dict(headers))
+                await response.prepare(request)
+                self._watches.append(request)
+                try:
+                    async for chunk in answer.content.iter_any():
+                        await self._heard()
+                        await response.write(chunk)
+                finally:
+                    self._watches.remove(request)
+                return response
+        except (aiohttp.ClientError, OSError):
+            # What the API server's end looks like from here is what it looks like from there.
+            _break(request)
+            return web.Response()
+
+    async def _heard(self) -> None:
+        while self.disturbance.silent:  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.05)
+
+    def _cut(self) -> None:
+        for request in self._watches:
+            _break(request)
+
+
+def _break(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()

@@ -1,0 +1,83 @@
+"""`make faults`: everything that goes wrong, and what became of the triggers, as a table."""
+
+import asyncio
+import itertools
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from reconciler.cli.dev.binaries import Binaries, locate, read_source
+from reconciler.clock import SystemClock
+from tests.faults.table.counting import Row
+from tests.faults.table.play import Scenario, play
+from tests.faults.table.scenarios import scenarios
+from tests.faults.table.stage import open_house
+
+_WIDTH = 80
+_PROGRESS = Console(stderr=True)
+
+
+@click.command()
+@click.option("--only", help="Scenarios whose name contains this text.")
+@click.option("--short", is_flag=True, help="The short form, which `make test` plays too.")
+def main(*, only: str | None, short: bool) -> None:
+    """Print the table; ends with 1 where a promise was broken."""
+    chosen = [
+        item for item in scenarios() if (only or "") in item.name and (item.short or not short)
+    ]
+    if not chosen:
+        raise click.ClickException(f"no scenario's name contains {only!r}")
+    rows = played(_binaries(), chosen, short=short)
+    Console(width=_WIDTH).print(table(rows))
+    sys.exit(0 if all(row.good for row in rows) else 1)
+
+
+def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> list[Row]:
+    """Play scenarios one after another; those of one setting share a control plane."""
+    rows: list[Row] = []
+    clock = SystemClock()
+    for setting, group in itertools.groupby(chosen, key=lambda item: item.setting):
+        with open_house(binaries, setting) as house:
+            for item in group:
+                begun = clock.monotonic()
+                count = item.short if short else item.triggers
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    rows.append(runner.run(play(house, item, count)))
+                _PROGRESS.print(f"{item.name}: {clock.monotonic() - begun:.0f} s")
+    return rows
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Return what the table shows; a promise that was broken is marked."""
+    result = Table(box=None, padding=(0, 1, 0, 0))
+    result.add_column("Scenario")
+    result.add_column("Policy")
+    for column in ("Accepted", "Refused", "Applied", "Lost", "Told", "Twice", "Heal"):
+        result.add_column(column, justify="right")
+    for row in rows:
+        numbers = (row.accepted, row.refused, row.applied, row.lost, row.told, row.twice)
+        heal = "never" if row.heal is None else f"{row.heal:.1f} s"
+        name = row.name if row.good else f"[red]BROKEN[/red] {row.name}"
+        result.add_row(name, row.failure_policy, *map(str, numbers), heal)
+    return result
+
+
+def _binaries() -> Binaries:
+    found = locate(os.environ, read_source())
+    if isinstance(found, Path):
+        raise click.ClickException(
+            "RETROFIT_CONTROL_PLANE names a cluster, which nobody may break"
+        )
+    if found is None:
+        raise click.ClickException("no control plane on this machine: run `make control-plane`")
+    return found
+
+
+if __name__ == "__main__":
+    main()

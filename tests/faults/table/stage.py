@@ -1,0 +1,233 @@
+"""Where scenarios happen: a control plane, both programs behind a proxy, and who keeps them up."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from reconciler.cli.dev import parts
+from reconciler.cli.dev.binaries import Binaries
+from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.credentials import ADMIN, write_kubeconfig
+from reconciler.cli.dev.install import ProgramSettings, install
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
+from reconciler.errors import Unavailable
+from tests.faults.rig import SHORT_LEASE, Rig, clock_environment, open_rig, set_clock
+from tests.faults.table.proxy import CALM, Proxy
+
+STANDBY = "standby"
+_QUOTA = "ETCD_QUOTA_BACKEND_BYTES"
+_LOOK = 0.3
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What scenarios may share.
+
+    Attributes:
+        flags: Of both programs, on top of the shipped ones.
+        quota: Bytes that etcd may hold; 0 is its default.
+    """
+
+    flags: tuple[str, ...] = ()
+    quota: int = 0
+
+
+@dataclass(kw_only=True)
+class House:
+    """The parts of one setting, at work."""
+
+    plane: ControlPlane
+    binaries: Binaries
+    programs: Programs
+    proxy: Proxy
+    settings: dict[str, ProgramSettings]
+
+
+@contextlib.contextmanager
+def open_house(binaries: Binaries, setting: Setting) -> Iterator[House]:
+    """Start everything; the programs know no other address of the API server than the proxy's."""
+    with contextlib.ExitStack() as stack:
+        plane = stack.enter_context(_plane(binaries, setting))
+        settings = install(plane, "demo")
+        more = {ADMISSION: setting.flags, CONTROLLER: (*SHORT_LEASE, *setting.flags)}
+        for name, flags in more.items():
+            settings[name] = ProgramSettings(
+                flags=(*settings[name].flags, *flags),
+                env={**settings[name].env, **clock_environment(plane.directory / f"clock-{name}")},
+            )
+            set_clock(plane.directory / f"clock-{name}", 0.0)
+        proxy = stack.enter_context(Proxy(plane.server, _trust(plane)).running())
+        programs = stack.enter_context(Programs(_behind(proxy, plane, binaries)))
+        for name in (ADMISSION, CONTROLLER):
+            programs.start(name, settings[name], ready=False)
+        for name in (ADMISSION, CONTROLLER):
+            programs.wait_ready(name)
+        yield House(
+            plane=plane, binaries=binaries, programs=programs, proxy=proxy, settings=settings
+        )
+
+
+@contextlib.contextmanager
+def _plane(binaries: Binaries, setting: Setting) -> Iterator[ControlPlane]:
+    if setting.quota:
+        os.environ[_QUOTA] = str(setting.quota)
+    try:
+        plane = ControlPlane.start(Options(binaries=binaries, audit_log=True))
+    finally:
+        os.environ.pop(_QUOTA, None)
+    with plane:
+        yield plane
+
+
+def _trust(plane: ControlPlane) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(plane.credentials.ca))
+
+
+def _behind(proxy: Proxy, plane: ControlPlane, binaries: Binaries) -> Cluster:
+    folder = plane.directory / "behind-the-proxy"
+    folder.mkdir()
+    address = {
+        "server": proxy.server,
+        "certificate-authority-data": b64encode(proxy.bundle).decode(),
+    }
+    kubeconfig = write_kubeconfig(
+        folder / "kubeconfig",
+        address=address,
+        user=ADMIN,
+        token=plane.credentials.token_of[ADMIN],
+    )
+    return Cluster.connect(kubeconfig, folder, binaries.command("kubectl"))
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """What a scenario does to the world.
+
+    A program that ends is started again as a kubelet does, unless it is `away`.
+
+    Attributes:
+        house: What it happens to.
+        rig: The administrator, with a namespace of this scenario's own.
+        sent: Set when all triggers were sent.
+        over: Set when what goes wrong is over.
+        number: How many triggers were sent.
+    """
+
+    house: House
+    rig: Rig
+    sent: asyncio.Event = field(default_factory=asyncio.Event)
+    over: bool = False
+    number: int = 0
+    _up: set[str] = field(default_factory=lambda: {ADMISSION, CONTROLLER})
+    # Programs may be told from one thread at a time.
+    _hand: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    async def by_hand(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do something to processes that blocks."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._hand, lambda: work(*args, **kwargs))
+
+    async def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a program a signal."""
+        await self.by_hand(self.house.programs.kill, name, number)
+
+    async def away(self, *names: str) -> None:
+        """End programs for now, as ``kill -9`` does."""
+        self._up -= set(names)
+        for name in names:
+            await self.kill(name)
+
+    async def back(self, *names: str) -> None:
+        """Have programs started again that are away, and wait until they are ready."""
+        self._up |= set(names)
+        await self.ready(*names)
+
+    async def ready(self, *names: str) -> None:
+        """Wait until programs are ready, however often they are started meanwhile."""
+
+        async def unready() -> list[str]:
+            return [
+                name for name in names if not await self.by_hand(self.house.programs.ready, name)
+            ]
+
+        await self.rig.settle(unready, within=60)
+
+    async def standby(self) -> None:
+        """Start a second controller."""
+        settings = self.house.settings[CONTROLLER]
+        await self.by_hand(self.house.programs.start, CONTROLLER, settings, name=STANDBY)
+        self._up.add(STANDBY)
+
+    async def renew_accounts(self) -> None:
+        """Start both programs with new tokens: those of before went with their ServiceAccounts."""
+        names = (ADMISSION, CONTROLLER)
+        await self.away(*names)
+        for name in names:
+            settings = self.house.settings[name]
+            await self.by_hand(self.house.programs.start, name, settings, ready=False)
+        await self.back(*names)
+
+    async def kill_part(self, part: str) -> None:
+        """Kill a program of the control plane and start it again."""
+        plane = self.house.plane
+        if part == parts.API_SERVER:
+            await self.by_hand(plane.kill_apiserver)
+            await self.by_hand(plane.start_apiserver)
+            return
+        plane.supervision.kill(part)
+        await self.by_hand(plane.supervision.wait_exit, part, 10.0)
+        command = [
+            *self.house.binaries.command(part),
+            *parts.etcd(plane.layout, plane.ports),
+        ]
+        await self.by_hand(plane.supervision.start, part, command, log=plane.layout.log(part))
+
+    def step_clock(self, name: str, seconds: float) -> None:
+        """Set the clock of a program's machine so far off."""
+        set_clock(self.house.plane.directory / f"clock-{name}", seconds)
+
+    async def kubelet(self) -> None:
+        """Start again what ended, until cancelled."""
+        programs = self.house.programs
+        while True:
+            for name in sorted(self._up):
+                code = await self.by_hand(programs.supervision.exit_code, name)
+                if code is not None and name in self._up:
+                    with contextlib.suppress(Unavailable):
+                        await self.by_hand(programs.restart, name, ready=False)
+            await asyncio.sleep(_LOOK)
+
+    def close(self) -> None:
+        """Leave the house as it was found."""
+        self.house.proxy.disturbance = CALM
+        if STANDBY in self._up:
+            self._up.discard(STANDBY)
+            self.house.programs.kill(STANDBY, signal.SIGTERM)
+        self._hand.shutdown()
+
+
+@contextlib.asynccontextmanager
+async def open_stage(house: House, namespace: str) -> AsyncIterator[Stage]:
+    """Give a stage with a namespace of its own and both programs ready."""
+    async with open_rig(house.plane, house.programs, namespace) as rig:
+        stage = Stage(house=house, rig=rig)
+        keeping = asyncio.create_task(stage.kubelet())
+        try:
+            yield stage
+        finally:
+            keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await keeping
+            stage.close()
+            for name in (ADMISSION, CONTROLLER):
+                house.programs.wait_ready(name)

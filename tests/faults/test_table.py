@@ -1,0 +1,30 @@
+"""The short form of the table of faults: few triggers, and the faults of every kind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.dev.binaries import Binaries
+from tests.faults.table.play import Scenario, play
+from tests.faults.table.scenarios import scenarios
+from tests.faults.table.stage import House, Setting, open_house
+
+SHORT = [item for item in scenarios() if item.short]
+
+
+@pytest.fixture(scope="module")
+def house(binaries: Binaries | Path) -> Iterator[House]:
+    """Both programs behind a proxy, on a control plane of this module's own."""
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
+    with open_house(binaries, Setting()) as house:
+        yield house
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("scenario", SHORT, ids=[item.name for item in SHORT])
+async def test_nothing_is_lost_and_nothing_happens_twice(house: House, scenario: Scenario) -> None:
+    assert scenario.setting == Setting()
+    row = await play(house, scenario, scenario.short)
+    assert row.good, row
