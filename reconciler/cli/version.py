@@ -11,11 +11,12 @@ import click
 import orjson
 
 from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
+from reconciler.cli.output.exits import NOT_RUN
+from reconciler.cli.output.screen import warn
 from reconciler.errors import ClusterError, Forbidden, InvalidSetting
 
 _PATIENCE: Final = 5.0
 _SELECTOR: Final = "app.kubernetes.io/part-of=kyverno"
-_UNUSABLE: Final = 2
 
 _EPILOG = """\b
 Examples:
@@ -53,8 +54,8 @@ def version(*, alone: bool, namespace: str, output: str, **address: Any) -> None
     else:
         click.echo("\n".join(_lines(found, namespace)))
     if problem:
-        click.echo(f"Error: {problem}; --client asks no cluster", err=True)
-        sys.exit(_UNUSABLE)
+        warn(f"Error: {problem}; --client asks no cluster")
+        sys.exit(NOT_RUN)
 
 
 def _own() -> str:

@@ -1,7 +1,6 @@
 """The command `retrofit lint`."""
 
 import asyncio
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,9 @@ from reconciler.api.meta import Object
 from reconciler.cli.lint.report import Row, as_github, as_json, as_sarif, as_text, summary
 from reconciler.cli.lint.schema import crd_findings
 from reconciler.cli.lint.sources import Broken, Source, read_sources
+from reconciler.cli.output.exits import FINDINGS, NOT_RUN
+from reconciler.cli.output.screen import screen_of, warn
+from reconciler.cli.output.words import number
 from reconciler.dialects.kyverno import EXCEPTION
 from reconciler.dialects.kyverno import KINDS as POLICIES
 from reconciler.errors import InvalidSetting
@@ -23,7 +25,6 @@ from reconciler.services.policies import policy_key
 
 _KINDS = POLICIES | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
-_UNUSABLE = 2
 _EPILOG = """\b
 Examples:
   retrofit lint policy.yaml               one file
@@ -82,12 +83,12 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
     if sources or rows:
         _print(rows, output, _count(item.obj["kind"] for item in sources))
     for error in missing:
-        click.echo(f"Error: {error}", err=True)
+        warn(f"Error: {error}")
     bad = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     if missing:
-        sys.exit(_UNUSABLE)
+        sys.exit(NOT_RUN)
     if any(row.finding.level in bad for row in rows):
-        sys.exit(1)
+        sys.exit(FINDINGS)
 
 
 @cache
@@ -144,23 +145,16 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
 def _count(kinds: Iterable[str]) -> str:
     found = Counter("Policy" if kind in POLICIES else kind for kind in kinds)
     texts = [
-        _number(found["Policy"], "policy", "policies"),
-        _number(found[EXCEPTION], "exception", "exceptions"),
-        _number(found[ENTRY], "entry", "entries"),
+        number(found["Policy"], "policy", "policies") if found["Policy"] else "",
+        number(found[EXCEPTION], "exception") if found[EXCEPTION] else "",
+        number(found[ENTRY], "entry", "entries") if found[ENTRY] else "",
     ]
     return " and ".join(filter(None, texts)) or "nothing readable"
 
 
-def _number(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}" if count else ""
-
-
 def _print(rows: Sequence[Row], output: str, looked_at: str) -> None:
-    if output in _FORMATS:
-        text = _FORMATS[output](rows)
-    else:
-        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        text = as_text(rows, coloured=coloured)
+    screen = screen_of(sys.stdout)
+    text = _FORMATS[output](rows) if output in _FORMATS else as_text(rows, screen)
     if text:
-        click.echo(text, nl=not text.endswith("\n"))
-    click.echo(summary(rows, looked_at), err=True)
+        click.echo(text)
+    warn(summary(rows, looked_at))

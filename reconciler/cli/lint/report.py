@@ -1,22 +1,21 @@
 """Findings as text for people, JSON, SARIF and the commands of GitHub's workflows."""
 
 import re
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import click
 import orjson
 
 from reconciler.cli.lint.positions import Position
 from reconciler.cli.lint.rules import RULES
+from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.words import number
 from reconciler.services.lint import Finding, Level
 
-WIDTH: Final = 80
 _STYLES: Final[dict[Level, dict[str, Any]]] = {
     Level.ERROR: {"fg": "red", "bold": True},
     Level.WARNING: {"fg": "yellow"},
@@ -40,33 +39,26 @@ class Row:
     finding: Finding
 
 
-def as_text(rows: Iterable[Row], *, width: int = WIDTH, coloured: bool = False) -> str:
-    """Return a paragraph for each finding, which begins as compilers write it."""
-    return "\n".join(_paragraph(row, width, coloured=coloured) for row in rows)
+def as_text(rows: Iterable[Row], screen: Screen) -> str:
+    """Return a paragraph for each finding on a terminal, elsewhere a line; compilers begin so."""
+    between = "\n\n" if screen.folding else "\n"
+    return between.join("\n".join(_lines(row, screen)) for row in rows)
 
 
-def _paragraph(row: Row, width: int, *, coloured: bool) -> str:
+def _lines(row: Row, screen: Screen) -> Iterator[str]:
     finding = row.finding
-    level = str(finding.level)
-    if coloured:
-        level = click.style(level, **_STYLES[finding.level])
     at = f"{printable(row.file)}:{row.position.line}:{row.position.column}"
+    level = screen.style(str(finding.level), **_STYLES[finding.level])
     head = f"{at}: {level} [{finding.code}]"
     place = ": ".join(filter(None, (row.policy, finding.location)))
     cure = f"-> {finding.cure}" if finding.cure else ""
-    parts = [head, *(_wrap(text, width) for text in (place, finding.text, cure) if text)]
-    return "\n".join(parts) + "\n"
-
-
-def _wrap(text: str, width: int) -> str:
-    return textwrap.fill(
-        printable(text),
-        width=width,
-        initial_indent="  ",
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    if not screen.folding:
+        text = ": ".join(filter(None, (place, finding.text)))
+        yield f"{head} {printable(text)}{cure and f' {printable(cure)}'}"
+        return
+    yield head
+    for text in filter(None, (place, finding.text, cure)):
+        yield from screen.fold(printable(text), "  ")
 
 
 def as_json(rows: Iterable[Row]) -> str:
@@ -157,13 +149,13 @@ def _sentence(finding: Finding, *, place: bool = False) -> str:
 def summary(rows: Sequence[Row], looked_at: str) -> str:
     """Return the line that ends the text: what was looked at, and how much was found."""
     counts = {level: sum(row.finding.level is level for row in rows) for level in Level}
-    words = [f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()]
+    words = [number(count, str(level)) for level, count in counts.items()]
     return f"{looked_at}: {', '.join(words)}"
 
 
 def printable(text: str) -> str:
     """Return a text without the controls that a terminal would obey."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
 
 
 def _dumps(value: Any) -> str:

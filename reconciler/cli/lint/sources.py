@@ -101,7 +101,7 @@ def _of_document(
         if not _is_one(value, kinds):
             continue
         try:
-            for _, obj in objects([replace(document, value=value)]):
+            for _, obj in objects([replace(document, value=value, found=False)]):
                 yield Source(
                     name=document.source,
                     obj=obj,

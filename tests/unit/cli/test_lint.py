@@ -10,8 +10,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli.lint.command import namespaced
+from reconciler.cli.lint.positions import Position
+from reconciler.cli.lint.report import Row, as_text
 from reconciler.cli.lint.rules import RULES
 from reconciler.cli.main import retrofit
+from reconciler.cli.output.screen import Screen
 from reconciler.services.lint import finding
 
 POLICY = """
@@ -72,10 +75,10 @@ def test_a_finding_names_file_line_level_code_policy_and_place(tmp_path: Path) -
     file.write_text(ERROR + FOREIGN)
     done = lint(str(tmp_path))
     assert done.stdout == (
-        f"{file}:11:49: error [unquoted-value]\n"
-        "  p: spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x\n"
-        "  this is a number; labels and annotations hold only text\n"
-        "  -> put the value in quotes\n"
+        f"{file}:11:49: error [unquoted-value]"
+        " p: spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x:"
+        " this is a number; labels and annotations hold only text"
+        " -> put the value in quotes\n"
     )
     assert done.stderr == "1 policy: 1 error, 0 warnings, 0 notes\n"
 
@@ -106,7 +109,7 @@ def test_a_list_of_policies() -> None:
     listed["items"][0] |= {"kind": "Policy", "metadata": {"name": "q", "namespace": "n"}}
     done = lint("-", stdin=json.dumps(listed))
     assert done.stdout == (
-        "stdin:1:48: error [invalid]\n  n/q: spec.rules\n  a policy needs at least one rule\n"
+        "stdin:1:48: error [invalid] n/q: spec.rules: a policy needs at least one rule\n"
     )
 
 
@@ -124,8 +127,8 @@ def test_what_is_known_of_kinds() -> None:
 
 def test_an_entry_is_checked_beside_policies() -> None:
     done = lint("-", stdin=f"{GOOD}---{ENTRY % ('e', 'Pod')}")
-    where = "stdin:16:42: error [invalid]\n  e: spec.kubernetesResource.resource"
-    assert done.stdout.startswith(f"{where}\n  write the plural")
+    where = "stdin:16:42: error [invalid] e: spec.kubernetesResource.resource: "
+    assert done.stdout.startswith(f"{where}write the plural")
     assert done.stderr.startswith("1 policy and 1 entry: 1 error, ")
 
 
@@ -321,9 +324,23 @@ def test_sarif_points_at_a_rule_and_a_region(tmp_path: Path, monkeypatch: Any) -
     }
 
 
-def test_text_is_at_most_80_columns_wide() -> None:
-    done = lint("-", stdin=BROKEN)
-    assert max(map(len, done.output.splitlines())) <= 80
+def test_text_fits_the_terminal() -> None:
+    row = Row(
+        file="p.yaml",
+        position=Position(3, 5),
+        policy="p",
+        finding=finding.Finding(
+            level=finding.Level.WARNING,
+            code="append",
+            location="spec.rules[0].mutate",
+            text="a word " * 20,
+            cure="do something " * 10,
+        ),
+    )
+    text = as_text([row, row], Screen(width=60, folding=True))
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.startswith("p.yaml:3:5: warning [append]\n  p: spec.rules[0].mutate\n  a word")
+    assert "\x1b[33m" in as_text([row], Screen(coloured=True))
 
 
 def test_no_escape_of_a_file_reaches_the_terminal() -> None:

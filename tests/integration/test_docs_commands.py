@@ -1,0 +1,185 @@
+"""Every command of README and docs does what the page says, on a real control plane."""
+
+import contextlib
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.dev.binaries import Binaries
+from tests.architecture.conftest import ROOT, relative
+from tests.documents import DOCUMENTS, Block, blocks, command_blocks
+
+WORLD = Path(__file__).with_name("world")
+EXAMPLES = ROOT / "docs" / "examples"
+SCRIPTS = Path(sys.executable).parent
+PAGES = [page for page in DOCUMENTS if any(not block.not_run for block in command_blocks(page))]
+_LONGEST = 60
+_SET_UP = f"""
+kubectl apply -f {WORLD}/shop.yaml
+for file in configmap deployments; do
+  sed '/resourceVersion/d' $file.yaml | kubectl apply -f -
+done
+kubectl apply -f reload-web.yaml
+kubectl wait --for=condition=Ready --timeout=30s clusterpolicy/reload-web clusterpolicy/cost-center
+kubectl patch configmap -n shop web-settings --type=merge -p '{{"data":{{"mode":"loose"}}}}'
+kubectl wait -n kyverno --for=create --timeout=30s ur -l '!kube-retrofit.dev/sweep' || true
+kubectl get clusterpolicies
+"""
+_DIFFERS = re.compile(
+    r"(?P<name>\b(?:ur|sweep)-[0-9a-f]{32}\b)|(?P<age>(?<!\S)(?:\d+[dhms])+(?!\S))|(?P<space>\s+)"
+)
+_PATTERNS = {"name": r"(?:ur|sweep)-[0-9a-f]{32}", "age": r"(?:\d+[dhms])+", "space": r"\s+"}
+
+
+def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
+    """A kind that nobody runs, as bash, would keep a command out of this test."""
+    known = {"sh", "console", "yaml", "json", "text", "promql", "jmespath", "mermaid", "toml", ""}
+    for page in DOCUMENTS:
+        for block in blocks(page):
+            assert block.kind in known, block.place
+            bare = "" if block.kind else block.text
+            assert not re.search(r"^(\$ |kubectl |retrofit )", bare, re.MULTILINE), block.place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """A person's shell: where it is, and what its environment says."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def run(self, script: str, *, terminal: bool = False) -> tuple[int, str]:
+        """Run commands, and return exit code and output; a later call goes on where they ended."""
+        place = self.folder / ".place"
+        start = place.read_text().strip() if place.exists() else str(self.folder)
+        whole = f"set -e\ncd '{start}'\n{script}\npwd > '{place}'"
+        near, far = pty.openpty() if terminal else os.pipe()
+        with subprocess.Popen(
+            ["bash", "-c", whole],
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=far,
+            stderr=far,
+            start_new_session=True,
+        ) as process:
+            os.close(far)
+            # A command may watch something for ever; with it ends all that it started.
+            watch = threading.Timer(_LONGEST, os.killpg, (process.pid, signal.SIGKILL))
+            watch.start()
+            output = b"".join(_chunks(near)).decode()
+            code = process.wait()
+            watch.cancel()
+        return code, output.replace("\r\n", "\n")
+
+
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    with open(descriptor, "rb", buffering=0) as stream, contextlib.suppress(OSError):
+        # A terminal ends with an error, not with an end of file.
+        while chunk := stream.read(65536):
+            yield chunk
+
+
+@pytest.fixture(scope="module")
+def environ(
+    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """What a shell has after `eval "$(retrofit dev up)"`, beside the objects of the pages."""
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
+    folder = tmp_path_factory.mktemp("documents")
+    shutil.copytree(EXAMPLES, folder / "files")
+    ours = {**os.environ, "PATH": f"{SCRIPTS}:/usr/local/bin:/usr/bin:/bin"}
+    ours.pop("KUBECONFIG", None)
+    up = f'cd {folder}/files\neval "$(retrofit dev up --dir {folder}/cluster)"\n'
+    try:
+        done = subprocess.run(
+            ["bash", "-ec", f"{up}{_SET_UP}\nenv -0 > {folder}/environ"],
+            env=ours,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        pairs = (folder / "environ").read_text().split("\0")
+        found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        yield found | {"RETROFIT_DEV_DIR": str(folder / "second"), "COLUMNS": "80", "TERM": "dumb"}
+    finally:
+        for name in ("cluster", "second"):
+            subprocess.run(
+                [SCRIPTS / "retrofit", "dev", "down", "--dir", folder / name],
+                capture_output=True,
+                check=False,
+            )
+
+
+@pytest.fixture
+def shell(environ: dict[str, str], tmp_path: Path) -> Shell:
+    """A shell in a checkout, or what a page's commands see of it."""
+    for name in (".venv", "manifests", "crds", "Makefile"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "docs").mkdir()
+    shutil.copytree(EXAMPLES, tmp_path / "docs" / "examples")
+    return Shell(folder=tmp_path, environ=environ)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_the_commands_of_a_page(shell: Shell, page: Path) -> None:
+    if page.name != "README.md":
+        # The other pages go on from the files that README shows.
+        assert shell.run("cd docs/examples") == (0, "")
+        for name in ("all", page.stem):
+            if (WORLD / name).is_dir():
+                shutil.copytree(WORLD / name, shell.folder / "docs/examples", dirs_exist_ok=True)
+    failed = [
+        f"{block.place}\n{problem}"
+        for block in command_blocks(page)
+        if not block.not_run
+        for problem in _problems(shell, block)
+    ]
+    assert not failed, "\n\n".join(failed)
+
+
+def _problems(shell: Shell, block: Block) -> Iterator[str]:
+    commands = list(block.commands())
+    for index, (script, expected) in enumerate(commands):
+        code, output = shell.run(script, terminal=block.kind == "console")
+        wanted = block.exit if index == len(commands) - 1 else 0
+        if code != wanted:
+            yield f"{script}\nexit code {code}\n{output}"
+        elif missing := _missing(expected, output):
+            yield f"{script}\nis said to print:\n{missing}\nprinted:\n{output}"
+
+
+def _missing(expected: str, printed: str) -> str:
+    """Return the first line that does not come, in this order; times and names may differ."""
+    position = 0
+    for line in map(str.strip, expected.splitlines()):
+        if line in ("", "..."):
+            continue
+        # A line may be folded at another place.
+        found = re.compile(rf"(?<!\S){_pattern(line)}(?!\S)").search(printed, position)
+        if found is None:
+            return line
+        position = found.end()
+    return ""
+
+
+def _pattern(line: str) -> str:
+    pattern, position = "", 0
+    for found in _DIFFERS.finditer(line):
+        pattern += re.escape(line[position : found.start()]) + _PATTERNS[str(found.lastgroup)]
+        position = found.end()
+    return pattern + re.escape(line[position:])
