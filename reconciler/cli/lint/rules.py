@@ -32,6 +32,7 @@ RULES: Final = {
     "trigger-is-target": "Trigger and target are of one kind.",
     "every-kind": "The rule matches every kind.",
     "no-catch-up": "What is lost under failurePolicy Ignore is lost for good.",
+    "unknown-name": "An expression with a call names what nothing is called.",
     "unused-entry": "Nothing reads a context entry.",
     "unknown-annotation": "Nothing reads an annotation of ours.",
     "promote-without-canary": "There are no canaries that could be promoted.",
