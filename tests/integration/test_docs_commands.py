@@ -23,7 +23,7 @@ WORLD = Path(__file__).with_name("world")
 EXAMPLES = ROOT / "docs" / "examples"
 SCRIPTS = Path(sys.executable).parent
 PAGES = [page for page in DOCUMENTS if any(not block.not_run for block in command_blocks(page))]
-_LONGEST = 60
+_LONGEST = 180
 _SET_UP = f"""
 kubectl apply -f {WORLD}/shop.yaml
 for file in configmap deployments; do
@@ -113,24 +113,26 @@ def environ(
         assert done.returncode == 0, done.stdout + done.stderr
         pairs = (folder / "environ").read_text().split("\0")
         found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-        yield found | {"RETROFIT_DEV_DIR": str(folder / "second"), "COLUMNS": "80", "TERM": "dumb"}
+        yield found | {"COLUMNS": "80", "TERM": "dumb"}
     finally:
-        for name in ("cluster", "second"):
-            subprocess.run(
-                [SCRIPTS / "retrofit", "dev", "down", "--dir", folder / name],
-                capture_output=True,
-                check=False,
-            )
+        _end(folder / "cluster")
+
+
+def _end(directory: Path) -> None:
+    subprocess.run(
+        [SCRIPTS / "retrofit", "dev", "down", "--dir", directory], capture_output=True, check=False
+    )
 
 
 @pytest.fixture
-def shell(environ: dict[str, str], tmp_path: Path) -> Shell:
+def shell(environ: dict[str, str], tmp_path: Path) -> Iterator[Shell]:
     """A shell in a checkout, or what a page's commands see of it."""
     for name in (".venv", "manifests", "crds", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "docs").mkdir()
     shutil.copytree(EXAMPLES, tmp_path / "docs" / "examples")
-    return Shell(folder=tmp_path, environ=environ)
+    yield Shell(folder=tmp_path, environ=environ)
+    _end(tmp_path / ".retrofit")
 
 
 @pytest.mark.cluster

@@ -4,10 +4,12 @@ import os
 import sys
 import textwrap
 from dataclasses import dataclass
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
-from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WIDTH: Final = 80
 """Columns where no terminal says how many it has."""
@@ -56,8 +58,11 @@ class Screen:
             ) or [indent.rstrip()]
         return found
 
-    def console(self, stream: TextIO) -> Console:
+    def console(self, stream: TextIO) -> "Console":
         """Return the stream for what `rich` writes."""
+        # It takes as long to load as all of `retrofit --help`, and most commands print no table.
+        from rich.console import Console  # noqa: PLC0415
+
         return Console(
             file=stream,
             highlight=False,

@@ -60,6 +60,18 @@ async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, 
     assert any(line.startswith("spec.rules[1].match: ") for line in others)
 
 
+async def test_every_place_of_a_rule_is_refused_at_once(make, review):
+    policy = make.policy(patch={"a": "{{ nobody }}", "b": "{{ request( }}"})
+    policy["spec"]["rules"][0]["match"] = {"any": [{"resources": {"kinds": [""]}}]}
+    found = await review(policy)
+    assert [line.partition(": ")[0] for line in found.message.splitlines()] == [
+        "ClusterPolicy set-team",
+        "spec.rules[0].mutate.patchStrategicMerge.a",
+        "spec.rules[0].mutate.patchStrategicMerge.b",
+    ]
+    assert "spec.rules[0].match.any[0].resources.kinds[0]" in found.message
+
+
 async def test_a_broken_policy_can_still_be_labelled_and_removed(make, review):
     policy = make.policy()
     policy["spec"]["rules"][0]["match"] = {}

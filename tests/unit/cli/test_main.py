@@ -1,6 +1,7 @@
 """The program at the desk: its face, its errors."""
 
 import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -29,6 +30,19 @@ def test_help_lists_the_commands_without_loading_them(
     assert done.exit_code == 0
     assert "  dev " in done.output
     assert "reconciler.cli.dev.commands" not in sys.modules
+
+
+def test_the_help_loads_nothing_that_takes_long() -> None:
+    script = (
+        "import sys\nfrom reconciler.cli.main import retrofit\n"
+        "retrofit(['--help'], standalone_mode=False)\n"
+        "heavy = {'rich', 'yaml', 'orjson', 'aiohttp', 'jsonschema', 'kubernetes', 'asyncio'}\n"
+        "print(*(heavy & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.split() == []
 
 
 @pytest.mark.parametrize(
