@@ -21,6 +21,7 @@ from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.requests.orders import sweep_order
 from reconciler.services.caveats import Caveat, acts, caveats
+from reconciler.services.inforce import Obstacle
 from reconciler.services.manual import why_not
 from reconciler.services.policies import PolicyIndex, policy_key
 from reconciler.services.ports import Policies, Requests
@@ -183,11 +184,20 @@ class Rollout:
             if key in refused:
                 yield self._write(key, _not_ready(refused[key]))
             elif acts(compiled) and (obstacle := in_force.obstacle or in_force.unserved.get(key)):
-                yield self._write(key, _not_ready(obstacle.message, obstacle.cause))
+                yield self._suspend(key, obstacle)
             elif self.index.get(key) is compiled:
                 yield self._finish(key, compiled)
         for key, invalid in self.index.invalid().items():
             yield self._write(key, _not_ready(str(invalid.error)))
+
+    async def _suspend(self, key: str, obstacle: Obstacle) -> None:
+        """Say that a policy is not in force, also while its figures are written every second."""
+        wanted = _not_ready(obstacle.message, obstacle.cause)
+        try:
+            await self._write(key, wanted)
+        except Conflict:
+            self.notice(await self.policies.get(key))
+            await self._write(key, wanted)
 
     async def _finish(self, key: str, compiled: CompiledPolicy) -> None:
         policy = self._objects.get(key)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import CONTROLLER
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from reconciler.errors import ClusterError, Gone
 from reconciler.services.registration import RESOURCE_CONFIGURATION
 from tests.faults.rig import Burst, Rig, config_map, rule, target
@@ -159,42 +159,53 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
     assert {item["reason"] for item in events} >= {"TriggersLost"}
 
 
-async def test_the_definition_of_a_trigger_kind_is_made_again(rig: Rig) -> None:
+async def test_under_ignore_it_is_counted_while_no_admission_server_is_there(rig: Rig) -> None:
     place = rig.namespace
-    kind = f"Widget{place.rpartition('-')[2]}"
+    seen = {"data": {"seen": "{{ target.data.seen }} {{ request.object.metadata.name }}"}}
+    await rig.apply(rule(place, [target(place, "list")], seen), failurePolicy="Ignore")
+    await rig.create(config_map(place, "list", seen="begin"))
+    await rig.create(config_map(place, "trigger-recorded"))
+    await rig.finish()
+    await rig.kill(ADMISSION)
+    await rig.create_all(config_map(place, f"trigger-{n}") for n in range(7))
+    await rig.restart(ADMISSION)
+
+    async def unsaid() -> Any:
+        policy = await rig.get("ClusterPolicy", place, "")
+        return "" if lost_of(policy) else policy["status"]
+
+    await rig.settle(unsaid, within=75)
+    spans = lost_of(await rig.get("ClusterPolicy", place, ""))
+    assert [item["reason"] for item in spans] == ["NotRecorded"]
+    assert [item["objects"] for item in spans[0]["rules"]] == [7]
+    assert (await rig.data("list"))["seen"] == "begin trigger-recorded"
+
+
+async def test_the_definition_of_a_trigger_kind_is_made_again(rig: Rig) -> None:
+    kind = f"Widget{rig.namespace.rpartition('-')[2]}"
     definition = _definition(kind)
+    name = definition["metadata"]["name"]
     await rig.create(definition)
     await rig.learn("example.com/v1", kind)
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target-{{ request.object.spec.n }}")],
-            {"data": {"got": "{{ request.object.metadata.name }}"}},
-            kinds=[f"example.com/v1/{kind}"],
-        )
-    )
-    await rig.create_all(config_map(place, f"target-{n}") for n in range(15))
-    accepted: list[str] = []
-    async with watched(rig) as conditions, rig.granted(_right(kind)):
-        await rig.delete(DEFINITION, definition["metadata"]["name"], "")
+    await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(15))
+    async with rig.granted(_right(kind)), watched(rig) as conditions:
+        await rig.apply(_by_number(rig, kind))
+        await rig.delete(DEFINITION, name, "")
 
         async def still_there() -> Any:
-            return await rig.find(DEFINITION, definition["metadata"]["name"], "")
+            return await rig.find(DEFINITION, name, "")
 
-        await rig.settle(still_there, within=20)
-
-        async def ready() -> str:
+        async def unsaid() -> str:
             return "" if "KindNotServed" in conditions.reasons else str(conditions.seen)
 
-        await rig.settle(ready, within=15)
+        await rig.settle(still_there, within=20)
+        await rig.settle(unsaid, within=15)
         await rig.create(definition)
         for n in range(15):
-            await _create_once_served(rig, _widget(kind, place, n))
-            accepted.append(f"trigger-{n}")
-        got = {f"target-{name.rpartition('-')[2]}": {"got": name} for name in accepted}
-        await rig.applied(got, within=40)
+            await _create_once_served(rig, _widget(kind, rig.namespace, n))
+        await rig.applied({f"target-{n}": {"got": f"trigger-{n}"} for n in range(15)}, within=40)
         await rig.ready()
-    await rig.delete(DEFINITION, definition["metadata"]["name"], "")
+    await rig.delete(DEFINITION, name, "")
 
 
 async def test_a_kind_that_comes_late_loses_nothing(rig: Rig) -> None:
@@ -206,14 +217,7 @@ async def test_a_kind_that_comes_late_loses_nothing(rig: Rig) -> None:
             "kind": "ClusterPolicy",
             "metadata": {"name": place},
             "spec": {
-                "rules": [
-                    rule(
-                        place,
-                        [target(place, "target-{{ request.object.spec.n }}")],
-                        {"data": {"got": "{{ request.object.metadata.name }}"}},
-                        kinds=[f"example.com/v1/{kind}"],
-                    )
-                ]
+                "rules": [_by_number(rig, kind)],
             },
         }
     )
@@ -296,6 +300,15 @@ def _definition(kind: str) -> Any:
             ],
         },
     }
+
+
+def _by_number(rig: Rig, kind: str) -> Any:
+    return rule(
+        rig.namespace,
+        [target(rig.namespace, "target-{{ request.object.spec.n }}")],
+        {"data": {"got": "{{ request.object.metadata.name }}"}},
+        kinds=[f"example.com/v1/{kind}"],
+    )
 
 
 def _right(kind: str) -> str:

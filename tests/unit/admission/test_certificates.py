@@ -207,3 +207,21 @@ def test_names_of_the_service_and_of_an_address():
 def test_an_address_that_is_not_https_is_refused(url):
     with pytest.raises(InvalidSetting, match="--webhook-url"):
         server_names("svc", "ns", url)
+
+
+async def test_a_ca_that_somebody_deleted_is_made_again_when_it_is_told():
+    secrets, loaded = Secrets(), asyncio.Event()
+    certificates = Certificates(secrets, NAMES, Clock(), lambda _pair: loaded.set())
+    await certificates.refresh()
+    loaded.clear()
+    first = secrets.stored.pop(CA_SECRET)
+    running = asyncio.create_task(certificates.run())
+    try:
+        certificates.look()
+        await asyncio.wait_for(loaded.wait(), 5)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    made = secrets.stored[CA_SECRET].data["tls.crt"]
+    assert made != first.data["tls.crt"]
+    assert leaf(secrets).issuer == x509.load_pem_x509_certificate(made).subject

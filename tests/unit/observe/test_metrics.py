@@ -12,6 +12,7 @@ UNITS = (
     "_bytes",
     "_ratio",
     "retrofit_policies",
+    "retrofit_policies_out_of_force",
     "retrofit_entries",
     "retrofit_requests_waiting",
     "retrofit_waiting_seen",
