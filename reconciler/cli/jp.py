@@ -19,6 +19,9 @@ from reconciler.engine.jmes.surroundings import Surroundings
 from reconciler.engine.jmes.syntax import Source, Tree, parse
 from reconciler.errors import InvalidSetting
 
+_WIDTH = 44
+"""Columns of most signatures; the few that are longer leave room for a short note."""
+
 _EPILOG = """\b
 Examples:
   kubectl get deploy web -o json | retrofit jp query 'spec.replicas'
@@ -107,13 +110,14 @@ def function(names: tuple[str, ...]) -> None:
         if name not in REGISTRY:
             raise InvalidSetting(f"there is no function {name}; see `retrofit jp function`")
     shown = names or sorted(REGISTRY)
-    width = max(len(_signature(name, REGISTRY[name])) for name in shown)
-    for name in shown:
+    signatures = {name: _signature(name, REGISTRY[name]) for name in shown}
+    width = min(max(map(len, signatures.values())), _WIDTH)
+    for name, signature in signatures.items():
         known = REGISTRY[name]
-        notes = ["JMESPath" if known.standard else "policies only"]
+        notes = ["JMESPath" if known.standard else "policies"]
         if not known.pure:
             notes.append("another result each time")
-        click.echo(f"{_signature(name, known):<{width}}  {', '.join(notes)}")
+        click.echo(f"{signature:<{width}}  {', '.join(notes)}")
 
 
 def _read(source: str) -> Any:

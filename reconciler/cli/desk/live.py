@@ -7,11 +7,11 @@ as the one that ``--as`` names.
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from reconciler.cli.output.screen import warn
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import ClusterError, Forbidden, Gone, InvalidSetting, UnknownKind
 
@@ -135,7 +135,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
             clock=clock,
             calls=calls,
             kinds=KubeKinds(client, clock),
-            keys=KubeMergeKeys(client, clock, partial(click.echo, err=True)),
+            keys=KubeMergeKeys(client, clock, warn),
             reader=KubeReader(client),
             loader=KubeLoader(client, filter(None, service_hosts.split(",")), dry_run=True),
         )

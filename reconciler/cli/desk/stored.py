@@ -12,6 +12,7 @@ from reconciler.api.meta import CONFIG_MAPS, EXCEPTION_VERSION, GROUP, Object
 from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.live import LiveCluster
+from reconciler.cli.output.screen import warn
 from reconciler.config import ProcessSettings
 from reconciler.dialects import compile_exception
 from reconciler.engine.exceptions import PolicyException
@@ -91,10 +92,9 @@ async def heeded_exceptions(
         if item.key not in own and not item.policies.isdisjoint(policies):
             found[item.key] = item
     if found:
-        click.echo(
+        warn(
             f"heeded, as the cluster stores them: PolicyException {', '.join(sorted(found))}; the"
-            " programs do so with --enable-policy-exception and --exception-namespace",
-            err=True,
+            " programs do so with --enable-policy-exception and --exception-namespace"
         )
     return tuple(item for _, item in sorted({**found, **own}.items()))
 
@@ -111,7 +111,7 @@ async def _stored(live: LiveCluster) -> Sequence[Object]:
                 if not (token := page.token):
                     break
         except Forbidden as error:
-            click.echo(f"stored PolicyExceptions are not heeded: {error}", err=True)
+            warn(f"stored PolicyExceptions are not heeded: {error}")
     return found
 
 
@@ -128,7 +128,7 @@ async def stored_filters(live: LiveCluster) -> Filters | None:
     except Gone:
         return defaults.filters
     except Forbidden as error:
-        click.echo(f"resourceFilters are not known and taken for none: {error}", err=True)
+        warn(f"resourceFilters are not known and taken for none: {error}")
         return None
     data = stored.get("data") or {}
     return read_settings(data, old=defaults, own_namespace=namespace).settings.filters

@@ -283,6 +283,14 @@ def test_a_foreach_over_a_secret_is_not_shown(desk: Desk) -> None:
     assert SECRET["data"]["mode"].upper() not in text
 
 
+def test_a_target_that_is_as_wanted_is_no_refusal(desk: Desk) -> None:
+    world = [NAMESPACE, EXTRA, deployment("done", "a", mode="strict", extra="v")]
+    policy = POLICY.replace('value: "{{ mode }}"', "value: other")
+    lines = desk.story(policy=policy, world=world)
+    assert "yes   it already is as the rule wants it" in lines
+    assert not any("no patches applied" in line for line in lines)
+
+
 def test_without_a_trigger_the_rules_are_outlined(desk: Desk) -> None:
     done = desk.explain()
     assert done.exit_code == 0

@@ -453,3 +453,73 @@ def test_patches_are_a_list_of_any_length(desk: Desk, policy: Policy) -> None:
     assert [item["object"]["name"] for item in json.loads(done.stdout)] == ["n0", "n1", "n2"]
     none = desk.run("apply", policy(SECOND), "-r", "cm.yaml", "-o", "patch")
     assert json.loads(none.stdout) == []
+
+
+def test_an_error_is_said_once_however_many_objects_have_it(desk: Desk, policy: Policy) -> None:
+    objects = [OBJECT.replace("a: b", "c: d").replace("settings", f"n{n}") for n in range(5)]
+    desk.write("cm.yaml", "---\n".join(objects))
+    for output in ("diff", "yaml", "json", "patch"):
+        done = desk.run("apply", policy(LABEL), "-r", "cm.yaml", "-o", output)
+        assert done.exit_code == 1
+        assert done.stderr.count("variable substitution failed") == 1
+        head = "p / label: error: ConfigMap default/n0, ConfigMap default/n1, ConfigMap default/n2"
+        assert f"{head} and 2 more: variable" in done.stderr
+        assert "5 objects read as triggers: 0 changes, 5 errors\n" in done.stderr
+
+
+def test_a_refused_policy_counts_as_an_error(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    good, bad = policy(LABEL, "a"), policy(LABEL.replace("patchStrategicMerge", "patch"), "b")
+    done = desk.run("apply", good, bad, "-r", "cm.yaml")
+    assert done.exit_code == 1
+    assert done.stderr.endswith("1 object read as trigger: 1 change, 1 error\n")
+
+
+def test_policies_of_other_languages_alone_are_nothing_to_apply(desk: Desk) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write(
+        "cel.yaml",
+        "apiVersion: policies.kyverno.io/v1\nkind: MutatingPolicy\nmetadata: {name: c}\n",
+    )
+    done = desk.run("apply", "cel.yaml", "-r", "cm.yaml")
+    assert done.exit_code == 2
+    assert "cel.yaml:1: MutatingPolicy c: this language is not evaluated" in done.stderr
+    assert "nothing to apply" in done.stderr
+
+
+def test_a_rule_that_matches_nothing_says_how_to_learn_why(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    words = [
+        "apply",
+        policy(LABEL.replace("kinds: [ConfigMap]", "kinds: [Secret]")),
+        "-r",
+        "cm.yaml",
+    ]
+    assert desk.run(*words).stderr.endswith("nothing would change; -v says why\n")
+    told = desk.run(*words, "-v").stderr
+    assert "p / label: not for: ConfigMap default/settings: kind does not match [Secret]" in told
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("requst.operation=UPDATE", "no rule reads requst; did you mean request?"),
+        ("request.opration=UPDATE", "a request has no field opration; did you mean operation?"),
+        ("othr.data.mode=x", "no rule reads othr; did you mean other?"),
+        ("target.data.mode=x", "target comes from the objects, not from values"),
+        ("request.object.data.a=x", "the trigger is given with --resource"),
+    ],
+)
+def test_a_value_that_nobody_reads_is_refused(
+    desk: Desk, policy: Policy, given: str, said: str
+) -> None:
+    desk.write("cm.yaml", OBJECT)
+    rule = LABEL.replace("request.object.data.a", "other.data.mode").replace(
+        "  mutate:", "  context: [{name: other, configMap: {name: other}}]\n  mutate:"
+    )
+    words = ["apply", policy(rule), "-r", "cm.yaml", "--set"]
+    assert desk.run(*words, "other.data.mode=x").exit_code == 0
+    assert desk.run(*words, "request.userInfo.username=ann,other.data.mode=x").exit_code == 0
+    done = desk.run(*words, given)
+    assert done.exit_code == 2
+    assert said in done.stderr

@@ -244,3 +244,59 @@ def test_nothing_to_run(desk: Desk) -> None:
     done = desk.run("test", ".")
     assert done.exit_code == 2
     assert done.stderr == "Error: .: no kyverno-test.yaml is in there\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rule": "labl"}, "the policy p has no rule labl; did you mean label?"),
+        ({"rule": "chek"}, "the policy p has no rule chek; did you mean check?"),
+        ({"rule": "label", "resources": "[one, twoo]"}, "has no object twoo; did you mean two?"),
+        ({"rule": "spread", "resources": "[default/secert]"}, "did you mean default/secret?"),
+        ({"rule": "label", "resources": "[other/one]"}, "the test has no object other/one"),
+    ],
+)
+def test_a_misspelt_name_is_no_success(
+    desk: Desk, suite: Callable[..., None], fields: dict[str, str], said: str
+) -> None:
+    suite(row(**{"result": "pass", **fields}))
+    done = desk.run("test", ".")
+    assert done.exit_code == 1
+    assert said in done.stdout
+
+
+def test_a_misspelt_policy_is_no_success(desk: Desk, suite: Callable[..., None]) -> None:
+    suite(row(rule="label", result="pass").replace("policy: p,", "policy: pp,"))
+    done = desk.run("test", ".")
+    assert done.exit_code == 1
+    assert "the test has no policy pp; did you mean p?" in done.stdout
+
+
+def test_an_entry_that_tested_nothing_is_no_success(
+    desk: Desk, suite: Callable[..., None]
+) -> None:
+    idle = row(rule="label", resources="[four]", result="pass")
+    suite(row(rule="label", resources="[one]", result="pass") + idle)
+    done = desk.run("test", ".")
+    assert done.exit_code == 1
+    assert "1 passed, 0 failed, 1 excluded, 0 not run, 0 broken tests\n" in done.stdout
+    assert "kyverno-test.yaml:1: results[1] tested nothing" in done.stdout
+    root = ET.fromstring(desk.run("test", ".", "-o", "junit").stdout)
+    assert [item.get("failures") for item in root] == ["1"]
+    # Beside a row that was tested it does no harm, as in the reference.
+    suite(row(rule="label", resources="[one, four]", result="pass"))
+    done = desk.run("test", ".")
+    assert done.exit_code == 0
+    assert "1 passed, 0 failed, 1 excluded" in done.stdout
+
+
+def test_rows_that_are_not_run_do_no_harm_beside_others(
+    desk: Desk, suite: Callable[..., None]
+) -> None:
+    checked = row(rule="check", resources="[one]", result="pass")
+    suite(checked)
+    assert desk.run("test", ".").exit_code == 2
+    suite(row(rule="label", resources="[one]", result="pass") + checked)
+    done = desk.run("test", ".")
+    assert done.exit_code == 0
+    assert "1 passed, 0 failed, 0 excluded, 1 not run" in done.stdout
