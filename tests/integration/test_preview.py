@@ -145,7 +145,8 @@ def test_counts_and_diffs_and_no_write(
     assert done.exit_code == 0, done.stderr
     head, row, *rest = done.stdout.splitlines()
     assert head.split()[:3] == ["POLICY", "RULE", "ON"]
-    assert row.split() == ["previewed", "rule", "UPDATE", "3", "3", "1", "1", "-", "1", "-", "-"]
+    assert head.split()[5:] == ["CHANGED", "UNCHANGED", "MISSING"]
+    assert row.split() == ["previewed", "rule", "UPDATE", "3", "3", "1", "1", "1"]
     text = "\n".join(rest)
     assert f"ConfigMap {place}/target-1, triggered by ConfigMap {place}/trigger-1\n" in text
     assert text.endswith("\n-  got: lax\n+  got: strict")

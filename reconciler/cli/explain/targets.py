@@ -15,6 +15,7 @@ from reconciler.cli.explain.outline import written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.values import Values, templates_of
 from reconciler.cli.explain.world import World
+from reconciler.cli.output.words import number
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit
 from reconciler.engine.entries import Entry, with_entries
@@ -83,7 +84,8 @@ class TargetStory:
             page.line("more", text, count=len(asked) - _MOST)
         if len(asked) < len(found):
             left = len(found) - len(asked)
-            page.line("more", f"{left} more are selected that were not asked about", count=left)
+            more = number(left, "more object is", "more objects are")
+            page.line("more", f"{more} selected, which nobody asked about", count=left)
 
     async def _object(self, found: Found, page: Page) -> None:
         key = found.key
