@@ -168,7 +168,8 @@ async def test_what_somebody_deletes_or_edits_is_restored_and_told(rig: Rig, nam
 async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> None:
     group = f"{rig.namespace}.example.com"
     await rig.create(config_map(rig.namespace, "target"))
-    await rig.apply(about(rig, f"{group}/v1/Widget"))
+    await rig.create(policy(rig, about(rig, f"{group}/v1/Widget")))
+    await not_ready(rig, "KindNotServed")
     assert (group, "widgets") not in await asked(rig)
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition = {
@@ -203,11 +204,27 @@ async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> N
             return "" if (await rig.data("target")).get("got") else await rig.waiting() or "none"
 
         await rig.settle(untouched, within=15.0)
+        await rig.ready()
     finally:
         await asyncio.to_thread(rig.cluster.kubectl, "delete", "crd", f"widgets.{group}")
         with contextlib.suppress(Gone):
             await rig.delete("ClusterRole", group, "")
+    # What it was asked about it is asked about for as long as the policy wants it.
+    await not_ready(rig, "KindNotServed")
+    assert (group, "widgets") in await asked(rig)
+    await rig.delete("ClusterPolicy", rig.namespace, "")
     await settled(rig, (group, "widgets"), there=False, within=8.0)
+
+
+async def not_ready(rig: Rig, reason: str) -> None:
+    """Wait until the test's policy says why it is not in force."""
+
+    async def unsaid() -> Any:
+        status = (await rig.get("ClusterPolicy", rig.namespace, "")).get("status") or {}
+        told = [(item["status"], item["reason"]) for item in status.get("conditions", ())]
+        return "" if told == [("False", reason)] else status or "no status"
+
+    await rig.settle(unsaid, within=15.0)
 
 
 def readable(group: str) -> Object:
