@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from reconciler.api.updaterequest import State
-from reconciler.errors import Conflict
+from reconciler.errors import Conflict, Unavailable
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -67,23 +67,27 @@ async def test_many_writers_of_one_trigger_cost_no_more_than_their_changes(rig: 
         )
     )
     await rig.create_all([config_map(place, "copy"), config_map(place, "trigger-1", last="none")])
-    numbers = iter(range(CHANGES))
+    numbers, stored = iter(range(CHANGES)), 0
 
     async def write() -> None:
+        nonlocal stored
         for number in numbers:
-            await rig.merge("ConfigMap", "trigger-1", {"data": {"last": str(number)}})
+            # On a slow machine others are quicker than one of them for longer than it waits.
+            with contextlib.suppress(Unavailable):
+                await rig.merge("ConfigMap", "trigger-1", {"data": {"last": str(number)}})
+                stored += 1
 
     await asyncio.gather(*(write() for _ in range(16)))
-    last = (await rig.data("trigger-1"))["last"]
-    await rig.applied({"copy": {last: "x"}}, within=30)
-    await rig.finish(count=1, within=30)
+    # Alone, so that it decides what is left of attempts that were given up.
+    await rig.merge("ConfigMap", "trigger-1", {"data": {"last": "end"}})
+    await rig.applied({"copy": {"end": "x"}}, within=30)
+    await rig.finish(count=stored, within=60)
     found = await rig.requests()
-    assert len(found) <= 2 * CHANGES
-    # Each version that was replaced is one request: nothing had to be told apart afterwards.
-    versions = [item.spec.trigger.resource_version for item in found]
-    assert len(set(versions)) >= CHANGES
-    reasons = Counter(item.status.reason for item in found)
-    assert reasons["Applied"] + reasons["SameAsOther"] == len(found)
+    assert stored < len(found) <= 2 * stored
+    # Each version that was replaced has a request, and nothing had to be told apart afterwards.
+    assert len({item.spec.trigger.resource_version for item in found}) > stored
+    assert {item.status.state for item in found} <= {State.COMPLETED, State.SKIP}
+    assert Counter(item.status.reason for item in found)["SameAsOther"] <= stored // 10
 
 
 async def test_a_client_that_keeps_writing_the_target(rig: Rig) -> None:
