@@ -8,9 +8,9 @@ from reconciler.cli.desk.emit import paint, unified_diff
 from reconciler.cli.desk.operations import word_of
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
-from reconciler.cli.output.words import number
+from reconciler.cli.output.words import number, some
 from reconciler.cli.preview.baseline import Difference
-from reconciler.cli.preview.tally import OTHER, Change, RuleTally, Verdict
+from reconciler.cli.preview.tally import OTHER, Change, Problem, RuleTally, Verdict
 from reconciler.services.dryrun import Identity
 
 _HEAD = ("POLICY", "RULE", "ON", "TRIGGERS", "TARGETS")
@@ -175,13 +175,26 @@ def _reasons(what: str, reasons: Counter[str]) -> Iterator[str]:
 
 
 def _problems(rule: RuleTally, screen: Screen) -> Iterator[str]:
+    # What goes wrong for one reason is said once, however many triggers meet it.
+    found: dict[tuple[Verdict, str], list[Problem]] = {}
     for problem in rule.problems.values():
-        where = "" if problem.target is None else f"{place_of(problem.target)}, "
-        head = f"{problem.verdict}:"
-        text = f"{head} {where}triggered by {problem.trigger}: {problem.message}"
+        found.setdefault((problem.verdict, problem.message), []).append(problem)
+    for (verdict, message), problems in found.items():
+        times = f" ({len(problems)} times)" if len(problems) > 1 else ""
+        head = f"{verdict}{times}:"
+        text = f"{head} {_met(problems)}: {message}"
         first, *rest = screen.fold(text, hanging="  ")
         yield screen.style(head, fg="red") + first[len(head) :]
         yield from rest
+
+
+def _met(problems: Sequence[Problem]) -> str:
+    """Return where problems of one kind were met."""
+    targets = [place_of(it.target) for it in problems if it.target is not None]
+    triggers = [it.trigger for it in problems]
+    if len(problems) == 1 and targets:
+        return f"{targets[0]}, triggered by {triggers[0]}"
+    return some(targets) if targets else f"triggered by {some(triggers)}"
 
 
 def _change(change: Change, screen: Screen) -> Iterator[str]:

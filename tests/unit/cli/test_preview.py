@@ -200,6 +200,20 @@ def test_errors_without_a_target_and_lists_that_cannot_be_read() -> None:
     assert report(found).incomplete
 
 
+def test_one_reason_is_said_once_however_many_triggers_meet_it() -> None:
+    chunks = [
+        Chunk(seen=(Seen(trigger=config_map(f"a{n}"), errors=("no such variable",)),))
+        for n in range(5)
+    ]
+    refused = [touch(f"web{n}", Outcome.DENIED, "no", refused=True) for n in range(2)]
+    chunks.append(Chunk(seen=(Seen(trigger=config_map("b"), touches=tuple(refused)),)))
+    text = text_of(tally(*chunks))
+    assert text.count("no such variable") == 1
+    names = "ConfigMap shop/a0, ConfigMap shop/a1, ConfigMap shop/a2 and 2 more"
+    assert f"error (5 times): triggered by {names}: no such variable\n" in text
+    assert "refused (2 times): ConfigMap shop/web0, ConfigMap shop/web1: no" in text
+
+
 def test_reasons_are_counted_and_not_kept_one_by_one() -> None:
     chunks = [
         Chunk(seen=(Seen(trigger=config_map(f"a{n}"), unmet=f"reason {n}"),)) for n in range(90)
