@@ -1,5 +1,7 @@
 """Where files come from: folders with other things in them, and addresses."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -177,3 +179,9 @@ def test_no_more_is_taken_than_a_file_may_have(server: str) -> None:
     assert fetch(f"{server}/cm.yaml", len(OBJECT)) == OBJECT.encode()
     with pytest.raises(InvalidSetting, match="it is larger than"):
         fetch(f"{server}/cm.yaml", len(OBJECT) - 1)
+
+
+def test_what_fetches_is_not_loaded_for_paths() -> None:
+    code = "import sys, reconciler.cli.desk.files; print('aiohttp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

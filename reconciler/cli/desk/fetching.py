@@ -1,0 +1,100 @@
+"""Fetches files that are named by their address: once, with limits, never through plain HTTP."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from typing import Final
+
+import aiohttp
+from yarl import URL
+
+from reconciler.errors import InvalidSetting
+
+_PATIENCE: Final = 30.0
+"""Seconds for everything: a person waits for it."""
+_REDIRECTS: Final = 5
+_TYPES: Final = "application/yaml, application/json, text/plain, */*"
+
+
+def read(address: str, most: int) -> bytes:
+    """Return what an address gives.
+
+    Args:
+        address: ``https://...``; ``http://`` of this machine only.
+        most: Bytes to be taken.
+
+    Raises:
+        InvalidSetting: It gives nothing, too much, or a page for people.
+    """
+    # Some commands ask from inside an event loop of their own.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, _fetch(address, most)).result()
+
+
+async def _fetch(address: str, most: int) -> bytes:
+    timeout = aiohttp.ClientTimeout(total=_PATIENCE)
+    try:
+        # The environment's proxy is the way out of many offices.
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+            return await _read(session, address, most)
+    except TimeoutError as error:
+        raise InvalidSetting(f"{address}: no answer within {_PATIENCE:g}s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise InvalidSetting(f"{address}: cannot be read: {_why(error)}") from error
+
+
+async def _read(session: aiohttp.ClientSession, address: str, most: int) -> bytes:
+    url = URL(address)
+    for _ in range(_REDIRECTS):
+        _check(url, address)
+        async with session.get(url, allow_redirects=False, headers={"Accept": _TYPES}) as response:
+            if response.status in {301, 302, 303, 307, 308}:
+                # Followed here, for each step must be as safe as the first.
+                url = url.join(URL(response.headers.get("Location", "")))
+                continue
+            if response.status != 200:  # noqa: PLR2004
+                raise InvalidSetting(f"{address}: the server answered {response.status}")
+            content = bytearray()
+            async for part in response.content.iter_any():
+                content += part
+                if len(content) > most:
+                    limit = f"{most // 1024**2} MiB"
+                    raise InvalidSetting(f"{address}: it is larger than {limit}")
+            if content.lstrip()[:1] == b"<":
+                msg = f"{address}: this is a web page; give the address of the file itself"
+                raise InvalidSetting(msg)
+            return bytes(content)
+    raise InvalidSetting(f"{address}: it leads from one address to the next without end")
+
+
+def _check(url: URL, address: str) -> None:
+    if url.scheme == "https" or (url.scheme == "http" and _local(url.host or "")):
+        return
+    step = "" if str(url) == address else f" (it leads to {url})"
+    msg = f"{address}{step}: only https is read, for anybody on the way can change what http gives"
+    raise InvalidSetting(msg)
+
+
+def _local(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return "the certificate of the server is not trusted"
+        case aiohttp.ClientConnectorDNSError():
+            return "the name of the server is not known"
+        case aiohttp.ClientConnectorSSLError():
+            return "the server does not speak TLS"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            return "connection refused"
+        case aiohttp.InvalidURL() | ValueError():
+            return "it is no address"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError():
+            return "the server closed the connection"
+        case _:
+            return "the server is not reachable"
