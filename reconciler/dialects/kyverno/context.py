@@ -125,20 +125,25 @@ def _config_map(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -
 
 
 def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> ApiCallEntry:
-    fields = reading.mapping(raw, place, allowed=_CALL_FIELDS)
-    service = fields.get("service")
-    if service is not None:
-        _check_service(service, f"{place}.service")
-        if fields.get("urlPath"):
-            raise InvalidPolicy(place, "a URLPath cannot be used for service API calls")
-    elif not fields.get("urlPath"):
-        raise InvalidPolicy(place, "a urlPath or a service is needed")
-    calls.method(fields, place)
-    call = {key: fields[key] for key in calls.FIELDS if key in fields}
+    with ErrorList() as errors:
+        fields = reading.mapping(raw, place, allowed=_CALL_FIELDS, errors=errors)
+        service = fields.get("service")
+        if service is not None:
+            errors.attempt(_check_service, service, f"{place}.service")
+            if fields.get("urlPath"):
+                errors.add(InvalidPolicy(place, "a URLPath cannot be used for service API calls"))
+        elif not fields.get("urlPath"):
+            errors.add(InvalidPolicy(place, "a urlPath or a service is needed"))
+        errors.attempt(calls.method, fields, place)
+        call = {key: fields[key] for key in calls.FIELDS if key in fields}
+        template = errors.attempt(checked_template, call, place, scope)
+        path = _path(fields, place, scope, of_context=False)
+        if template is None:
+            raise errors.combined()
     return ApiCallEntry(
         name=name,
-        call=checked_template(call, place, scope),
-        path=_path(fields, place, scope, of_context=False),
+        call=template,
+        path=path,
         default=fields.get("default"),
         bound=origin.namespace,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from reconciler.api.globalcontext import KIND
@@ -12,7 +13,7 @@ from reconciler.engine.entries import ApiLoad, ServiceLoad, call_load
 from reconciler.engine.jmes import Expression, compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.variables import compile_template
-from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
 
 _SPEC_FIELDS = ("kubernetesResource", "apiCall", "projections")
 _RESOURCE_FIELDS = ("group", "version", "resource", "namespace")
@@ -64,7 +65,7 @@ def compile_entry(entry: Object) -> CompiledEntry:
     """Return the compiled form of a GlobalContextEntry.
 
     Raises:
-        InvalidPolicy: It cannot be kept; the first place that is wrong.
+        InvalidPolicy: It cannot be kept; it holds every place that is wrong.
     """
     api_version, kind = str(entry.get("apiVersion", "")), str(entry.get("kind", ""))
     if not api_version.startswith(f"{GROUP}/") or kind != KIND:
@@ -73,63 +74,88 @@ def compile_entry(entry: Object) -> CompiledEntry:
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
     name = str(meta.get("name", ""))
-    spec = reading.mapping(entry.get("spec"), "spec", allowed=_SPEC_FIELDS)
+    with ErrorList() as errors:
+        return _compile(entry, name, errors)
+
+
+def _compile(entry: Object, name: str, errors: ErrorList) -> CompiledEntry:
+    spec = reading.mapping(entry.get("spec"), "spec", allowed=_SPEC_FIELDS, errors=errors)
     found = [field for field in _SPEC_FIELDS[:2] if spec.get(field) is not None]
     if len(found) != 1:
         raise InvalidPolicy(
             "spec", f"exactly one of kubernetesResource and apiCall is needed, found {len(found)}"
         )
-    place = f"spec.{found[0]}"
-    read = _resource if found[0] == "kubernetesResource" else _call
+    source = errors.attempt(_source, found[0], spec[found[0]])
+    projections = _projections(spec.get("projections"), name)
+    if source is None:
+        raise errors.combined()
     return CompiledEntry(
-        name=name,
-        source=read(spec[found[0]], place),
-        projections=_projections(spec.get("projections"), name),
-        warnings=_warnings(name),
+        name=name, source=source, projections=projections, warnings=_warnings(name)
     )
 
 
+def _source(form: str, raw: Any) -> ResourceSource | CallSource:
+    read = _resource if form == "kubernetesResource" else _call
+    return read(raw, f"spec.{form}")
+
+
 def _resource(raw: Any, place: str) -> ResourceSource:
-    fields = reading.mapping(raw, place, allowed=_RESOURCE_FIELDS)
-    texts = {field: _text(fields.get(field), f"{place}.{field}") for field in _RESOURCE_FIELDS}
-    for field in ("version", "resource"):
-        if not texts[field]:
-            raise InvalidPolicy(f"{place}.{field}", f"a {field} is needed")
-    if not texts["group"] and texts["version"] != "v1":
-        raise InvalidPolicy(f"{place}.group", f"the core group has no version {texts['version']}")
-    for field, text in texts.items():
-        if "*" in text or "/" in text:
-            raise InvalidPolicy(f"{place}.{field}", f"{text} is no exact name")
-    if texts["resource"] != texts["resource"].lower():
-        raise InvalidPolicy(
-            f"{place}.resource", "write the plural as the API has it, deployments for Deployment"
-        )
+    with ErrorList() as errors:
+        fields = reading.mapping(raw, place, allowed=_RESOURCE_FIELDS, errors=errors)
+        texts = {
+            field: errors.attempt(_exact, fields.get(field), f"{place}.{field}") or ""
+            for field in _RESOURCE_FIELDS
+        }
+        for field in ("version", "resource"):
+            if not fields.get(field):
+                errors.add(InvalidPolicy(f"{place}.{field}", f"a {field} is needed"))
+        if texts["version"] and not fields.get("group") and texts["version"] != "v1":
+            reason = f"the core group has no version {texts['version']}"
+            errors.add(InvalidPolicy(f"{place}.group", reason))
+        if texts["resource"] != texts["resource"].lower():
+            reason = "write the plural as the API has it, deployments for Deployment"
+            errors.add(InvalidPolicy(f"{place}.resource", reason))
     return ResourceSource(**texts)
 
 
+def _exact(raw: Any, place: str) -> str:
+    text = _text(raw, place)
+    if "*" in text or "/" in text:
+        raise InvalidPolicy(place, f"{text} is no exact name")
+    return text
+
+
 def _call(raw: Any, place: str) -> CallSource:
-    fields = reading.mapping(raw, place, allowed=_CALL_FIELDS)
+    with ErrorList() as errors:
+        fields = reading.mapping(raw, place, allowed=_CALL_FIELDS, errors=errors)
+        every = errors.attempt(
+            _interval, fields.get("refreshInterval"), f"{place}.refreshInterval"
+        )
+        tries = errors.attempt(_tries, fields.get("retryLimit"), f"{place}.retryLimit")
+        load = _load(fields, place)
+        if every is None or tries is None:
+            raise errors.combined()
+    return CallSource(load=load, interval=every, tries=tries)
+
+
+def _load(fields: Mapping[str, Any], place: str) -> ApiLoad | ServiceLoad:
     path, service = _text(fields.get("urlPath"), f"{place}.urlPath"), fields.get("service")
     if bool(path) == (service is not None):
         raise InvalidPolicy(place, "either a urlPath or a service is needed")
     if path and not path.startswith("/"):
         raise InvalidPolicy(f"{place}.urlPath", "it begins with /")
-    if service is not None:
-        _check_service(service, f"{place}.service")
-    method = calls.method(fields, place)
-    _check_pairs(fields.get("data"), f"{place}.data")
-    if fields.get("data") is not None and method != "POST":
-        raise InvalidPolicy(f"{place}.method", "data is sent only with the method POST")
-    call = {key: fields.get(key) for key in calls.FIELDS}
+    with ErrorList() as errors:
+        if service is not None:
+            errors.attempt(_check_service, service, f"{place}.service")
+        method = errors.attempt(calls.method, fields, place)
+        errors.attempt(_check_pairs, fields.get("data"), f"{place}.data")
+        if fields.get("data") is not None and method == "GET":
+            reason = "data is sent only with the method POST"
+            errors.add(InvalidPolicy(f"{place}.method", reason))
     try:
-        load = call_load(call, place)
+        return call_load({key: fields.get(key) for key in calls.FIELDS}, place)
     except EvaluationError as error:
         raise InvalidPolicy(place, str(error)) from error
-    return CallSource(
-        load=load,
-        interval=_interval(fields.get("refreshInterval"), f"{place}.refreshInterval"),
-        tries=_tries(fields.get("retryLimit"), f"{place}.retryLimit"),
-    )
 
 
 def _check_service(raw: Any, place: str) -> None:
@@ -165,21 +191,24 @@ def _tries(raw: Any, place: str) -> int:
 
 def _projections(raw: Any, entry: str) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
-    for index, item in enumerate(reading.sequence(raw, "spec.projections")):
-        place = f"spec.projections[{index}]"
-        fields = reading.mapping(item, place, allowed=("name", "jmesPath"))
-        name = _text(fields.get("name"), f"{place}.name")
-        path = fields.get("jmesPath")
-        if not name:
-            raise InvalidPolicy(f"{place}.name", "a name is needed")
-        if name == entry:
-            raise InvalidPolicy(f"{place}.name", "a name other than that of the entry is needed")
-        if name in found:
-            raise InvalidPolicy(f"{place}.name", f"{name} stands there twice")
-        if not isinstance(path, str) or not path:
-            raise InvalidPolicy(f"{place}.jmesPath", "an expression is needed")
-        found[name] = compile_expression(path, location=f"{place}.jmesPath")
+    read = partial(_projection, entry=entry, found=found)
+    read_each(read, reading.sequence(raw, "spec.projections"), "spec.projections")
     return found
+
+
+def _projection(raw: Any, place: str, *, entry: str, found: dict[str, Expression]) -> None:
+    fields = reading.mapping(raw, place, allowed=("name", "jmesPath"))
+    name = _text(fields.get("name"), f"{place}.name")
+    path = fields.get("jmesPath")
+    if not name:
+        raise InvalidPolicy(f"{place}.name", "a name is needed")
+    if name == entry:
+        raise InvalidPolicy(f"{place}.name", "a name other than that of the entry is needed")
+    if name in found:
+        raise InvalidPolicy(f"{place}.name", f"{name} stands there twice")
+    if not isinstance(path, str) or not path:
+        raise InvalidPolicy(f"{place}.jmesPath", "an expression is needed")
+    found[name] = compile_expression(path, location=f"{place}.jmesPath")
 
 
 def _warnings(name: str) -> tuple[str, ...]:

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.dialects import compile_exception, compile_policy, examine_policy
+from reconciler.dialects import (
+    compile_entry,
+    compile_exception,
+    compile_policy,
+    examine_policy,
+)
 from reconciler.errors import InvalidPolicy
 
 RULE: dict[str, Any] = {
@@ -215,4 +220,34 @@ def test_every_place_of_an_exception() -> None:
         "spec.conditions.all[0]",
         "spec.conditions.all[1]",
         "spec.match.any[0].resources.kinds[0]",
+    ]
+
+
+def test_every_place_of_an_entry() -> None:
+    obj = {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "GlobalContextEntry",
+        "metadata": {"name": "e"},
+        "spec": {
+            "colour": "red",
+            "apiCall": {
+                "urlPath": "/a",
+                "method": "PUT",
+                "data": [{"value": 1}],
+                "refreshInterval": "soon",
+                "retryLimit": 0,
+            },
+            "projections": [{"name": "e"}, {"name": "x", "jmesPath": "a("}],
+        },
+    }
+    with pytest.raises(InvalidPolicy) as caught:
+        compile_entry(obj)
+    assert [error.location for error in (caught.value, *caught.value.others)] == [
+        "spec.colour",
+        "spec.apiCall.refreshInterval",
+        "spec.apiCall.retryLimit",
+        "spec.apiCall.method",
+        "spec.apiCall.data[0].key",
+        "spec.projections[0].name",
+        "spec.projections[1].jmesPath",
     ]
