@@ -63,24 +63,31 @@ def compile_rule(
     place = f"{origin.location}.mutate"
     with ErrorList() as errors:
         mutate = reading.mapping(rule["mutate"], place, allowed=_MUTATE_FIELDS, errors=errors)
-        if mutate.get("targets") is not None:
-            return _with_targets(rule, mutate, origin, defaults, errors)
-        if _on_change(mutate, place, defaults):
+        on_change = errors.attempt(
+            read_flag,
+            *(mutate, "mutateExistingOnPolicyUpdate", place),
+            default=defaults.on_policy_change,
+        )
+        if mutate.get("targets") is None:
+            if on_change:
+                raise InvalidPolicy(
+                    f"{place}.targets",
+                    "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
+                )
+            patch_form(mutate, place)
+            if not defaults.own:
+                return None
+        program = _program(rule, mutate, origin, defaults, errors)
+        if on_change and program.matcher.uses_user_info:
             raise InvalidPolicy(
-                f"{place}.targets",
-                "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
+                f"{place}.mutateExistingOnPolicyUpdate",
+                "a change of the policy has no user: match without roles, clusterRoles and"
+                " subjects, or set it to false",
             )
-        patch_form(mutate, place)
-        return _own(rule, mutate, origin, defaults, errors) if defaults.own else None
+        return replace(program, on_policy_change=bool(on_change))
 
 
-def _on_change(mutate: Mapping[str, Any], place: str, defaults: RuleDefaults) -> bool:
-    return read_flag(
-        mutate, "mutateExistingOnPolicyUpdate", place, default=defaults.on_policy_change
-    )
-
-
-def _with_targets(
+def _program(
     rule: Mapping[str, Any],
     mutate: Mapping[str, Any],
     origin: Origin,
@@ -88,7 +95,7 @@ def _with_targets(
     errors: ErrorList,
 ) -> Program:
     location, place = origin.location, f"{origin.location}.mutate"
-    on_change = errors.attempt(_on_change, mutate, place, defaults)
+    own = mutate.get("targets") is None
     errors.attempt(_refuse, rule, location)
     matcher = errors.attempt(
         compile_match,
@@ -96,18 +103,16 @@ def _with_targets(
         rule.get("exclude"),
         location=location,
         namespace=origin.namespace,
-        user_info=not defaults.background,
+        user_info=own or not defaults.background,
     )
-    if on_change and matcher and matcher.uses_user_info:
-        reason = (
-            "a change of the policy has no user: match without roles, clusterRoles and subjects,"
-            " or set it to false"
-        )
-        errors.add(InvalidPolicy(f"{place}.mutateExistingOnPolicyUpdate", reason))
     entries, preconditions, scope = _trigger_part(rule, origin, defaults, errors)
-    targets, scopes = _targets(mutate["targets"], f"{place}.targets", scope, origin, errors)
-    skip = errors.attempt(read_flag, rule, "skipBackgroundRequests", location, default=True)
-    edits, convergence = compile_edits(mutate, place, _common(scopes), origin)
+    targets: tuple[Target, ...] = ()
+    skip: bool | None = True
+    if not own:
+        targets, scopes = _targets(mutate["targets"], f"{place}.targets", scope, origin, errors)
+        scope = _common(scopes)
+        skip = errors.attempt(read_flag, rule, "skipBackgroundRequests", location, default=True)
+    edits, convergence = compile_edits(mutate, place, scope, origin)
     if matcher is None or errors:
         raise errors.combined()
     return Program(
@@ -119,42 +124,8 @@ def _with_targets(
         edits=edits,
         convergence=convergence,
         projection=find_projection(entries, preconditions, targets, edits),
-        on_policy_change=bool(on_change),
-        skip_background=bool(skip),
-    )
-
-
-def _own(
-    rule: Mapping[str, Any],
-    mutate: Mapping[str, Any],
-    origin: Origin,
-    defaults: RuleDefaults,
-    errors: ErrorList,
-) -> Program:
-    location = origin.location
-    errors.attempt(_refuse, rule, location)
-    matcher = errors.attempt(
-        compile_match,
-        rule.get("match"),
-        rule.get("exclude"),
-        location=location,
-        namespace=origin.namespace,
-    )
-    entries, preconditions, scope = _trigger_part(rule, origin, defaults, errors)
-    edits, convergence = compile_edits(mutate, f"{location}.mutate", scope, origin)
-    if matcher is None or errors:
-        raise errors.combined()
-    return Program(
-        origin=origin,
-        matcher=matcher,
-        entries=entries,
-        preconditions=preconditions,
-        targets=(),
-        edits=edits,
-        convergence=convergence,
-        projection=find_projection(entries, preconditions, (), edits),
         on_policy_change=False,
-        skip_background=True,
+        skip_background=bool(skip),
     )
 
 
