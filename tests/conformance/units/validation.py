@@ -11,8 +11,10 @@ from admission.authoring import check_policy
 from admission.checks import Means
 from admission.decide import Answer
 from reconciler.api.meta import Object
+from reconciler.engine.entries import RESERVED
 from reconciler.engine.match import compile_match
 from reconciler.engine.patch import compile_operations, parse_operations
+from reconciler.engine.variables import compile_template
 from reconciler.errors import InvalidPolicy, Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
@@ -224,13 +226,19 @@ def json_patch_text(case: Case) -> None:
     assert answer.allowed is case.wanted["valid"]
 
 
+def presupposed(document: Any) -> list[str]:
+    """Give the names of entries that a part of a policy reads; a case shows no other part."""
+    template, _ = attempt(lambda: compile_template(document))
+    return sorted(template.roots - RESERVED - {"target"}) if template else []
+
+
 @runs("conditions")
 def conditions(case: Case) -> None:
     """Conditions that deny are what validate rules have; here all are preconditions."""
     given, wanted = case.given, case.wanted
     if given.get("where") not in {"conditions", "preconditions"}:
         given.refuse("where", given["where"])
-    names = {"lbServiceCount": 2, **given.part("variables")}
+    names = {key: {} for key in presupposed(given["conditions"])} | dict(given.part("variables"))
     entries = [{"name": name, "variable": {"value": value}} for name, value in names.items()]
     rule = targeting([SECRET], preconditions=given["conditions"], context=entries)
     answer = review(of_rule(rule))
