@@ -287,7 +287,8 @@ def _expected(raw: Any, place: str) -> Expected:
 
 
 def _unsupported(place: str) -> Expected:
-    return Expected(location=place, policy="", rule="", result="", unsupported=_CHECKS)
+    name = place.rpartition(" ")[2]
+    return Expected(location=place, policy=name, rule="", result="", unsupported=_CHECKS)
 
 
 def _objects(fields: Mapping[str, Any], place: str) -> tuple[ObjectName, ...]:

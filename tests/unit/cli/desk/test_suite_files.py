@@ -95,6 +95,7 @@ def test_checks_are_rows_that_are_not_run(files: Desk) -> None:
     (row,) = rows(files)
     assert row["end"] == "Not run"
     assert row["location"] == "kyverno-test.yaml:1: checks[0]"
+    assert row["policy"] == "checks[0]"
     assert "write results" in row["reason"]
 
 
