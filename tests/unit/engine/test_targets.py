@@ -144,6 +144,10 @@ class TestSelector:
         found = query(selector={"matchLabels": {"app": value}})
         assert not found.accepts(thing(labels={"app": "web"}))
 
+    def test_a_value_that_no_label_can_have_is_an_error(self):
+        with pytest.raises(EvaluationError, match="'web x' is no value of a label"):
+            query(selector={"matchLabels": {"app": "{{ request.object.metadata.name }} x"}})
+
     def test_what_does_not_make_one_is_an_error(self):
         with pytest.raises(EvaluationError, match=r"targets\[1\]\.selector"):
             query(selector={"matchLabels": "{{ request.object.spec.empty }}"})
