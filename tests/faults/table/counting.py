@@ -40,16 +40,18 @@ class Row:
         told: Lost ones that the policy's status counts.
         twice: Effects that are there once too often.
         heal: Seconds from the end of the cause until all was applied; None: never.
+        problem: Why the scenario was not played to its end.
     """
 
     name: str
     failure_policy: str
-    accepted: int
-    refused: int
-    applied: int
-    told: int
-    twice: int
-    heal: float | None
+    accepted: int = 0
+    refused: int = 0
+    applied: int = 0
+    told: int = 0
+    twice: int = 0
+    heal: float | None = None
+    problem: str = ""
 
     @property
     def lost(self) -> int:

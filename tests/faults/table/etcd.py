@@ -48,4 +48,6 @@ async def make_room(plane: ControlPlane, rig: Rig, made: int) -> None:
         revision = found["header"]["revision"]
         await call("kv/compaction", {"revision": revision, "physical": True})
         await call("maintenance/defragment", {})
-        await call("maintenance/alarm", {"action": "DEACTIVATE", "alarm": "NOSPACE"})
+        alarms = (await call("maintenance/alarm", {"action": "GET"})).get("alarms", ())
+        for alarm in alarms:
+            await call("maintenance/alarm", {**alarm, "action": "DEACTIVATE"})

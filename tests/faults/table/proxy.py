@@ -167,6 +167,8 @@ class Proxy:
                     async for chunk in answer.content.iter_any():
                         await self._heard()
                         await response.write(chunk)
+                    # Not even the end of the watch is heard.
+                    await self._heard()
                 finally:
                     self._watches.remove(request)
                 return response

@@ -1,15 +1,18 @@
 """`make faults`: everything that goes wrong, and what became of the triggers, as a table."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 import sys
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import uvloop
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from reconciler.cli.dev.binaries import Binaries, locate, read_source
@@ -17,7 +20,7 @@ from reconciler.clock import SystemClock
 from tests.faults.table.counting import Row
 from tests.faults.table.play import Scenario, play
 from tests.faults.table.scenarios import scenarios
-from tests.faults.table.stage import open_house
+from tests.faults.table.stage import House, open_house
 
 _WIDTH = 80
 _PROGRESS = Console(stderr=True)
@@ -41,16 +44,34 @@ def main(*, only: str | None, short: bool) -> None:
 def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> list[Row]:
     """Play scenarios one after another; those of one setting share a control plane."""
     rows: list[Row] = []
-    clock = SystemClock()
     for setting, group in itertools.groupby(chosen, key=lambda item: item.setting):
-        with open_house(binaries, setting) as house:
-            for item in group:
-                begun = clock.monotonic()
-                count = item.short if short else item.triggers
-                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    rows.append(runner.run(play(house, item, count)))
-                _PROGRESS.print(f"{item.name}: {clock.monotonic() - begun:.0f} s")
+        left = deque(group)
+        while left:
+            # What could not be played to its end leaves a control plane that nobody knows.
+            with open_house(binaries, setting) as house, contextlib.suppress(Unplayed):
+                while left:
+                    item = left.popleft()
+                    rows.append(_row(house, item, item.short if short else item.triggers))
+                    if rows[-1].problem:
+                        raise Unplayed
     return rows
+
+
+class Unplayed(Exception):
+    """A scenario did not come to its end."""
+
+
+def _row(house: House, scenario: Scenario, count: int) -> Row:
+    clock = SystemClock()
+    begun = clock.monotonic()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            row = runner.run(play(house, scenario, count))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other rows are worth having
+        _PROGRESS.print_exception()
+        row = Row(name=scenario.name, failure_policy=scenario.failure_policy, problem=str(error))
+    _PROGRESS.print(f"{scenario.name}: {clock.monotonic() - begun:.0f} s")
+    return row
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -64,6 +85,9 @@ def table(rows: Sequence[Row]) -> Table:
         numbers = (row.accepted, row.refused, row.applied, row.lost, row.told, row.twice)
         heal = "never" if row.heal is None else f"{row.heal:.1f} s"
         name = row.name if row.good else f"[red]BROKEN[/red] {row.name}"
+        if row.problem:
+            result.add_row(f"{name}: {escape(row.problem)}", row.failure_policy)
+            continue
         result.add_row(name, row.failure_policy, *map(str, numbers), heal)
     return result
 

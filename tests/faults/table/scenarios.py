@@ -14,6 +14,7 @@ from reconciler.cli.dev.install import NAMESPACE, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from reconciler.errors import Conflict, Gone
 from reconciler.kube.authority import CA_SECRET
+from tests.faults.rig import REACHES_THE_CONTROLLER
 from tests.faults.siblings import labelled, open_sibling
 from tests.faults.table import etcd
 from tests.faults.table.counting import Effect, rules
@@ -22,7 +23,7 @@ from tests.faults.table.proxy import CALM, Disturbance
 from tests.faults.table.stage import Setting, Stage
 
 WEBHOOKS = ("ValidatingWebhookConfiguration", "kube-retrofit-resource")
-LIMITS = Setting(flags=("--waiting-limit=50", "--request-timeout=5s"))
+LIMITS = Setting(flags=("--waiting-limit=50",), controller=("--request-timeout=5s",))
 SMALL = Setting(quota=48 * 1024 * 1024)
 _BEYOND_THE_LEASE = 8.0
 
@@ -69,13 +70,11 @@ async def cut(stage: Stage) -> None:
         await asyncio.sleep(0.5)
 
 
-async def silent(stage: Stage) -> None:
-    """Let the watches deliver nothing while a namespace is given its label."""
+async def labelled_in_silence(stage: Stage) -> None:
+    """Let the watches deliver nothing, for longer than it takes to notice, and give a label."""
     stage.house.proxy.disturbance = Disturbance(silent=True)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(_BEYOND_THE_LEASE)
     await label(stage, "on")
-    await asyncio.sleep(8.0)
-    stage.house.proxy.disturbance = CALM
 
 
 async def label(stage: Stage, value: str) -> None:
@@ -203,12 +202,25 @@ _WIDGETS: Object = {
     },
 }
 
+_READERS: Object = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": f"readers:{_GROUP}", "labels": {REACHES_THE_CONTROLLER: "true"}},
+    "rules": [{"apiGroups": [_GROUP], "resources": ["widgets"], "verbs": ["get", "list"]}],
+}
+
 
 async def serve_widgets(stage: Stage) -> None:
-    """Have the cluster serve a kind of the scenario's own."""
-    text = json.dumps(_WIDGETS)
-    await stage.by_hand(stage.house.plane.kubectl, "apply", "-f", "-", stdin=text)
-    await stage.rig.learn(f"{_GROUP}/v1", "Widget")
+    """Have the cluster serve a kind of the scenario's own, which the controller may read."""
+    kubectl, rig = stage.house.plane.kubectl, stage.rig
+    text = f"{json.dumps(_WIDGETS)}\n---\n{json.dumps(_READERS)}"
+    await stage.by_hand(kubectl, "apply", "-f", "-", stdin=text)
+    await rig.learn(f"{_GROUP}/v1", "Widget")
+
+    async def ungranted() -> str:
+        return "" if await rig.may(f"get widgets.{_GROUP}") else "not granted yet"
+
+    await rig.settle(ungranted, within=20)
 
 
 async def unserve_widgets(stage: Stage) -> None:
@@ -247,9 +259,9 @@ def _network() -> Iterator[Scenario]:
     yield Scenario(name="watches cut every 0.5 s", act=cut, short=60)
     yield Scenario(
         name="silent watches, a namespace gets its label",
-        act=silent,
+        act=partial(disturbed, disturbance=Disturbance(silent=True)),
         rule={"match": _LABELLED},
-        prepare=partial(label, value="off"),
+        before=labelled_in_silence,
     )
 
 

@@ -35,10 +35,12 @@ class Setting:
 
     Attributes:
         flags: Of both programs, on top of the shipped ones.
+        controller: Of the controller alone.
         quota: Bytes that etcd may hold; 0 is its default.
     """
 
     flags: tuple[str, ...] = ()
+    controller: tuple[str, ...] = ()
     quota: int = 0
 
 
@@ -59,7 +61,8 @@ def open_house(binaries: Binaries, setting: Setting) -> Iterator[House]:
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(_plane(binaries, setting))
         settings = install(plane, "demo")
-        more = {ADMISSION: setting.flags, CONTROLLER: (*SHORT_LEASE, *setting.flags)}
+        own = (*SHORT_LEASE, *setting.controller)
+        more = {ADMISSION: setting.flags, CONTROLLER: (*own, *setting.flags)}
         for name, flags in more.items():
             settings[name] = ProgramSettings(
                 flags=(*settings[name].flags, *flags),
@@ -160,7 +163,7 @@ class Stage:
                 name for name in names if not await self.by_hand(self.house.programs.ready, name)
             ]
 
-        await self.rig.settle(unready, within=60)
+        await self.rig.settle(unready, within=120)
 
     async def standby(self) -> None:
         """Start a second controller."""
