@@ -36,11 +36,16 @@ GROUPS = {
         "tests/faults/test_retention.py",
         "tests/faults/test_sweeps.py",
     ),
+    "faults-3": (
+        "tests/faults/test_ended_by_hand.py",
+        "tests/faults/test_out_of_force.py",
+    ),
     "table": ("tests/faults/test_table.py",),
     "admission": ("tests/integration/test_admission.py",),
     "overload": ("tests/faults/test_overload.py",),
     "exceptions": ("tests/integration/test_exceptions.py",),
     "kyverno": ("tests/integration/test_kyverno.py",),
+    "silence": ("tests/faults/test_silent_watches.py",),
     "startup": ("tests/integration/test_startup.py",),
     "shared": (
         "tests/conformance/chainsaw/test_own_cases.py",
@@ -48,7 +53,9 @@ GROUPS = {
         "tests/integration/test_control_plane.py",
         "tests/integration/test_crds.py",
         "tests/integration/test_explain.py",
+        "tests/integration/test_operator.py",
         "tests/integration/test_preview.py",
+        "tests/integration/test_version.py",
     ),
     "manifests": ("tests/integration/test_manifests.py",),
 }
