@@ -51,7 +51,7 @@ class Recovery:
     Attributes:
         found: Told what was recorded.
         lost: Told what cannot be.
-        created: Gives when a policy was created, None where that is not known.
+        created: Gives when a policy was created, and in which version, as `Starts.created` does.
     """
 
     index: PolicyIndex
@@ -59,7 +59,7 @@ class Recovery:
     outages: Outages
     found: Callable[[Found], None]
     lost: Callable[[Loss], Awaitable[None]]
-    created: Callable[[str], datetime | None]
+    created: Callable[[str], tuple[datetime, int] | None]
 
     async def run(self, until: datetime) -> dict[str, str] | None:
         """Look into all outages that ended before a moment, and into one that goes on for long.
@@ -98,12 +98,15 @@ class Recovery:
         self, policy: CompiledPolicy, outages: Iterable[Outage], until: datetime
     ) -> Window:
         since = min(item.searched or item.since for item in outages) - _SLACK
-        return Window(since=self._bounded(policy, since), until=until)
+        return self._from(policy, since, until)
 
-    def _bounded(self, policy: CompiledPolicy, since: datetime) -> datetime:
-        """Return a moment, but none before the policy."""
-        created = self.created(policy.key)
-        return since if created is None else max(since, created)
+    def _from(self, policy: CompiledPolicy, since: datetime, until: datetime) -> Window:
+        """Return a window, but of nothing before the policy."""
+        known = self.created(policy.key)
+        if known is None or known[0] < since:
+            return Window(since=since, until=until)
+        created, version = known
+        return Window(since=created, until=until, version=version)
 
     def _lost(self, policy: CompiledPolicy) -> Iterable[tuple[Program, str]]:
         for program in policy.programs:
@@ -117,7 +120,7 @@ class Recovery:
         times = [item.since for item in _concerning(outages, policy)]
         if not times:
             return
-        window = Window(since=self._bounded(policy, min(times) - _SLACK), until=until)
+        window = self._from(policy, min(times) - _SLACK, until)
         for program, _ in self._lost(policy):
             if _countable(program):
                 yield Task(policy=policy, program=program, window=window, counted=True)

@@ -89,10 +89,15 @@ class Starts:
         """Return the beginning of a policy, None where nothing of it is known."""
         return self._known.get(key)
 
-    def created(self, key: str) -> datetime | None:
-        """Return when a policy was created, None where nothing of it is known."""
+    def created(self, key: str) -> tuple[datetime, int] | None:
+        """Return when a policy was created and its resourceVersion then, 0 where it is unknown.
+
+        None where nothing of the policy is known.
+        """
         start = self._known.get(key)
-        return None if start is None else start.created
+        if start is None:
+            return None
+        return start.created, start.version if start.since == start.created else 0
 
     def begin(self, before: datetime, *, instead: datetime) -> None:
         """Leave out what others have looked at: all before a moment.

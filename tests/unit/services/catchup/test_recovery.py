@@ -89,6 +89,7 @@ async def test_nothing_is_looked_for_that_came_before_the_policy(leading, make, 
     outages.begin(Cause.MISSING, clock.now())
     leading.add(make.object(name="s-early"))
     clock.tick(30)
+    leading.add(make.object(name="s-just-before"))
     await install("young", resources={"names": ["s*"]})
     leading.add(make.object(name="s-late"))
     clock.tick(30)
