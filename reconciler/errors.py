@@ -7,7 +7,7 @@ The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotRea
 The person who starts a program: `InvalidSetting`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
@@ -44,6 +44,8 @@ class ErrorList:
     At the end of its ``with`` block one `InvalidPolicy` that holds all of them is raised, if there
     are any; one that was raised in the block is among them.
     """
+
+    __slots__ = ("_errors",)
 
     def __init__(self) -> None:
         self._errors: list[InvalidPolicy] = []
@@ -94,7 +96,7 @@ class ErrorList:
 
 
 def read_each(
-    read: Callable[[_Item, str], _Value], items: Iterable[_Item], location: str
+    read: Callable[[_Item, str], _Value], items: Sequence[_Item], location: str
 ) -> tuple[_Value, ...]:
     """Return what the items of a list are read as.
 
@@ -106,6 +108,8 @@ def read_each(
     Raises:
         InvalidPolicy: What `read` raised, for all items that are wrong.
     """
+    if not items:
+        return ()
     found: list[_Value] = []
     with ErrorList() as errors:
         for index, item in enumerate(items):

@@ -21,9 +21,9 @@ def mapping(
         return {}
     if not isinstance(raw, Mapping):
         raise InvalidPolicy(location, f"expected an object, got {_kind_of(raw)}")
-    with ErrorList() as found:
-        for field in raw:
-            if field not in allowed:
+    if unknown := [field for field in raw if field not in allowed]:
+        with ErrorList() as found:
+            for field in unknown:
                 reason = f"unknown field {field!r}, expected one of {', '.join(allowed)}"
                 error = InvalidPolicy(f"{location}.{field}", reason)
                 (found if errors is None else errors).add(error)
