@@ -64,23 +64,27 @@ class Shell:
         place = self.folder / ".place"
         start = place.read_text().strip() if place.exists() else str(self.folder)
         whole = f"set -e\ncd '{start}'\n{script}\npwd > '{place}'"
-        near, far = pty.openpty() if terminal else os.pipe()
-        with subprocess.Popen(
-            ["bash", "-c", whole],
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=far,
-            stderr=far,
-            start_new_session=True,
-        ) as process:
-            os.close(far)
-            # A command may watch something for ever; with it ends all that it started.
-            watch = threading.Timer(_LONGEST, os.killpg, (process.pid, signal.SIGKILL))
-            watch.start()
-            output = b"".join(_chunks(near)).decode()
-            code = process.wait()
-            watch.cancel()
-        return code, output.replace("\r\n", "\n")
+        return _bash(whole, self.environ, terminal=terminal)
+
+
+def _bash(script: str, environ: dict[str, str], *, terminal: bool = False) -> tuple[int, str]:
+    near, far = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(
+        ["bash", "-c", script],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=far,
+        stderr=far,
+        start_new_session=True,
+    ) as process:
+        os.close(far)
+        # A command may watch something for ever; with it ends all that it started.
+        watch = threading.Timer(_LONGEST, os.killpg, (process.pid, signal.SIGKILL))
+        watch.start()
+        output = b"".join(_chunks(near)).decode()
+        code = process.wait()
+        watch.cancel()
+    return code, output.replace("\r\n", "\n")
 
 
 def _chunks(descriptor: int) -> Iterator[bytes]:
@@ -103,15 +107,8 @@ def environ(
     ours.pop("KUBECONFIG", None)
     up = f'cd {folder}/files\neval "$(retrofit dev up --dir {folder}/cluster)"\n'
     try:
-        done = subprocess.run(
-            ["bash", "-ec", f"{up}{_SET_UP}\nenv -0 > {folder}/environ"],
-            env=ours,
-            capture_output=True,
-            text=True,
-            timeout=110,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        code, output = _bash(f"set -e\n{up}{_SET_UP}\nenv -0 > {folder}/environ", ours)
+        assert code == 0, output
         pairs = (folder / "environ").read_text().split("\0")
         found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
         yield found | {"COLUMNS": "80", "TERM": "dumb"}
