@@ -45,6 +45,7 @@ GROUPS = {
     "overload": ("tests/faults/test_overload.py",),
     "exceptions": ("tests/integration/test_exceptions.py",),
     "kyverno": ("tests/integration/test_kyverno.py",),
+    "documents": ("tests/integration/test_docs_commands.py",),
     "silence": ("tests/faults/test_silent_watches.py",),
     "startup": ("tests/integration/test_startup.py",),
     "shared": (

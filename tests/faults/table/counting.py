@@ -40,6 +40,7 @@ class Row:
         told: Lost ones that the policy's status counts.
         twice: Effects that are there once too often.
         heal: Seconds from the end of the cause until all was applied; None: never.
+        left: What was not healed in time.
         problem: Why the scenario was not played to its end.
     """
 
@@ -51,6 +52,7 @@ class Row:
     told: int = 0
     twice: int = 0
     heal: float | None = None
+    left: str = ""
     problem: str = ""
 
     @property

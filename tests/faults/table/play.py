@@ -79,7 +79,7 @@ async def play(house: House, scenario: Scenario, count: int) -> Row:
             await scenario.before(stage)
         ledger = Ledger(rig=rig, effect=scenario.effect)
         stream = _stream(stage, scenario, count, most)
-        heal = await _heal(stage, scenario, count, stream, ledger)
+        heal, left = await _heal(stage, scenario, count, stream, ledger)
         return Row(
             name=scenario.name,
             failure_policy=scenario.failure_policy,
@@ -89,6 +89,7 @@ async def play(house: House, scenario: Scenario, count: int) -> Row:
             told=await ledger.told(),
             twice=await ledger.twice(),
             heal=heal,
+            left=left,
         )
 
 
@@ -103,8 +104,8 @@ def _stream(stage: Stage, scenario: Scenario, least: int, most: int) -> Iterator
 
 async def _heal(
     stage: Stage, scenario: Scenario, count: int, stream: Iterator[Object], ledger: Ledger
-) -> float | None:
-    """Send, disturb, and return the seconds that healing took; None: it did not come about."""
+) -> tuple[float | None, str]:
+    """Send, disturb, and return the seconds that healing took, and what was not healed in time."""
     loop = asyncio.get_running_loop()
     sending = asyncio.create_task(_send(stage, scenario, stream))
     await asyncio.sleep(count / 4 / scenario.rate if scenario.rate else 0.0)
@@ -113,12 +114,12 @@ async def _heal(
     over = loop.time()
     until = over + scenario.patience
     await ledger.look()
-    healed = await _until(until, lambda: _unhealed(stage, ledger, scenario))
-    heal = loop.time() - over if healed else None
+    left = await _until(until, lambda: _unhealed(stage, ledger, scenario))
+    heal = loop.time() - over
     ledger.accepted.update(await sending)
     # The rest of the stream came when all was well again.
-    rest = await _until(until, lambda: _unhealed(stage, ledger, scenario, look=True))
-    return heal if rest else None
+    left = left or await _until(until, lambda: _unhealed(stage, ledger, scenario, look=True))
+    return (None if left else heal), left
 
 
 async def _unhealed(
@@ -143,14 +144,15 @@ async def _unhealed(
     return "the API server does not answer"
 
 
-async def _until(deadline: float, missing: Callable[[], Awaitable[object]]) -> bool:
+async def _until(deadline: float, missing: Callable[[], Awaitable[object]]) -> str:
+    """Wait until nothing is missing, and return what is so at the deadline."""
     loop = asyncio.get_running_loop()
     while True:
         begun = loop.time()
-        if not await missing():
-            return True
+        if not (left := await missing()):
+            return ""
         if loop.time() > deadline:
-            return False
+            return str(left)
         # Looking costs, too: at most half of the time goes into it.
         await asyncio.sleep(max(0.2, loop.time() - begun))
 

@@ -23,6 +23,7 @@ from tests.faults.table.scenarios import scenarios
 from tests.faults.table.stage import House, open_house
 
 _WIDTH = 80
+_MOST_SHOWN = 2000
 _PROGRESS = Console(stderr=True)
 
 
@@ -71,6 +72,8 @@ def _row(house: House, scenario: Scenario, count: int) -> Row:
         _PROGRESS.print_exception()
         row = Row(name=scenario.name, failure_policy=scenario.failure_policy, problem=str(error))
     _PROGRESS.print(f"{scenario.name}: {clock.monotonic() - begun:.0f} s")
+    if row.left:
+        _PROGRESS.print(f"not healed: {row.left[:_MOST_SHOWN]}", markup=False)
     return row
 
 
