@@ -16,6 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from reconciler.cli.dev.binaries import Binaries, locate, read_source
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from reconciler.cli.dev.supervision import last_lines
 from reconciler.clock import SystemClock
 from tests.faults.table.counting import Row
 from tests.faults.table.play import Scenario, play
@@ -24,6 +26,7 @@ from tests.faults.table.stage import House, open_house
 
 _WIDTH = 80
 _MOST_SHOWN = 2000
+_LOG_LINES = 25
 _PROGRESS = Console(stderr=True)
 
 
@@ -72,9 +75,17 @@ def _row(house: House, scenario: Scenario, count: int) -> Row:
         _PROGRESS.print_exception()
         row = Row(name=scenario.name, failure_policy=scenario.failure_policy, problem=str(error))
     _PROGRESS.print(f"{scenario.name}: {clock.monotonic() - begun:.0f} s")
-    if row.left:
-        _PROGRESS.print(f"not healed: {row.left[:_MOST_SHOWN]}", markup=False)
+    if not row.good:
+        _explain(house, row)
     return row
+
+
+def _explain(house: House, row: Row) -> None:
+    """Show what helps to find out why a promise was broken, before the logs are gone."""
+    _PROGRESS.print(f"not healed: {row.left[:_MOST_SHOWN]}", markup=False)
+    for name in (ADMISSION, CONTROLLER):
+        log = house.programs.logs / f"{name}.log"
+        _PROGRESS.print(f"{name}:\n{last_lines(log, _LOG_LINES)}", markup=False)
 
 
 def table(rows: Sequence[Row]) -> Table:
