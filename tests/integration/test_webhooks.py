@@ -28,6 +28,15 @@ KIND = "ValidatingWebhookConfiguration"
 GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def readable_triggers(live_programs: Programs) -> Iterator[None]:
+    """Let the controller read the kinds that only these tests use as triggers."""
+    role = readable("", "persistentvolumes", "podtemplates", "secrets")
+    live_programs.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
+    yield
+    live_programs.cluster.kubectl("delete", "clusterrole", role["metadata"]["name"])
+
+
 async def asked(rig: Rig) -> set[tuple[str, str]]:
     """Return group and resource of everything that the API server asks about."""
     found = await rig.find(KIND, RESOURCE, "")
@@ -227,16 +236,18 @@ async def not_ready(rig: Rig, reason: str) -> None:
     await rig.settle(unsaid, within=15.0)
 
 
-def readable(group: str) -> Object:
+def readable(group: str, *resources: str) -> Object:
     """Return a role that lets the controller read a group's objects."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {
-            "name": group,
+            "name": group or "core-triggers",
             "labels": {"rbac.kyverno.io/aggregate-to-background-controller": "true"},
         },
-        "rules": [{"apiGroups": [group], "resources": ["*"], "verbs": ["get", "list"]}],
+        "rules": [
+            {"apiGroups": [group], "resources": resources or ["*"], "verbs": ["get", "list"]}
+        ],
     }
 
 
