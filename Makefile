@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check faults bench lint types conformance conformance-units conformance-cli \
-	e2e e2e-kind control-plane schemas clean
+	e2e e2e-kind e2e-node control-plane schemas clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET"
@@ -74,13 +74,16 @@ conformance-cli: $(READY) ## Run the offline conformance tests as `retrofit test
 	$(BIN)/pytest tests/conformance/cli --conformance-report $(PYTEST_ARGS)
 
 e2e: $(READY) control-plane ## Install, apply a policy, read the requests: on the local control plane
-	$(BIN)/pytest e2e --ignore=e2e/test_kind.py $(PYTEST_ARGS)
+	$(BIN)/pytest e2e --ignore=e2e/test_kind.py --ignore=e2e/node $(PYTEST_ARGS)
 
 e2e-kind: $(READY) ## Build the image, and use it in a kind cluster; needs Docker
 	@docker info >/dev/null 2>&1 || { \
 		echo "e2e-kind needs a container engine: 'docker info' does not answer here; 'make e2e' needs none" >&2; \
 		exit 1; }
 	$(BIN)/pytest e2e/test_kind.py $(PYTEST_ARGS)
+
+e2e-node: $(READY) ## Use the image in a cluster with a real node; needs root on Debian, no registry
+	$(BIN)/python -m e2e.node -x $(PYTEST_ARGS)
 
 control-plane: $(READY) ## Find, download or build etcd, kube-apiserver and kubectl (once, minutes)
 	$(BIN)/retrofit dev control-plane

@@ -3,7 +3,7 @@
 import datetime as dt
 import ipaddress
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from reconciler.clock import Clock
 ADMIN = "kubernetes-admin"
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
+LOOPBACK = "127.0.0.1"
+_MASTERS = "system:masters"
 _LIFETIME = dt.timedelta(days=365)
 _LEEWAY = dt.timedelta(hours=1)
 
@@ -46,20 +48,29 @@ class Credentials:
     token_of: dict[str, str]
 
 
-def create(folder: Path, clock: Clock) -> Credentials:
-    """Make new credentials in a folder that only this user can read."""
+def create(
+    folder: Path,
+    clock: Clock,
+    *,
+    addresses: Sequence[str] = (LOOPBACK,),
+    more: Mapping[str, str] | None = None,
+) -> Credentials:
+    """Make new credentials in a folder that only this user can read.
+
+    Args:
+        folder: Where to.
+        clock: Of the certificates.
+        addresses: At which clients find the API server.
+        more: Further users, each with a group or nothing.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = ec.generate_private_key(ec.SECP256R1())
     server, account = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "retrofit dev CA")])
-    token_of = {user: secrets.token_urlsafe(32) for user in (ADMIN, CONTROLLER_MANAGER, SCHEDULER)}
-    rows = [
-        f'{token},{user},{user},"system:masters"'
-        if user != SCHEDULER
-        else f"{token},{user},{user}"
-        for user, token in token_of.items()
-    ]
-    signed = _server(issuer, server.public_key(), authority, clock)
+    group_of = {ADMIN: _MASTERS, CONTROLLER_MANAGER: _MASTERS, SCHEDULER: "", **(more or {})}
+    token_of = {user: secrets.token_urlsafe(32) for user in group_of}
+    rows = [f'{token},{user},{user},"{group_of[user]}"' for user, token in token_of.items()]
+    signed = _server(issuer, server.public_key(), authority, clock, addresses)
     return Credentials(
         ca=_write(folder / "ca.crt", _pem(_authority(issuer, authority, clock))),
         certificate=_write(folder / "apiserver.crt", _pem(signed)),
@@ -133,9 +144,12 @@ def _server(
     public: ec.EllipticCurvePublicKey,
     authority: ec.EllipticCurvePrivateKey,
     clock: Clock,
+    addresses: Sequence[str],
 ) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names: list[x509.GeneralName] = [
+        x509.IPAddress(ipaddress.ip_address(address)) for address in addresses
+    ]
     names += [
         x509.DNSName(text)
         for text in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")

@@ -1,0 +1,93 @@
+"""``make e2e-node``: a cluster with a real node on this machine, the scenes on it, and its end."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import yaml
+
+from e2e.node.images import ROOT, Store
+from e2e.node.machine import install_packages, obstacle
+from e2e.node.node import left_behind, started
+from e2e.node.running import RigError, Running
+from reconciler.cli.dev.binaries import Binaries, cache_root, read_source
+from reconciler.cli.dev.obtain import obtain
+from reconciler.errors import RetrofitError
+
+FACTS = "RETROFIT_NODE"
+_NODE = {"kubelet", "kube-proxy"}
+_OVERLAY = ROOT / "manifests" / "overlays" / "default"
+
+
+def main() -> int:
+    """Run the scenes; return pytest's exit code, and 0 with a word where no node can run."""
+    problem = obstacle()
+    if problem:
+        click.echo(f"e2e-node: skipped: {problem}")
+        return 0
+    store = cache_root(os.environ).with_name("node")
+    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    running = Running(store / "last.log")
+    folder = Path(tempfile.mkdtemp(prefix="retrofit-node-"))
+    try:
+        code = _scenes(folder, store, running)
+    except (RigError, RetrofitError) as error:
+        click.echo(f"e2e-node: {error}", err=True)
+        code = 1
+    left = left_behind(folder)
+    for what, found in left.items():
+        click.echo(f"e2e-node: {what} left behind: {found}", err=True)
+    running.say("done" if not (code or left) else "failed")
+    return code or (1 if left else 0)
+
+
+def _scenes(folder: Path, store: Path, running: Running) -> int:
+    install_packages(running)
+    binaries = obtain(os.environ, read_source())
+    if not isinstance(binaries, Binaries) or not set(binaries.commands) >= _NODE:
+        raise RigError(
+            "this control plane came without a kubelet: with RETROFIT_RELEASES=off one is built"
+        )
+    image, upgrade = _names(running, binaries)
+    images = Store(store, running)
+    wanted = (images.pause(), images.tools(), images.project(image, upgrade))
+    with started(folder, binaries, wanted, running) as node:
+        facts = {
+            "kubeconfig": str(node.kubeconfig),
+            "kubectl": list(binaries.command("kubectl")),
+            "service_account_key": str(node.service_account_key),
+            "image": image,
+            "upgrade": upgrade,
+        }
+        (folder / "facts.json").write_text(json.dumps(facts))
+        done = subprocess.run(
+            [
+                *node.inside("--net"),
+                *(sys.executable, "-m", "pytest", str(Path(__file__).parent)),
+                *(f"--basetemp={folder / 'pytest'}", "-p", "no:cacheprovider", *sys.argv[1:]),
+            ],
+            env={**os.environ, FACTS: str(folder / "facts.json")},
+            cwd=ROOT,
+            check=False,
+        )
+    return done.returncode
+
+
+def _names(running: Running, binaries: Binaries) -> tuple[str, str]:
+    """Return the image that the manifests name, and the same with another tag."""
+    text = running.ask(*binaries.command("kubectl"), "kustomize", _OVERLAY)
+    (name,) = {
+        container["image"]
+        for document in yaml.safe_load_all(text)
+        if document["kind"] == "Deployment"
+        for container in document["spec"]["template"]["spec"]["containers"]
+    }
+    return name, f"{name}-upgrade"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What a scene has: the node's cluster, a stream of triggers, and a line of the table."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from e2e.node.__main__ import FACTS
+from e2e.node.stream import NAMESPACE, POLICY, ROLE, Row, Stream
+from e2e.node.tokens import ShortTokens
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import ClusterError
+
+ACCOUNTS = ("kyverno-admission-controller", "kyverno-background-controller")
+_ROWS = pytest.StashKey[list[Row]]()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the driver says of the node."""
+
+    kubeconfig: Path
+    kubectl: tuple[str, ...]
+    service_account_key: Path
+    image: str
+    upgrade: str
+
+
+@pytest.fixture(scope="session")
+def facts() -> Facts:
+    place = os.environ.get(FACTS)
+    if not place:
+        pytest.fail("there is no node: these are run by `make e2e-node`", pytrace=False)
+    said = json.loads(Path(place).read_text())
+    return Facts(
+        kubeconfig=Path(said["kubeconfig"]),
+        kubectl=tuple(said["kubectl"]),
+        service_account_key=Path(said["service_account_key"]),
+        image=said["image"],
+        upgrade=said["upgrade"],
+    )
+
+
+@pytest.fixture(scope="session")
+def cluster(facts: Facts, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    return Cluster.connect(facts.kubeconfig, tmp_path_factory.mktemp("cluster"), facts.kubectl)
+
+
+@pytest.fixture(scope="session")
+def streaming(cluster: Cluster) -> None:
+    """A policy that marks every object of the stream, in force."""
+    cluster.kubectl("create", "namespace", NAMESPACE)
+    cluster.kubectl("apply", "-f", "-", stdin=ROLE)
+    applied(cluster, POLICY)
+    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=30s", "clusterpolicy/stream")
+
+
+@pytest.fixture
+def stream(facts: Facts, request: pytest.FixtureRequest) -> Callable[[str], Stream]:
+    """Return what opens a stream, whose counts become a line of the table."""
+    request.getfixturevalue("streaming")
+
+    def opened(scene: str) -> Stream:
+        there = Stream(facts.kubeconfig, scene)
+        request.config.stash.setdefault(_ROWS, []).append(there.row)
+        return there
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def short_tokens(facts: Facts, cluster: Cluster) -> Iterator[ShortTokens]:
+    """Tokens that end within a minute, for the programs that are told to use them."""
+    with ShortTokens(cluster, facts.service_account_key, ACCOUNTS) as tokens:
+        yield tokens
+
+
+def applied(cluster: Cluster, text: str) -> None:
+    """Apply a policy; its role is in force a moment after it was stored."""
+
+    def accepted() -> bool:
+        try:
+            cluster.kubectl("apply", "-f", "-", stdin=text)
+        except ClusterError as error:
+            if "kind: ClusterRole" not in str(error):
+                raise
+            return False
+        return True
+
+    wait_until(accepted, within=20.0, what="the policy is accepted")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the table of scenes."""
+    rows = config.stash.get(_ROWS, [])
+    if not rows:
+        return
+    write = terminalreporter.write_line
+    terminalreporter.section("scenes under a stream of triggers")
+    write(f"{'scene':<42}{'accepted':>9}{'refused':>9}{'lost':>6}{'seconds':>9}")
+    for row in rows:
+        write(f"{row.scene:<42}{row.accepted:>9}{row.refused:>9}{row.lost:>6}{row.seconds:>9.1f}")
+        for reason, count in row.reasons.most_common(3):
+            write(f"  {count} refused: {reason}")

@@ -1,0 +1,68 @@
+"""Commands of the rig: what is done is said, and what a command said is shown when it fails."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from reconciler.cli.dev.supervision import last_lines
+from reconciler.clock import SystemClock
+
+
+class RigError(Exception):
+    """A step failed; the text is for people."""
+
+
+class Running:
+    """Runs commands with their output in one log."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self._clock = SystemClock()
+        self._began = self._clock.monotonic()
+        log.unlink(missing_ok=True)
+
+    def say(self, text: str) -> None:
+        """Print a line with the seconds since the beginning."""
+        click.echo(f"[{self._clock.monotonic() - self._began:6.1f} s] {text}")
+
+    @contextlib.contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Say that something begins, and how long it took."""
+        began = self._clock.monotonic()
+        self.say(f"{text} ...")
+        yield
+        self.say(f"{text}: {self._clock.monotonic() - began:.1f} s")
+
+    def run(self, *argv: str | Path, env: Mapping[str, str] | None = None) -> None:
+        """Run a command to its end.
+
+        Raises:
+            RigError: It failed.
+        """
+        with self.log.open("a") as log:
+            print(f"+ {' '.join(map(str, argv))}", file=log, flush=True)
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(env or {})},
+                check=False,
+            )
+        if done.returncode:
+            raise RigError(f"{argv[0]} failed; the end of {self.log}:\n{last_lines(self.log, 15)}")
+
+    def ask(self, *argv: str | Path) -> str:
+        """Run a command to its end and return what it printed.
+
+        Raises:
+            RigError: It failed.
+        """
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RigError(f"{argv[0]} failed: {done.stderr.strip()}")
+        return done.stdout.strip()

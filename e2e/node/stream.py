@@ -1,0 +1,155 @@
+"""A stream of triggers while something happens to the programs, and what became of each."""
+
+import asyncio
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import orjson
+
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.clock import SystemClock
+from reconciler.errors import ClusterError, RetrofitError
+from reconciler.kube.client import Client, connect
+
+NAMESPACE = "stream"
+MARK = "example.com/seen"
+POLICY = f"""
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {{name: stream}}
+spec:
+  rules:
+    - name: seen
+      match:
+        any:
+          - resources: {{kinds: [ConfigMap], namespaces: [{NAMESPACE}], operations: [CREATE]}}
+      mutate:
+        targets:
+          - apiVersion: v1
+            kind: ConfigMap
+            namespace: {NAMESPACE}
+            name: "{{{{ request.object.metadata.name }}}}"
+        patchStrategicMerge:
+          metadata: {{annotations: {{{MARK}: "yes"}}}}
+"""
+ROLE = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: e2e:stream
+  labels: {rbac.kyverno.io/aggregate-to-background-controller: "true"}
+rules:
+  - apiGroups: [""]
+    resources: [configmaps]
+    verbs: [get, list, update, patch]
+"""
+_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_PER_SECOND = 5.0
+_LIMIT = 40.0
+_SETTLED = 90.0
+
+
+@dataclass(kw_only=True)
+class Row:
+    """One line of the table."""
+
+    scene: str
+    accepted: int = 0
+    refused: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+class Stream:
+    """Creates an object every fifth of a second until it is left, and then counts.
+
+    Attributes:
+        row: Complete when the stream has been left.
+    """
+
+    def __init__(self, kubeconfig: Path, scene: str) -> None:
+        self.row = Row(scene=scene)
+        self._label = scene.replace(" ", "-")
+        self._kubeconfig = kubeconfig
+        self._accepted: set[str] = set()
+        self._stop = threading.Event()
+        self._clock = SystemClock()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="stream")
+
+    def __enter__(self) -> Self:
+        self._began = self._clock.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.row.accepted = len(self._accepted)
+        if kind is None:
+            self._settle()
+        self.row.seconds = self._clock.monotonic() - self._began
+
+    def wait(self, accepted: int, within: float) -> None:
+        """Return when so many more triggers have been accepted."""
+        wanted = len(self._accepted) + accepted
+        wait_until(lambda: len(self._accepted) >= wanted, within=within, what="triggers pass")
+
+    def _settle(self) -> None:
+        """Wait until every accepted trigger has had its effect; count those that had none."""
+
+        def lost() -> int:
+            return len(self._accepted - asyncio.run(self._seen()))
+
+        try:
+            wait_until(lambda: lost() == 0, within=_SETTLED, what="all triggers had their effect")
+        except RetrofitError:
+            self.row.lost = lost()
+
+    async def _run(self) -> None:
+        client = await connect(str(self._kubeconfig))
+        pending: set[asyncio.Task[None]] = set()
+        number = 0
+        try:
+            while not self._stop.is_set():
+                pending.add(asyncio.create_task(self._create(client, number)))
+                number += 1
+                due = self._began + number / _PER_SECOND
+                await asyncio.sleep(max(0.0, due - self._clock.monotonic()))
+                pending = {task for task in pending if not task.done()}
+            await asyncio.gather(*pending)
+        finally:
+            await client.close()
+
+    async def _create(self, client: Client, number: int) -> None:
+        name = f"{self._label}-{number:05}"
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {"scene": self._label}},
+        }
+        try:
+            await client.request(
+                "POST", _PATH, body=orjson.dumps(body), timeout=_LIMIT, repeat=False
+            )
+        except ClusterError as error:
+            self.row.refused += 1
+            self.row.reasons[str(error).replace(name, "NAME")[:300]] += 1
+        else:
+            self._accepted.add(name)
+
+    async def _seen(self) -> set[str]:
+        client = await connect(str(self._kubeconfig))
+        try:
+            answer = await client.json(
+                "GET", _PATH, query={"labelSelector": f"scene={self._label}"}
+            )
+        except ClusterError:
+            return set()
+        finally:
+            await client.close()
+        metas = (item["metadata"] for item in answer["items"])
+        return {meta["name"] for meta in metas if MARK in meta.get("annotations", {})}

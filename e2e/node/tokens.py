@@ -1,0 +1,138 @@
+"""Tokens of ServiceAccounts that end within a minute, in files that are renewed before.
+
+The API server gives none for less than ten minutes. So these are signed with its key here, and
+stand in a Secret that the pods mount at the usual place; a kubelet renews the files as it renews
+projected tokens.
+"""
+
+import base64
+import json
+import threading
+import uuid
+from pathlib import Path
+from typing import Any, Self
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.clock import SystemClock
+
+LIFE = 45.0
+_EVERY = 12.0
+_ISSUER = "https://kubernetes.default.svc"
+_NAMESPACE = "kyverno"
+_PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+class ShortTokens:
+    """Keeps a Secret per ServiceAccount until it is left.
+
+    Attributes:
+        first: The tokens that the pods began with.
+    """
+
+    def __init__(self, cluster: Cluster, key: Path, accounts: tuple[str, ...]) -> None:
+        loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        self.first: list[str] = []
+        self._key = loaded
+        self._cluster = cluster
+        self._clock = SystemClock()
+        self._uids = {
+            name: cluster.kubectl(
+                *("get", "serviceaccount", name, "-n", _NAMESPACE),
+                *("-o", "jsonpath={.metadata.uid}"),
+            )
+            for name in accounts
+        }
+        self._ca = cluster.kubectl(
+            *("get", "configmap", "kube-root-ca.crt", "-n", _NAMESPACE),
+            *("-o", r"jsonpath={.data.ca\.crt}"),
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tokens")
+
+    def __enter__(self) -> Self:
+        self._renew()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_EVERY):
+            self._renew()
+
+    def _renew(self) -> None:
+        documents = []
+        for name, uid in self._uids.items():
+            token = self._token(name, uid)
+            if len(self.first) < len(self._uids):
+                self.first.append(token)
+            documents.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {"name": secret_of(name), "namespace": _NAMESPACE},
+                    "stringData": {"token": token, "ca.crt": self._ca},
+                }
+            )
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+        self._cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+
+    def _token(self, name: str, uid: str) -> str:
+        now = int(self._clock.now().timestamp())
+        claims = {
+            "iss": _ISSUER,
+            "aud": [_ISSUER],
+            "sub": f"system:serviceaccount:{_NAMESPACE}:{name}",
+            "iat": now,
+            "nbf": now,
+            "exp": now + int(LIFE),
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": {
+                "namespace": _NAMESPACE,
+                "serviceaccount": {"name": name, "uid": uid},
+            },
+        }
+        said = f"{_part({'alg': 'ES256', 'typ': 'JWT'})}.{_part(claims)}"
+        pair = decode_dss_signature(self._key.sign(said.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{said}.{_coded(b''.join(number.to_bytes(32, 'big') for number in pair))}"
+
+
+def secret_of(account: str) -> str:
+    """Return the name of an account's Secret."""
+    return f"token-of-{account}"
+
+
+def patch_of(deployment: str, container: str) -> dict[str, Any]:
+    """Return what makes a Deployment use its account's Secret, which is named like it."""
+    mount = {"name": "short-token", "mountPath": _PLACE, "readOnly": True}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": deployment, "namespace": _NAMESPACE},
+        "spec": {
+            "template": {
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "containers": [{"name": container, "volumeMounts": [mount]}],
+                    "volumes": [
+                        {"name": "short-token", "secret": {"secretName": secret_of(deployment)}}
+                    ],
+                }
+            }
+        },
+    }
+
+
+def _part(value: object) -> str:
+    return _coded(json.dumps(value).encode())
+
+
+def _coded(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
