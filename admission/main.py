@@ -188,25 +188,30 @@ class Admission:
             PolicyWebhook(self._means(kinds, holder)).review,
             ExceptionWebhook(heeding).review,
         )
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                # Without the backlog it counts what it stores itself: no reason to be unready.
-                for item in (*followers, backlog):
-                    tasks.create_task(item.run(), name=item.name)
-                    tasks.create_task(item.tell(), name=f"{item.name} told")
-                for item in followers:
-                    await item.watch.synced.wait()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(told.synced.wait(), _PATIENCE)
-                self._keep_certificates(tasks)
-                tasks.create_task(neighbour.run(), name="neighbour")
-                tasks.create_task(events.run(), name="events")
-                await server.start(self.listener, self.certificates.context)
+        async with asyncio.TaskGroup() as tasks:
+            # Without the backlog it counts what it stores itself: no reason to be unready.
+            for item in (*followers, backlog):
+                tasks.create_task(item.run(), name=item.name)
+                tasks.create_task(item.tell(), name=f"{item.name} told")
+            for item in followers:
+                await item.watch.synced.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told.synced.wait(), _PATIENCE)
+            self._keep_certificates(tasks)
+            tasks.create_task(neighbour.run(), name="neighbour")
+            tasks.create_task(events.run(), name="events")
+            async with self._serving(server):
                 tasks.create_task(heartbeat.run(), name="heartbeat")
                 relax_collector()
-                _log.info(
-                    "serving", port=self.listener.getsockname()[1], server=self.client.address
-                )
+                await asyncio.Event().wait()
+
+    @contextlib.asynccontextmanager
+    async def _serving(self, server: WebhookServer) -> AsyncIterator[None]:
+        """Answer requests; to be left before the watches end, for each answer rests on them."""
+        await server.start(self.listener, self.certificates.context)
+        _log.info("serving", port=self.listener.getsockname()[1], server=self.client.address)
+        try:
+            yield
         finally:
             self.readiness.stop()
             await server.close()

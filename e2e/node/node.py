@@ -39,6 +39,8 @@ _PORTS = parts.Ports(
 )
 _READY = 120.0
 _HOLDER = "namespaces"
+# Seconds for the end of everything, most of them for the files of the images.
+_REMOVAL = 60.0
 # Settings of the whole machine that a kubelet wants to be so; it is shown files that say they are.
 _WANTED = {
     "vm/overcommit_memory": "1",
@@ -226,8 +228,13 @@ class Node:
 
     def _start(self, name: str, *argv: str) -> int:
         # Nobody needs an orderly end of what nobody will see again.
-        log = self.logs / f"{name}.log"
-        return self._supervision.start(name, argv, log=log, stop_signal=signal.SIGKILL)
+        return self._supervision.start(
+            name,
+            argv,
+            log=self.logs / f"{name}.log",
+            stop_signal=signal.SIGKILL,
+            grace=_REMOVAL,
+        )
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         def met() -> bool:

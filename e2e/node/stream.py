@@ -73,7 +73,7 @@ class Stream:
 
     def __init__(self, kubeconfig: Path, scene: str) -> None:
         self.row = Row(scene=scene)
-        self._label = scene.replace(" ", "-")
+        self._label = scene.replace(" ", "-").lower()
         self._kubeconfig = kubeconfig
         self._accepted: set[str] = set()
         self._stop = threading.Event()

@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -261,23 +262,31 @@ async def test_library(
         pytest.skip(f"conformance data absent: no {case}; set CONFORMANCE_DATA")
     copy_tree(data.root() / "library", tmp_path / "library")
     shell = make_shell(cluster, facts.kubectl, tools)
+    test = loader.load(tmp_path / case, tmp_path)
+    # A script starts five programs here, beside all of the node on two cores.
+    timeouts = replace(test.configuration.timeouts, exec=30.0)
+    test = replace(test, configuration=replace(test.configuration, timeouts=timeouts))
     try:
         async with ApiServer(read(facts.kubeconfig)) as server:
             await run(
-                loader.load(tmp_path / case, tmp_path),
+                test,
                 server,
                 shell,
-                lambda: cluster.kubectl("get", "ur", *KYVERNO, "-o", "wide"),
+                lambda: cluster.kubectl("get", "events", "-A"),
             )
     except Failure as failure:
         pytest.fail(str(failure), pytrace=False)
 
 
-def test_uninstall_leaves_what_the_page_names(cluster: Cluster, before: set[str]) -> None:
+def test_uninstall_leaves_what_the_page_names(
+    cluster: Cluster, before: set[str], short_tokens: ShortTokens
+) -> None:
     # Of a rule that does not converge, whose last request the controller did not end.
     key = "kube-retrofit.dev/applied"
     cluster.kubectl("annotate", "deployment", "web", "-n", "shop", f"{key}=ur-of-old")
     run_commands(cluster, UNINSTALL, "1. Delete the policies")
+    # Their Secrets go with the namespace.
+    short_tokens.close()
     run_commands(cluster, UNINSTALL, "2. Delete the installation")
     own = {"namespace/shop", "namespace/stream"}
     roles = {

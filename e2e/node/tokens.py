@@ -27,7 +27,7 @@ _PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class ShortTokens:
-    """Keeps a Secret per ServiceAccount until it is left.
+    """Keeps a Secret per ServiceAccount until it is closed.
 
     Attributes:
         first: The tokens that the pods began with.
@@ -60,6 +60,10 @@ class ShortTokens:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Renew no token any more; a second call does nothing."""
         self._stop.set()
         self._thread.join()
 
