@@ -1,5 +1,6 @@
 """HTTP in front of the webhooks: limits, errors that say what to do, and an end without loss."""
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -33,12 +34,14 @@ class Transport:
     Attributes:
         max_body: Largest body, bytes.
         drain_timeout: Seconds that requests in flight get at the end.
+        farewell: Seconds before that, in which an answer tells its caller to connect anew.
     """
 
     max_body: int
     drain_timeout: float
     clock: Clock
     metrics: Metrics
+    farewell: float = 1.0
 
 
 class WebhookServer:
@@ -55,6 +58,7 @@ class WebhookServer:
         self._resources = resources
         self._policies = policies
         self._exceptions = exceptions
+        self._ending = False
         app = web.Application(client_max_size=transport.max_body)
         for name in _FAILURE_POLICIES:
             for at in ("", "/at/{digest}"):
@@ -75,7 +79,15 @@ class WebhookServer:
         await web.SockSite(self._runner, listener, ssl_context=context).start()
 
     async def close(self) -> None:
-        """Accept nothing new, let requests in flight end within the drain time, close."""
+        """End every connection after its next answer, let requests in flight end, close.
+
+        A connection that were closed between two requests might meet the second one on its way,
+        and the API server calls a webhook once.
+        """
+        self._ending = True
+        server = self._runner.server
+        if server is not None and server.connections:
+            await asyncio.sleep(self._transport.farewell)
         await self._runner.cleanup()
 
     async def _resource(self, http: web.Request) -> web.Response:
@@ -98,6 +110,12 @@ class WebhookServer:
         return await self._answer(http, self._exceptions, path="exceptions")
 
     async def _answer(self, http: web.Request, review: Review, *, path: str) -> web.Response:
+        response = await self._respond(http, review, path=path)
+        if self._ending:
+            response.force_close()
+        return response
+
+    async def _respond(self, http: web.Request, review: Review, *, path: str) -> web.Response:
         clock, metrics = self._transport.clock, self._transport.metrics
         started = clock.monotonic()
         if http.content_type != _JSON:

@@ -15,6 +15,7 @@ from e2e.node.machine import install_packages, obstacle
 from e2e.node.node import left_behind, started
 from e2e.node.running import RigError, Running
 from reconciler.cli.dev.binaries import Binaries, cache_root, read_source
+from reconciler.cli.dev.lock import locked
 from reconciler.cli.dev.obtain import obtain
 from reconciler.errors import RetrofitError
 
@@ -30,22 +31,18 @@ def main() -> int:
         click.echo(f"e2e-node: skipped: {problem}")
         return 0
     store = cache_root(os.environ).with_name("node")
-    store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    running = Running(store / "last.log")
-    folder = Path(tempfile.mkdtemp(prefix="retrofit-node-"))
+    running = Running(store)
     try:
-        code = _scenes(folder, store, running)
+        with locked(store / "lock", wait=True):
+            code = _scenes(store, running)
     except (RigError, RetrofitError) as error:
         click.echo(f"e2e-node: {error}", err=True)
         code = 1
-    left = left_behind(folder)
-    for what, found in left.items():
-        click.echo(f"e2e-node: {what} left behind: {found}", err=True)
-    running.say("done" if not (code or left) else "failed")
-    return code or (1 if left else 0)
+    running.say("failed" if code else "done")
+    return code
 
 
-def _scenes(folder: Path, store: Path, running: Running) -> int:
+def _scenes(store: Path, running: Running) -> int:
     install_packages(running)
     binaries = obtain(os.environ, read_source())
     if not isinstance(binaries, Binaries) or not set(binaries.commands) >= _NODE:
@@ -55,6 +52,7 @@ def _scenes(folder: Path, store: Path, running: Running) -> int:
     image, upgrade = _names(running, binaries)
     images = Store(store, running)
     wanted = (images.pause(), images.tools(), images.project(image, upgrade))
+    folder = Path(tempfile.mkdtemp(prefix="retrofit-node-"))
     with started(folder, binaries, wanted, running) as node:
         facts = {
             "kubeconfig": str(node.kubeconfig),
@@ -74,6 +72,9 @@ def _scenes(folder: Path, store: Path, running: Running) -> int:
             cwd=ROOT,
             check=False,
         )
+    left = left_behind(folder)
+    if left:
+        raise RigError(f"left behind: {left}")
     return done.returncode
 
 

@@ -17,13 +17,14 @@ class RigError(Exception):
 
 
 class Running:
-    """Runs commands with their output in one log."""
+    """Runs commands with their output in one log, which lies in a folder."""
 
-    def __init__(self, log: Path) -> None:
-        self.log = log
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log = folder / "last.log"
         self._clock = SystemClock()
         self._began = self._clock.monotonic()
-        log.unlink(missing_ok=True)
+        self.log.unlink(missing_ok=True)
 
     def say(self, text: str) -> None:
         """Print a line with the seconds since the beginning."""

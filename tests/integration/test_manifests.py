@@ -364,3 +364,31 @@ def test_the_suite_filters_what_the_default_filters_but_for_its_triggers(cluster
     assert suite < default
     triggers = {"[Node,*,*]", "[Node/?*,*,*]", "[Binding,*,*]", "[Pod/binding,*,*]"}
     assert default - suite == triggers
+
+
+@pytest.mark.parametrize("name", [ADMISSION, BACKGROUND])
+def test_pods_are_kept_from_what_ends_them_all(cluster: Cluster, name: str) -> None:
+    documents = rendered(cluster, "default")
+    (deployment,) = (
+        document["spec"]
+        for document in documents
+        if (document["kind"], document["metadata"]["name"]) == ("Deployment", name)
+    )
+    pod = deployment["template"]["spec"]
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    # Longer than a crash loop that becomes ready, and than a node's proxy needs.
+    assert deployment["minReadySeconds"] >= 5
+    (budget,) = (
+        document["spec"]
+        for document in documents
+        if document["kind"] == "PodDisruptionBudget"
+        and document["spec"]["selector"] == deployment["selector"]
+    )
+    assert 0 < budget["minAvailable"] < deployment["replicas"]
+    if name == ADMISSION:
+        classes = {
+            document["metadata"]["name"]: document["value"]
+            for document in documents
+            if document["kind"] == "PriorityClass"
+        }
+        assert classes[pod["priorityClassName"]] == 1_000_000_000

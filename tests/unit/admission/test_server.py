@@ -73,6 +73,7 @@ class World:
         namespaces=None,
         cluster=MemoryCluster,
         marks=MARKS,
+        farewell=0.0,
         **callbacks,
     ):
         self.cluster = cluster()
@@ -105,7 +106,11 @@ class World:
             **callbacks,
         )
         transport = Transport(
-            max_body=MAX_BODY, drain_timeout=2.0, clock=clock, metrics=self.metrics
+            max_body=MAX_BODY,
+            drain_timeout=2.0,
+            farewell=farewell,
+            clock=clock,
+            metrics=self.metrics,
         )
         self.server = WebhookServer(
             transport,
@@ -151,6 +156,22 @@ async def test_a_trigger_is_stored_before_the_answer(world, make):
     assert world.count(
         "requests_recorded_total", policy="set-team", rule="copy", source="admission"
     )
+
+
+async def test_a_connection_ends_with_an_answer_and_not_before_it(make):
+    async with World(make.index(make.policy()), farewell=2.0) as world:
+        await world.post("/validate/fail", make.review(obj=make.thing()))
+        closing = asyncio.create_task(world.server.close())
+        await asyncio.wait({closing}, timeout=0.1)
+        async with world.session.post(
+            "/validate/fail", data=make.review(obj=make.thing(), uid="second"), headers=JSON
+        ) as response:
+            assert response.headers["Connection"] == "close"
+            assert (await response.json())["response"]["allowed"] is True
+        await asyncio.wait_for(closing, 10)
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await world.post("/validate/fail", make.review(obj=make.thing(), uid="third"))
+        assert len(await world.stored()) == 2
 
 
 async def test_a_replica_that_has_not_heard_of_a_policy_reads_it_before_it_answers(make):
