@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +92,32 @@ def applied(cluster: Cluster, text: str) -> None:
         return True
 
     wait_until(accepted, within=20.0, what="the policy is accepted")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure how the programs are, for the node is gone before anybody can look."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(cluster, Cluster):
+        report.sections.append(("the programs", _described(cluster)))
+    return report
+
+
+def _described(cluster: Cluster) -> str:
+    commands = [("get", "pods", "-n", "kyverno", "-o", "wide")]
+    for name in ACCOUNTS:
+        label = f"app.kubernetes.io/component={name.removeprefix('kyverno-')}"
+        commands.append(("logs", "-n", "kyverno", "-l", label, "--prefix", "--tail=8"))
+    said = []
+    for command in commands:
+        try:
+            said.append(cluster.kubectl(*command))
+        except ClusterError as error:
+            said.append(str(error))
+    return "\n".join(said)
 
 
 def pytest_terminal_summary(
