@@ -124,8 +124,10 @@ class Operator:
 
     def _ended(self, error: Exception | None) -> ClusterError:
         problem = self.watches.problem()
-        if problem is None:
+        if problem is None or problem.endswith(_STARTING):
+            # The API server did not refuse anything.
             _log.error("kopf ended by a fault of its own or ours", exc_info=error)
+            problem = None
         said = problem or (f"{type(error).__name__}: {error}" if error else "kopf ended")
         return ClusterError(f"policies and requests are not followed any more: {said}")
 
