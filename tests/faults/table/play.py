@@ -108,8 +108,13 @@ async def _heal(
     """Send, disturb, and return the seconds that healing took, and what was not healed in time."""
     loop = asyncio.get_running_loop()
     sending = asyncio.create_task(_send(stage, scenario, stream))
-    await asyncio.sleep(count / 4 / scenario.rate if scenario.rate else 0.0)
-    await scenario.act(stage)
+    try:
+        await asyncio.sleep(count / 4 / scenario.rate if scenario.rate else 0.0)
+        await scenario.act(stage)
+    except BaseException:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        raise
     stage.over = True
     over = loop.time()
     until = over + scenario.patience

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import ssl
 import tempfile
 import threading
@@ -17,6 +18,9 @@ from reconciler.clock import SystemClock
 HOST = "127.0.0.1"
 _HOP = frozenset({"connection", "content-length", "host", "transfer-encoding"})
 _STARTED_WITHIN = 10.0
+# The server is surprised by connections that break, which is what this is for.
+_QUIET = logging.getLogger(f"{__name__}.quiet")
+_QUIET.disabled = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ class Proxy:
             file.flush()
             context.load_cert_chain(file.name)
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        runner = web.AppRunner(app, access_log=None, logger=_QUIET, shutdown_timeout=0.1)
         connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(

@@ -227,10 +227,11 @@ async def open_stage(house: House, namespace: str) -> AsyncIterator[Stage]:
         keeping = asyncio.create_task(stage.kubelet())
         try:
             yield stage
+            # Whoever comes next finds both at work, also when one of them ends only now.
+            house.proxy.disturbance = CALM
+            await stage.ready(ADMISSION, CONTROLLER)
         finally:
             keeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeping
             stage.close()
-            for name in (ADMISSION, CONTROLLER):
-                house.programs.wait_ready(name)
