@@ -41,7 +41,7 @@ class Transport:
     drain_timeout: float
     clock: Clock
     metrics: Metrics
-    farewell: float = 1.0
+    farewell: float = 2.0
 
 
 class WebhookServer:

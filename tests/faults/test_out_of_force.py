@@ -131,6 +131,7 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
         rule(place, [target(place, "list")], GOT, name="deleted", operations=["DELETE"]),
     )
     await rig.create(config_map(place, "list", seen="begin"))
+    leader = await _leader(rig)
     triggers = (config_map(place, f"trigger-{n}") for n in range(count))
     sending = asyncio.create_task(rig.burst(triggers, per_second=20))
     await asyncio.sleep(0.5)
@@ -152,11 +153,21 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
     assert span["reason"] == "WebhookMissing"
     assert span["since"] < span["until"]
     said = {item["name"]: item for item in span["rules"]}
-    assert said["rule"]["objects"] == count - len(done) > 0
+    if await _leader(rig) == leader:
+        assert said["rule"]["objects"] == count - len(done) > 0
+    else:
+        # On a machine at its limit the Lease may be lost; who follows cannot know the number.
+        assert "objects" not in said["rule"]
     assert "depends on how often it runs" in said["rule"]["why"]
     assert "objects" not in said["deleted"]
     events = [item for item in await rig.items("Event", "default") if _about(item, place)]
     assert {item["reason"] for item in events} >= {"TriggersLost"}
+
+
+async def _leader(rig: Rig) -> tuple[str, int]:
+    """Return who leads, and how often that has changed."""
+    spec = (await rig.get("Lease", "kube-retrofit-controller", "kyverno"))["spec"]
+    return str(spec.get("holderIdentity")), int(spec.get("leaseTransitions") or 0)
 
 
 async def test_under_ignore_it_is_counted_while_no_admission_server_is_there(rig: Rig) -> None:

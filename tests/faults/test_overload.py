@@ -211,7 +211,7 @@ async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
     await pause(rig)
-    sending = asyncio.create_task(rig.burst(triggers(rig, count), per_second=60))
+    sending = asyncio.create_task(rig.burst(triggers(rig, count), per_second=40))
 
     async def none_diverted() -> str:
         return "" if await orders(rig) else "no order yet"
@@ -266,7 +266,8 @@ async def test_under_ignore_the_loss_is_counted(rig: Rig) -> None:
     burst = await rig.burst(triggers(rig, HARD + 5), per_second=50)
     assert not burst.refused
     recorded = len(await rig.requests())
-    assert HARD - UNTOLD <= recorded <= HARD
+    # The number that a replica goes by may lack what the leader heard of out of turn.
+    assert HARD - UNTOLD <= recorded < HARD + 5
     lost = await counted(rig, "requests_lost_total", reason="overload") - before
     assert recorded + lost == HARD + 5
 

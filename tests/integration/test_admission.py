@@ -266,6 +266,17 @@ async def test_a_deletion_keeps_what_the_rule_reads(world, place):
     assert "managedFields" not in kept["metadata"]
 
 
+@pytest.fixture
+def secrets_are_readable(world):
+    """A right that a policy about Secrets needs before it is taken."""
+    name, label = "deleted-secrets", "rbac.kyverno.io/aggregate-to-background-controller=true"
+    world.kubectl("create", "clusterrole", name, "--verb=get", "--resource=secrets")
+    world.kubectl("label", "clusterrole", name, label)
+    yield
+    world.kubectl("delete", "clusterrole", name)
+
+
+@pytest.mark.usefixtures("secrets_are_readable")
 async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
     await enforce(
         world,

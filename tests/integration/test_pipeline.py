@@ -307,24 +307,24 @@ async def test_a_policy_works_through_what_exists(rig: Rig) -> None:
 async def test_what_a_secret_holds_is_told_nowhere(rig: Rig) -> None:
     place, hidden = rig.namespace, base64.b64encode(b"geheim-8c1f").decode()
     await rig.create(config_map(place, "target"))
-    await rig.apply(
-        rule(
-            place,
-            [target(place, "target")],
-            {"data": {"copy": "{{ request.oldObject.data.word }}"}},
-            kinds=["Secret"],
-            operations=["DELETE"],
-        )
-    )
-    await rig.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "trigger-1", "namespace": place},
-            "data": {"word": hidden},
-        }
-    )
     async with rig.granted("secrets"):
+        await rig.apply(
+            rule(
+                place,
+                [target(place, "target")],
+                {"data": {"copy": "{{ request.oldObject.data.word }}"}},
+                kinds=["Secret"],
+                operations=["DELETE"],
+            )
+        )
+        await rig.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "trigger-1", "namespace": place},
+                "data": {"word": hidden},
+            }
+        )
         await rig.delete("Secret", "trigger-1")
         await rig.finish()
     assert await rig.data("target") == {"copy": hidden}
