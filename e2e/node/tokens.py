@@ -20,6 +20,8 @@ from reconciler.cli.dev.cluster import Cluster
 from reconciler.clock import SystemClock
 
 LIFE = 45.0
+_LEEWAY = 60.0
+"""Seconds for which the API server goes on taking a token that is over."""
 _EVERY = 12.0
 _ISSUER = "https://kubernetes.default.svc"
 _NAMESPACE = "kyverno"
@@ -96,7 +98,7 @@ class ShortTokens:
             "sub": f"system:serviceaccount:{_NAMESPACE}:{name}",
             "iat": now,
             "nbf": now,
-            "exp": now + int(LIFE),
+            "exp": now + int(LIFE - _LEEWAY),
             "jti": str(uuid.uuid4()),
             "kubernetes.io": {
                 "namespace": _NAMESPACE,

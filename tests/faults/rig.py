@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.api.meta import Kind, Object
 from reconciler.api.rights import parse_right
@@ -425,6 +427,21 @@ class Rig:
                 # Killed, it would leave a Lease behind that others have to wait for.
                 self.programs.kill(name, signal.SIGTERM)
         self._restart([name for name in (ADMISSION, CONTROLLER) if exits(name) is not None])
+
+    async def metric(self, program: str, name: str, **labels: str) -> float:
+        """Return the sum of the samples of a program's metric."""
+
+        def read() -> str:
+            with urllib.request.urlopen(f"{self.programs.address(program)}/metrics") as answer:
+                return str(answer.read().decode())
+
+        families = text_string_to_metric_families(await asyncio.to_thread(read))
+        return sum(
+            item.value
+            for family in families
+            for item in family.samples
+            if item.name == f"retrofit_{name}" and labels.items() <= dict(item.labels).items()
+        )
 
     async def may(self, right: str) -> bool:
         """Tell whether the controller has a right, as ``update secrets in namespace a``."""

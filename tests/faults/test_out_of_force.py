@@ -122,6 +122,7 @@ async def test_the_leader_is_killed_between_restoring_and_looking_back(rig: Rig)
 
 async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
     place, count = rig.namespace, 80
+    await rig.settle(lambda: _unknowing(rig), within=30)
     await rig.apply(
         rule(
             place,
@@ -162,6 +163,12 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
     assert "objects" not in said["deleted"]
     events = [item for item in await rig.items("Event", "default") if _about(item, place)]
     assert {item["reason"] for item in events} >= {"TriggersLost"}
+
+
+async def _unknowing(rig: Rig) -> str:
+    """Tell whether the leader has yet to read which requests there are."""
+    done = await rig.metric(CONTROLLER, "catch_up_done_timestamp_seconds")
+    return "" if done else "the leader has not read all requests"
 
 
 async def _leader(rig: Rig) -> tuple[str, int]:

@@ -1,7 +1,6 @@
 """More requests wait than the limit allows: one order per rule, and nothing is lost."""
 
 import asyncio
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, State, UpdateRequest
@@ -72,18 +70,7 @@ async def until_recording(rig: Rig) -> None:
 
 async def counted(rig: Rig, name: str, **labels: str) -> float:
     """Return the sum of the samples of a metric of the admission server."""
-
-    def read() -> str:
-        with urllib.request.urlopen(f"{rig.programs.address(ADMISSION)}/metrics") as answer:
-            return str(answer.read().decode())
-
-    families = text_string_to_metric_families(await asyncio.to_thread(read))
-    return sum(
-        item.value
-        for family in families
-        for item in family.samples
-        if item.name == f"retrofit_{name}" and labels.items() <= dict(item.labels).items()
-    )
+    return await rig.metric(ADMISSION, name, **labels)
 
 
 async def pause(rig: Rig, *, paused: bool = True) -> None:

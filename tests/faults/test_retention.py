@@ -73,7 +73,7 @@ async def test_figures_of_a_policy_outlive_its_requests_and_its_controller(rig: 
         found = await triggers(rig)
         return "" if found == TRIGGERS + 1 else f"{found} triggers"
 
-    await rig.settle(uncounted, within=30)
+    await rig.settle(uncounted, within=60)
     await rig.settle(left, within=15)
 
 
