@@ -16,7 +16,6 @@ CHECKS: Mapping[str, Check] = {
     "GlobalContextEntry": check_entry,
 }
 """By kind; the webhook configuration asks about these (`services.registration`)."""
-POLICY_KINDS = frozenset({"ClusterPolicy", "Policy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,8 @@ class PolicyWebhook:
         if old is not None and old.get("spec") == obj.get("spec"):
             return check_limits(obj, old)
         means = replace(self.means, dry_run=request.dry_run)
-        answer = await CHECKS[request.kind.name](obj, means)
-        if old is None or not answer.allowed or request.kind.name not in POLICY_KINDS:
+        check = CHECKS[request.kind.name]
+        answer = await check(obj, means)
+        if old is None or not answer.allowed or check is not check_policy:
             return answer
         return await check_orders(obj, old, means) or answer
