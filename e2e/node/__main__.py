@@ -72,7 +72,7 @@ def _scenes(store: Path, running: Running) -> int:
             cwd=ROOT,
             check=False,
         )
-    left = left_behind(folder)
+    left = left_behind(folder, store)
     if left:
         raise RigError(f"left behind: {left}")
     return done.returncode

@@ -40,7 +40,8 @@ class Store:
         self._folder = folder
         self._running = running
         self._buildah = (
-            *("buildah", "--storage-driver", "overlay"),
+            # In a mount namespace of its own: it would leave its store mounted.
+            *("unshare", "--mount", "buildah", "--storage-driver", "overlay"),
             *("--root", str(folder / "images"), "--runroot", str(folder / "run")),
         )
         (folder / "files").mkdir(parents=True, exist_ok=True)

@@ -40,12 +40,13 @@ def obstacle() -> str:
 
 def hierarchies() -> dict[str, Path]:
     """Return the mounted cgroup hierarchies of version 1 by the name of their folder."""
-    found = {}
-    for line in Path("/proc/mounts").read_text().splitlines():
-        _, place, kind, *_ = line.split()
-        if kind == "cgroup":
-            found[Path(place).name] = Path(place)
-    return found
+    return {place.name: place for place in mounted("cgroup")}
+
+
+def mounted(*kinds: str) -> list[Path]:
+    """Return where file systems of some kinds are mounted."""
+    lines = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    return [Path(place) for _, place, kind, *_ in lines if kind in kinds]
 
 
 def install_packages(running: Running) -> None:

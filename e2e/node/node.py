@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from e2e.node.images import PAUSE, Image
-from e2e.node.machine import hierarchies
+from e2e.node.machine import hierarchies, mounted
 from e2e.node.running import RigError, Running
 from reconciler.cli.dev import parts
 from reconciler.cli.dev.binaries import Binaries
@@ -310,12 +310,21 @@ def remove_cgroups() -> None:
 
 
 def cgroups() -> list[Path]:
-    """Return the node's cgroups that are there."""
-    return [place / CGROUP for place in hierarchies().values() if (place / CGROUP).is_dir()]
+    """Return the node's cgroups that are there.
+
+    runc makes those of its containers in a hierarchy of version 2 as well, where there is one.
+    """
+    places = mounted("cgroup", "cgroup2")
+    return [place / CGROUP for place in places if (place / CGROUP).is_dir()]
 
 
-def left_behind(folder: Path) -> Mapping[str, object]:
-    """Return what a node of that folder left on this machine; nothing, if all is well."""
+def left_behind(folder: Path, store: Path) -> Mapping[str, object]:
+    """Return what a node of that folder left on this machine; nothing, if all is well.
+
+    Args:
+        folder: The node's.
+        store: Of its images, which is to stay, but for what was mounted in it.
+    """
     processes = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -323,7 +332,9 @@ def left_behind(folder: Path) -> Mapping[str, object]:
             if any(str(folder) in word for word in words):
                 processes.append(" ".join(words)[:120])
     mounts = [
-        line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line
+        line
+        for line in Path("/proc/mounts").read_text().splitlines()
+        if str(folder) in line or str(store) in line
     ]
     found = {
         "processes": processes,
