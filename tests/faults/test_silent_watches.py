@@ -1,7 +1,6 @@
 """A watch stays open and gives nothing: what is known is old, and nothing tells."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ from reconciler.api.updaterequest import State
 from reconciler.cli.dev.binaries import Binaries
 from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import install
-from reconciler.cli.dev.programs import start_programs
-from tests.faults.proxies import Behind, Proxy, open_proxy
+from reconciler.cli.dev.programs import Programs, start_programs
+from tests.faults.proxy import CALM, Disturbance, Proxy, open_proxy
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -20,20 +19,27 @@ COUNT = 40
 
 
 @pytest.fixture
-async def behind(binaries: Binaries | Path, tmp_path: Path) -> AsyncIterator[tuple[Rig, Proxy]]:
-    """Both programs behind a proxy."""
+def proxied(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs, Proxy]]:
+    """Both programs behind a proxy; people reach the control plane themselves."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
-    with ControlPlane.start(Options(binaries=binaries)) as plane:
-        async with open_proxy(plane) as (proxy, address):
-            settings = await asyncio.to_thread(install, plane, "demo")
-            cluster = Behind(plane, binaries, tmp_path, address)
-            programs = await asyncio.to_thread(start_programs, cluster, settings=settings)
-            try:
-                async with open_rig(cluster, programs, "silence") as rig:
-                    yield rig, proxy
-            finally:
-                await asyncio.to_thread(programs.stop)
+    with (
+        ControlPlane.start(Options(binaries=binaries)) as plane,
+        open_proxy(plane, binaries) as (proxy, behind),
+        start_programs(behind, settings=install(plane, "demo")) as programs,
+    ):
+        yield plane, programs, proxy
+        proxy.disturbance = CALM
+
+
+@pytest.fixture
+async def behind(
+    proxied: tuple[ControlPlane, Programs, Proxy],
+) -> AsyncIterator[tuple[Rig, Proxy]]:
+    """A namespace of the test's own."""
+    plane, programs, proxy = proxied
+    async with open_rig(plane, programs, "silence") as rig:
+        yield rig, proxy
 
 
 async def test_the_labels_of_a_namespace_change_unheard(behind: tuple[Rig, Proxy]) -> None:
@@ -56,10 +62,10 @@ async def test_the_labels_of_a_namespace_change_unheard(behind: tuple[Rig, Proxy
     assert not burst.refused
     assert not await rig.requests()
 
-    proxy.silence("namespaces")
+    proxy.disturbance = Disturbance(silent=True, kinds=frozenset({"namespaces"}))
 
     async def heard() -> str:
-        return "" if proxy.held >= 2 else f"{proxy.held} watches are silent"
+        return "" if proxy.silenced >= 2 else f"{proxy.silenced} watches are silent"
 
     await rig.settle(heard, within=30)
     labels = {"metadata": {"labels": {"team": "a"}}}

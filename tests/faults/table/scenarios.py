@@ -14,12 +14,12 @@ from reconciler.cli.dev.install import NAMESPACE, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from reconciler.errors import Conflict, Denied, Gone
 from reconciler.kube.authority import CA_SECRET
+from tests.faults.proxy import CALM, Disturbance
 from tests.faults.rig import REACHES_THE_CONTROLLER
 from tests.faults.siblings import labelled, open_sibling
 from tests.faults.table import etcd
 from tests.faults.table.counting import Effect, rules
 from tests.faults.table.play import Scenario, own_trigger
-from tests.faults.table.proxy import CALM, Disturbance
 from tests.faults.table.stage import Setting, Stage
 
 WEBHOOKS = ("ValidatingWebhookConfiguration", "kube-retrofit-resource")

@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import ssl
-from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,13 +11,12 @@ from typing import ParamSpec, TypeVar
 
 from reconciler.cli.dev import parts
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
-from reconciler.cli.dev.credentials import ADMIN, write_kubeconfig
+from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.errors import Unavailable
+from tests.faults.proxy import CALM, Proxy, open_proxy
 from tests.faults.rig import SHORT_LEASE, Rig, clock_environment, open_rig, set_clock
-from tests.faults.table.proxy import CALM, Proxy
 
 STANDBY = "standby"
 _QUOTA = "ETCD_QUOTA_BACKEND_BYTES"
@@ -69,8 +66,8 @@ def open_house(binaries: Binaries, setting: Setting) -> Iterator[House]:
                 env={**settings[name].env, **clock_environment(plane.directory / f"clock-{name}")},
             )
             set_clock(plane.directory / f"clock-{name}", 0.0)
-        proxy = stack.enter_context(Proxy(plane.server, _trust(plane)).running())
-        programs = stack.enter_context(Programs(_behind(proxy, plane, binaries)))
+        proxy, behind = stack.enter_context(open_proxy(plane, binaries))
+        programs = stack.enter_context(Programs(behind))
         for name in (ADMISSION, CONTROLLER):
             programs.start(name, settings[name], ready=False)
         for name in (ADMISSION, CONTROLLER):
@@ -90,26 +87,6 @@ def _plane(binaries: Binaries, setting: Setting) -> Iterator[ControlPlane]:
         os.environ.pop(_QUOTA, None)
     with plane:
         yield plane
-
-
-def _trust(plane: ControlPlane) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(plane.credentials.ca))
-
-
-def _behind(proxy: Proxy, plane: ControlPlane, binaries: Binaries) -> Cluster:
-    folder = plane.directory / "behind-the-proxy"
-    folder.mkdir()
-    address = {
-        "server": proxy.server,
-        "certificate-authority-data": b64encode(proxy.bundle).decode(),
-    }
-    kubeconfig = write_kubeconfig(
-        folder / "kubeconfig",
-        address=address,
-        user=ADMIN,
-        token=plane.credentials.token_of[ADMIN],
-    )
-    return Cluster.connect(kubeconfig, folder, binaries.command("kubectl"))
 
 
 @dataclass(kw_only=True)

@@ -6,6 +6,7 @@ import logging
 import ssl
 import tempfile
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ import aiohttp
 from aiohttp import web
 
 from admission.pki import make_ca, make_serving
+from reconciler.cli.dev.binaries import Binaries
+from reconciler.cli.dev.cluster import Cluster, ControlPlane
+from reconciler.cli.dev.credentials import ADMIN, write_kubeconfig
 from reconciler.clock import SystemClock
 
 HOST = "127.0.0.1"
@@ -33,7 +37,8 @@ class Disturbance:
         status: It is answered with this and not passed on.
         reset: It is not passed on, and its connection breaks.
         unanswered: It is passed on, and its connection breaks before the answer.
-        silent: Watches are open and deliver nothing.
+        silent: Watches are open and deliver nothing, not even their end.
+        kinds: Plurals of those that are silent; empty: all.
     """
 
     delay: float = 0.0
@@ -42,6 +47,11 @@ class Disturbance:
     reset: bool = False
     unanswered: bool = False
     silent: bool = False
+    kinds: frozenset[str] = frozenset()
+
+    def silences(self, path: str) -> bool:
+        """Return whether a watch of a collection delivers nothing."""
+        return self.silent and (not self.kinds or path.rpartition("/")[2] in self.kinds)
 
 
 CALM = Disturbance()
@@ -52,12 +62,14 @@ class Proxy:
 
     Attributes:
         disturbance: What is done now; may be set from any thread.
+        silenced: Watches that were, or are, silent.
         server: Its address.
         bundle: The certificate that its clients have to trust.
     """
 
     def __init__(self, upstream: str, trust: ssl.SSLContext) -> None:
         self.disturbance = CALM
+        self.silenced = 0
         self._upstream = upstream
         self._trust = trust
         now = SystemClock().now()
@@ -169,10 +181,10 @@ class Proxy:
                 self._watches.append(request)
                 try:
                     async for chunk in answer.content.iter_any():
-                        await self._heard()
+                        await self._heard(request.path)
                         await response.write(chunk)
                     # Not even the end of the watch is heard.
-                    await self._heard()
+                    await self._heard(request.path)
                 finally:
                     self._watches.remove(request)
                 return response
@@ -181,8 +193,9 @@ class Proxy:
             _break(request)
             return web.Response()
 
-    async def _heard(self) -> None:
-        while self.disturbance.silent:  # noqa: ASYNC110 - set by another thread
+    async def _heard(self, path: str) -> None:
+        self.silenced += self.disturbance.silences(path)
+        while self.disturbance.silences(path):  # noqa: ASYNC110 - set by another thread
             await asyncio.sleep(0.05)
 
     def _cut(self) -> None:
@@ -193,3 +206,23 @@ class Proxy:
 def _break(request: web.Request) -> None:
     if request.transport is not None:
         request.transport.abort()
+
+
+@contextlib.contextmanager
+def open_proxy(plane: ControlPlane, binaries: Binaries) -> Iterator[tuple[Proxy, Cluster]]:
+    """Give a proxy in front of a control plane, and the cluster as one behind it sees it."""
+    trust = ssl.create_default_context(cafile=str(plane.credentials.ca))
+    with Proxy(plane.server, trust).running() as proxy:
+        folder = plane.directory / "behind-the-proxy"
+        folder.mkdir()
+        address = {
+            "server": proxy.server,
+            "certificate-authority-data": b64encode(proxy.bundle).decode(),
+        }
+        kubeconfig = write_kubeconfig(
+            folder / "kubeconfig",
+            address=address,
+            user=ADMIN,
+            token=plane.credentials.token_of[ADMIN],
+        )
+        yield proxy, Cluster.connect(kubeconfig, folder, binaries.command("kubectl"))
