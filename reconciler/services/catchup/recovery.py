@@ -126,16 +126,31 @@ class Recovery:
                 yield Task(policy=policy, program=program, window=window, counted=True)
 
     async def _tell(self, policy: CompiledPolicy, outage: Outage, found: Found) -> None:
-        rules = []
-        for program, why in self._lost(policy):
-            number: int | None = found.lost[policy.key, policy.uid, program.rule]
-            if found.problems or not self._known(outage) or not _countable(program):
-                number = None
-            if number != 0:
-                rules.append(LostRule(name=program.rule, why=why, objects=number))
+        rules = [
+            rule
+            for program in policy.programs
+            if not program.own and (rule := self._lost_rule(policy, program, outage, found))
+        ]
         if rules:
             loss = Loss(policy=policy.key, uid=policy.uid, outage=outage, rules=tuple(rules))
             await self.lost(loss)
+
+    def _lost_rule(
+        self, policy: CompiledPolicy, program: Program, outage: Outage, found: Found
+    ) -> LostRule | None:
+        """Return what a rule lost, None for nothing."""
+        key = policy.key, policy.uid, program.rule
+        why, unlisted = self.search.reach.why_lost(policy, program), found.unlisted.get(key, "")
+        if not why:
+            return LostRule(name=program.rule, why=unlisted, objects=None) if unlisted else None
+        unknown = unlisted
+        if not unlisted and _countable(program) and not self._known(outage):
+            unknown = "the leader began after it, and does not know what was recorded before"
+        if unknown or not _countable(program):
+            reasons = "; ".join(filter(None, (why, unknown)))
+            return LostRule(name=program.rule, why=reasons, objects=None)
+        number = found.lost[key]
+        return LostRule(name=program.rule, why=why, objects=number) if number else None
 
     def _known(self, outage: Outage) -> bool:
         """Tell whether all requests of a time are known, those that are removed too."""

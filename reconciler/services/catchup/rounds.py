@@ -111,7 +111,9 @@ class Rounds:
 
     def removed(self, request: UpdateRequest) -> None:
         """A request was deleted; with the namespace of the programs all that wait are."""
-        outages = self.in_force.outages
+        outages, policy = self.in_force.outages, self.index.get(request.spec.policy)
+        if policy is None or policy.uid != request.spec.policy_uid:
+            return  # It goes with its policy, and nobody wants its work any more.
         if outages.is_open() and request.status.state not in FINAL:
             self.search.seen.drop(request)
             outages.widen(request.created)

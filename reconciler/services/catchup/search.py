@@ -60,11 +60,13 @@ class Found:
         recorded: Requests by the policy's key and uid, and rule.
         lost: Objects that were counted, by the same.
         problems: Kinds that could not be looked at, with the reason.
+        unlisted: The same for each rule that needs them, by the same as what was recorded.
     """
 
     recorded: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     lost: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     problems: dict[str, str] = field(default_factory=dict)
+    unlisted: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,20 +145,24 @@ class _Walk:
 
     async def run(self, parts: Sequence[tuple[Place, Task]]) -> None:
         by_managers: dict[frozenset[str], list[Task]] = defaultdict(list)
-        for task in {id(task): task for _, task in parts}.values():
+        tasks = list({id(task): task for _, task in parts}.values())
+        for task in tasks:
             by_managers[self.search.reach.left_out(task.program)].append(task)
         for place in _shared([place for place, _ in parts]):
-            async for page in self._pages(place):
+            async for page in self._pages(place, tasks):
                 leads = [lead for obj in page.items for lead in self._leads(by_managers, obj)]
                 await self._follow(leads)
 
-    async def _pages(self, place: Place) -> AsyncIterator[Page]:
+    async def _pages(self, place: Place, tasks: Iterable[Task]) -> AsyncIterator[Page]:
         try:
             async for page in self.search.existing.all_pages(place):
                 yield page
         except (Forbidden, Invalid, UnknownKind) as error:
             # No repetition helps, and the other kinds must not wait for it.
             self.found.problems[self.kind.resource] = str(error)
+            for task in tasks:
+                key = task.policy.key, task.policy.uid, task.program.rule
+                self.found.unlisted[key] = f"{self.kind.resource} cannot be looked at: {error}"
 
     def _leads(
         self, by_managers: Mapping[frozenset[str], Sequence[Task]], obj: Object

@@ -14,6 +14,16 @@ from reconciler.services.ports import Checkpoint, Pulse
 APPEND = {"data": {"seen": "{{ target.data.seen }} x"}}
 
 
+def _refuse_lists(verb, kind):
+    if verb == "list":
+        raise Forbidden(f"list {kind} is not granted", permission=f"list {kind}")
+
+
+def _refuse_pods(verb, kind):
+    if kind == "Pod":
+        _refuse_lists(verb, kind)
+
+
 @pytest.fixture
 def install(chase, make):
     """Store a policy under Fail that is in force, and let the leader have seen all before."""
@@ -82,6 +92,22 @@ async def test_a_recorded_request_that_vanished_with_its_namespace_is_made_again
     outages.end(clock.now())
     await leading.pass_time(10)
     assert await leading.names() == ["t"]
+
+
+async def test_a_request_that_goes_with_its_policy_makes_no_outage_longer(leading, make, install):
+    outages, clock = leading.in_force.outages, leading.world.clock
+    await install("other", resources={"names": ["s*"]})
+    policy = await leading.world.policies.get("other")
+    stored = leading.add(make.object(name="s"))
+    asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
+    leading.rounds.take(asked)
+    clock.tick(20)
+    begun = clock.now()
+    outages.begin(Cause.MISSING, begun)
+    leading.world.index.remove("other")
+    leading.rounds.forget("other")
+    leading.rounds.removed(asked)
+    assert outages.earliest() == begun
 
 
 async def test_nothing_is_looked_for_that_came_before_the_policy(leading, make, install):
@@ -184,18 +210,42 @@ class TestWhatCannotBeFound:
         assert [item.objects for item in loss.rules] == [None]
 
     async def test_what_cannot_be_listed_is_no_number(self, chase, install, make):
-        def refuse(verb, _kind):
-            if verb == "list":
-                raise Forbidden("list configmaps is not granted", permission="list configmaps")
-
         await install("appends", patch=APPEND)
         await chase.rounds.begin()
         await chase.pass_time(10)
-        chase.world.wire.before_read = refuse
+        chase.world.wire.before_read = _refuse_lists
         chase.outage(1, make.object(name="t"))
         await chase.pass_time(10)
         (loss,) = chase.losses
-        assert [item.objects for item in loss.rules] == [None]
+        (rule,) = loss.rules
+        assert rule.objects is None
+        assert "how often it runs" in rule.why
+        assert rule.why.endswith("cannot be looked at: list ConfigMap is not granted")
+
+    async def test_a_rule_that_could_be_caught_up_is_named_where_its_kind_cannot_be_listed(
+        self, leading, make
+    ):
+        leading.world.wire.before_read = _refuse_lists
+        leading.outage(1, make.object(name="t"))
+        await leading.pass_time(10)
+        (loss,) = leading.losses
+        assert [(rule.name, rule.objects) for rule in loss.rules] == [("r", None)]
+        assert loss.rules[0].why == (
+            "configmaps cannot be looked at: list ConfigMap is not granted"
+        )
+
+    async def test_the_number_of_one_policy_is_known_though_the_kind_of_another_is_not_listed(
+        self, chase, install, make
+    ):
+        await install("pods", resources={"kinds": ["Pod"]})
+        await install("appends", patch=APPEND)
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        chase.world.wire.before_read = _refuse_pods
+        chase.outage(1, make.object(name="t"))
+        await chase.pass_time(10)
+        counted = {loss.policy: loss.rules[0].objects for loss in chase.losses}
+        assert counted == {"appends": 1, "pods": None}
 
 
 class TestWhileNoAdmissionServerWasThere:
