@@ -40,6 +40,7 @@ GROUPS = {
         "tests/faults/test_ended_by_hand.py",
         "tests/faults/test_out_of_force.py",
     ),
+    "attacks": ("tests/attacks/",),
     "table": ("tests/faults/test_table.py",),
     "admission": ("tests/integration/test_admission.py",),
     "overload": ("tests/faults/test_overload.py",),

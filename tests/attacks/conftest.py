@@ -1,0 +1,62 @@
+"""Both programs at work, a tenant's namespace under attack, and a neighbour's beside it."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from reconciler.cli.dev.programs import HOST, Programs
+from reconciler.errors import Gone
+from reconciler.kube.client import connect
+from tests.attacks.roles import Neighbour, Peer, Roles, names, rights
+from tests.faults.rig import Rig, open_rig
+
+
+@pytest.fixture
+async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
+    """The attacked namespace, seen by the cluster's administrator."""
+    name = f"attack-{uuid.uuid4().hex[:8]}"
+    async with open_rig(live_programs.cluster, live_programs, name) as rig:
+        yield rig
+
+
+@pytest.fixture
+async def neighbour(live_programs: Programs) -> AsyncIterator[Neighbour]:
+    """Another tenant, who knows nothing of the attack."""
+    name = f"neighbour-{uuid.uuid4().hex[:8]}"
+    async with open_rig(live_programs.cluster, live_programs, name) as rig:
+        yield Neighbour(rig=rig)
+
+
+@pytest.fixture
+def peer(live_programs: Programs) -> Peer:
+    """A Pod without credentials."""
+    return Peer(url=f"https://{HOST}:{live_programs.webhook_port}")
+
+
+@pytest.fixture
+async def roles(rig: Rig) -> AsyncIterator[Roles]:
+    """The four people who have rights in the attacked namespace."""
+    users = names(rig.namespace)
+    given = rights(rig.namespace, users)
+    for item in given:
+        await rig.learn(item["apiVersion"], item["kind"])
+    async with contextlib.AsyncExitStack() as stack:
+        for item in given:
+            await rig.create(item)
+            meta = item["metadata"]
+            stack.push_async_callback(
+                _remove, rig, item["kind"], meta["name"], meta.get("namespace", "")
+            )
+        people = {}
+        for role, user in users.items():
+            client = await connect(str(rig.cluster.kubeconfig), user=user)
+            stack.push_async_callback(client.close)
+            people[role.replace("-", "_")] = Rig(rig.cluster, rig.programs, client, rig.namespace)
+        yield Roles(users=users, **people)
+
+
+async def _remove(rig: Rig, kind: str, name: str, namespace: str) -> None:
+    with contextlib.suppress(Gone):
+        await rig.delete(kind, name, namespace)
