@@ -59,8 +59,7 @@ class Store:
 
     def tools(self) -> Image:
         """Return busybox under the name that tests of others use."""
-        aliases = tomllib.loads(_ALIASES.read_text())["aliases"]
-        name = f"{aliases['busybox']}:1.35"
+        name = f"{_full_name('busybox')}:1.35"
         if not self._has(name):
             self._from_busybox(name, ("--cmd", "sh"))
         return self._file("busybox", (name,))
@@ -175,6 +174,16 @@ class Store:
                     (root / "bin" / applet).symlink_to("busybox")
             (root / "tmp").mkdir(mode=0o777)
             self._commit(name, root, ("--env", "PATH=/bin", *config))
+
+
+def _full_name(image: str) -> str:
+    """Return what the packages of this machine take a short name for."""
+    try:
+        aliases = tomllib.loads(_ALIASES.read_text())["aliases"]
+        return str(aliases[image])
+    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
+        msg = f"{_ALIASES} does not say what {image} means (install its package anew): {error}"
+        raise RigError(msg) from error
 
 
 def _asked_for(dockerfile: str) -> str:
