@@ -13,7 +13,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 
 from reconciler.cli.dev.binaries import Binaries, locate, read_source
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.cluster import Cluster, ControlPlane
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
@@ -21,6 +21,7 @@ from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
 from tests.distribution import Distribution, place_of
 from tests.faults.rig import SHORT_LEASE
+from tests.usedrights import UsedRights, audited
 
 # Runners of conformance cases assert outside of test modules.
 pytest.register_assert_rewrite("tests.conformance.units")
@@ -56,6 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "conformance(folder): a counted case of this folder")
     full = config.getoption("conformance_report")
     config.pluginmanager.register(ConformanceReport(full=full), "conformance-report")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(UsedRights.of(config), "used-rights")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -108,7 +111,7 @@ def control_plane(
     if isinstance(binaries, Path):
         yield Cluster.connect(binaries, tmp_path_factory.mktemp("cluster"))
         return
-    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+    with audited(binaries) as plane:
         yield plane
 
 
@@ -117,7 +120,7 @@ def own_control_plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
     """A control plane that the test may break."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
-    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+    with audited(binaries) as plane:
         yield plane
 
 
@@ -140,8 +143,7 @@ def live_programs(
         if isinstance(binaries, Path):
             cluster = Cluster.connect(binaries, tmp_path_factory.mktemp("live"))
         else:
-            options = Options(binaries=binaries, audit_log=True)
-            cluster = stack.enter_context(ControlPlane.start(options))
+            cluster = stack.enter_context(audited(binaries))
         settings = install(cluster, "demo")
         shipped = settings[CONTROLLER]
         settings[CONTROLLER] = replace(shipped, flags=(*shipped.flags, *SHORT_LEASE))

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import ProgramSettings, install
 from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
 from tests.faults.rig import SHORT_LEASE, SHORT_WAR, Rig, open_rig
+from tests.usedrights import audited
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def breakable(binaries: Binaries | Path) -> Iterator[Programs]:
     """Both programs on a control plane of their own; the leader is followed quickly."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
-    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+    with audited(binaries) as plane:
         settings = install(plane, "demo")
         shipped = settings[CONTROLLER]
         settings[CONTROLLER] = ProgramSettings(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.meta import Object
-from reconciler.api.updaterequest import State
+from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.cli.dev.programs import CONTROLLER
 from reconciler.requests.limits import PAUSED
 from tests.faults.rig import Rig, config_map, rule, target
@@ -44,18 +44,43 @@ async def large(rig: Rig) -> None:
     await rig.create_all(_labelled(obj) for obj in objects)
 
 
-async def test_a_backlog_of_large_triggers(rig: Rig) -> None:
+async def test_a_backlog_a_sweep_and_one_list_of_large_objects(rig: Rig) -> None:
     place = rig.namespace
     own = target(place, "{{ request.object.metadata.name }}")
     await rig.apply(rule(place, [own], {"metadata": {"labels": {"seen": "yes"}}}))
     await rig.merge("ClusterPolicy", place, held("true"), namespace="")
     await large(rig)
+
     forget_peak(rig)
     await rig.merge("ClusterPolicy", place, held(None), namespace="")
     await rig.finish(count=COUNT, within=120)
     assert await rig.states() == {State.COMPLETED: COUNT}
-    assert rig.running()
     assert peak(rig) < MOST
+
+    forget_peak(rig)
+    await rig.apply(
+        rule(place, [own], {"metadata": {"labels": {"swept": "yes"}}}),
+        mutateExistingOnPolicyUpdate=True,
+    )
+    await rig.finish(count=COUNT + 1, within=120)
+    assert (await newest(rig)).status.counts.patched == COUNT
+    assert peak(rig) < MOST
+
+    forget_peak(rig)
+    chosen = {**own, "selector": {"matchLabels": {"size": "large"}}}
+    del chosen["name"]
+    await rig.apply(
+        rule(place, [chosen], {"metadata": {"labels": {"chosen": "yes"}}}, names="one"),
+    )
+    await rig.create(config_map(place, "one"))
+    await rig.finish(count=COUNT + 2, within=120)
+    assert (await newest(rig)).status.counts.patched == COUNT
+    assert peak(rig) < MOST
+    assert rig.running()
+
+
+async def newest(rig: Rig) -> UpdateRequest:
+    return max(await rig.requests(), key=lambda item: item.created)
 
 
 def held(value: str | None) -> Object:
@@ -64,31 +89,3 @@ def held(value: str | None) -> Object:
 
 def _labelled(obj: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "labels": {"size": "large"}}}
-
-
-async def test_a_sweep_over_large_objects_and_one_list_of_them(rig: Rig) -> None:
-    place = rig.namespace
-    await large(rig)
-    forget_peak(rig)
-    own = target(place, "{{ request.object.metadata.name }}")
-    await rig.apply(
-        rule(place, [own], {"metadata": {"labels": {"swept": "yes"}}}),
-        mutateExistingOnPolicyUpdate=True,
-    )
-    await rig.finish(within=120)
-    [sweep] = await rig.requests(state=State.COMPLETED)
-    assert sweep.status.counts.patched == COUNT
-    swept = peak(rig)
-    forget_peak(rig)
-    chosen = {**own, "selector": {"matchLabels": {"size": "large"}}}
-    del chosen["name"]
-    await rig.apply(
-        rule(place, [chosen], {"metadata": {"labels": {"chosen": "yes"}}}, names="one"),
-    )
-    await rig.create(config_map(place, "one"))
-    await rig.finish(count=2, within=120)
-    last = max(await rig.requests(), key=lambda item: item.created)
-    assert last.status.counts.patched == COUNT
-    assert rig.running()
-    assert swept < MOST
-    assert peak(rig) < MOST

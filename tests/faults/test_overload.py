@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import NAMESPACE, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.cli.main import retrofit
 from reconciler.errors import ClusterError
 from tests.faults.rig import FINAL, SHORT_LEASE, Rig, config_map, open_rig, rule, target
+from tests.usedrights import audited
 
 pytestmark = pytest.mark.cluster
 
@@ -35,7 +35,7 @@ def overloaded(binaries: Binaries | Path) -> Iterator[Programs]:
     """Both programs with low limits, and requests that are stored within two seconds."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
-    with ControlPlane.start(Options(binaries=binaries)) as plane:
+    with audited(binaries) as plane:
         settings = install(plane, "demo")
         more = {
             ADMISSION: LIMITS,

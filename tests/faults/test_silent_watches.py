@@ -7,11 +7,12 @@ import pytest
 
 from reconciler.api.updaterequest import State
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.cluster import ControlPlane
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.programs import Programs, start_programs
 from tests.faults.proxy import CALM, Disturbance, Proxy, open_proxy
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
+from tests.usedrights import audited
 
 pytestmark = pytest.mark.cluster
 
@@ -24,7 +25,7 @@ def proxied(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs,
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with (
-        ControlPlane.start(Options(binaries=binaries)) as plane,
+        audited(binaries) as plane,
         open_proxy(plane, binaries) as (proxy, behind),
         start_programs(behind, settings=install(plane, "demo")) as programs,
     ):

@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from reconciler.api.updaterequest import parse_request
-from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.parts import free_ports
 from reconciler.cli.dev.programs import ADMISSION, Programs
@@ -38,6 +37,7 @@ from reconciler.services.registration import (
     lookup,
     selectors,
 )
+from tests.usedrights import audited
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
 HOST = "127.0.0.1"
@@ -153,7 +153,7 @@ class World:
 def world(binaries):
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose webhooks no test may write")
-    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+    with audited(binaries) as plane:
         install(plane, "demo")
         with Programs(plane) as programs:
             programs.start(ADMISSION)
@@ -595,7 +595,7 @@ def test_two_replicas_share_one_certificate_and_end_cleanly(world, start):
 def test_without_the_definitions_it_says_what_to_apply(binaries, start):
     if isinstance(binaries, Path):
         pytest.skip("needs a cluster without anything installed")
-    with ControlPlane.start(Options(binaries=binaries)) as plane:
+    with audited(binaries) as plane:
         started = start(program(plane.kubeconfig))
         wait_until(
             lambda: "apply crds/" in started.log.read_text(),

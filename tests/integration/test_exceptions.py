@@ -12,11 +12,11 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Outcome, State
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
 from reconciler.cli.dev.install import ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.errors import ClusterError, Denied
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
+from tests.usedrights import audited
 
 pytestmark = pytest.mark.cluster
 
@@ -30,7 +30,7 @@ def heeding(binaries: Binaries | Path) -> Iterator[Programs]:
     """Both programs, which heed the exceptions of some namespaces."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose programs are not started here")
-    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
+    with audited(binaries) as plane:
         settings = install(plane, "demo")
         for name in (ADMISSION, CONTROLLER):
             shipped = settings[name]

@@ -14,7 +14,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State, render_time
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.cluster import ControlPlane
 from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
 from reconciler.cli.dev.manifests import find_manifests
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
@@ -22,6 +22,7 @@ from reconciler.cli.dev.waiting import wait_until
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, open_rig, rule, target
+from tests.usedrights import audited
 
 pytestmark = pytest.mark.cluster
 
@@ -136,7 +137,7 @@ def plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
     """A control plane of this module, which had an older Kyverno's CRDs and objects first."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which may have its own CRDs")
-    with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as control_plane:
+    with audited(binaries) as control_plane:
         yield control_plane
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.cluster import ControlPlane
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.parts import HOST, free_ports
 from reconciler.cli.dev.programs import answers
 from reconciler.cli.dev.waiting import wait_until
+from tests.usedrights import audited
 
 MODULES = {"controller": "reconciler", "admission": "admission.main"}
 ACCOUNTS = {
@@ -126,7 +127,7 @@ def empty(binaries: Binaries | Path) -> Iterator[ControlPlane]:
     """A control plane of this module, in which nothing is installed at first."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which is not empty")
-    with ControlPlane.start(Options(binaries=binaries)) as plane:
+    with audited(binaries) as plane:
         yield plane
 
 

@@ -13,13 +13,14 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.cluster import ControlPlane
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.manifests import find_manifests
 from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import Denied, Gone
 from tests.faults.rig import Rig, config_map, rule, target
+from tests.usedrights import audited
 
 pytestmark = pytest.mark.cluster
 
@@ -299,7 +300,7 @@ def removable(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Program
     """A cluster with both programs, to be uninstalled."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
-    with ControlPlane.start(Options(binaries=binaries)) as plane:
+    with audited(binaries) as plane:
         settings = install(plane, "demo")
         with start_programs(plane, settings=settings) as programs:
             conditions = policy_for_everything()

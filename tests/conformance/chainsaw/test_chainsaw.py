@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
+from reconciler.cli.dev.cluster import Cluster
 from tests.conformance import data, verdicts
 from tests.conformance.chainsaw import loader
 from tests.conformance.chainsaw.cluster import ApiServer
 from tests.conformance.chainsaw.environment import Environment, copy_tree, missing_tools, prepare
 from tests.conformance.chainsaw.operations import Failure
 from tests.conformance.chainsaw.runner import run
+from tests.usedrights import audited
 
 ROOT = data.root()
 # Each is copied as a whole for a test, because tests reach for files beside their folder.
@@ -56,7 +57,7 @@ def environment(
             yield prepared
         return
     with (
-        ControlPlane.start(Options(binaries=binaries)) as plane,
+        audited(binaries) as plane,
         prepare(plane, binaries.command("kubectl"), folder) as prepared,
     ):
         yield prepared

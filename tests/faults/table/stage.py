@@ -11,12 +11,13 @@ from typing import ParamSpec, TypeVar
 
 from reconciler.cli.dev import parts
 from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.cluster import ControlPlane
 from reconciler.cli.dev.install import ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.errors import Unavailable
 from tests.faults.proxy import CALM, Proxy, open_proxy
 from tests.faults.rig import SHORT_LEASE, Rig, clock_environment, open_rig, set_clock
+from tests.usedrights import audited
 
 STANDBY = "standby"
 _QUOTA = "ETCD_QUOTA_BACKEND_BYTES"
@@ -82,7 +83,7 @@ def _plane(binaries: Binaries, setting: Setting) -> Iterator[ControlPlane]:
     if setting.quota:
         os.environ[_QUOTA] = str(setting.quota)
     try:
-        plane = ControlPlane.start(Options(binaries=binaries, audit_log=True))
+        plane = audited(binaries)
     finally:
         os.environ.pop(_QUOTA, None)
     with plane:
