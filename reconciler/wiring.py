@@ -21,6 +21,7 @@ from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
 from reconciler.services.registrar import Registrar
+from reconciler.services.retries import Retries
 from reconciler.services.rollout import Rollout, Warn
 from reconciler.services.selection import TargetFinder
 from reconciler.services.settings import SettingsHolder
@@ -39,6 +40,7 @@ class Services:
     entries: GlobalContext
     lanes: Lanes
     collector: Collector
+    retries: Retries
     rollout: Rollout
 
 
@@ -109,6 +111,7 @@ def controller_services(
         entries=entries,
         lanes=lanes,
         collector=Collector(requests=requests, clock=clock, keep=settings.retain_per_policy),
+        retries=Retries(requests=requests, warn=say),
         rollout=Rollout(
             index=index,
             policies=cluster.policies,

@@ -28,6 +28,8 @@ ANNOTATION_RUN = f"{PREFIX}run"
 """On a policy: every new value runs its rules once on all that exists."""
 ANNOTATION_RETRY = f"{PREFIX}retry"
 """On a request: a new value ends the pause before its next attempt."""
+ANNOTATION_RETRY_FAILED = f"{PREFIX}retry-failed"
+"""On a failed request: somebody wants a new one to do its work."""
 ANNOTATION_RETRIED = f"{PREFIX}retried"
 """On a failed request: the name of the one that does its work again."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.api.meta import (
     ANNOTATION_RETRIED,
     ANNOTATION_RETRY,
+    ANNOTATION_RETRY_FAILED,
     FIELD_MANAGER,
     GROUP,
     REQUEST_VERSION,
@@ -205,6 +206,7 @@ class UpdateRequest:
 
     Attributes:
         nudge: Another value than before: somebody wants the next attempt now.
+        retry_requested: Somebody wants another request to do the work of this one, which failed.
         retried: The name of the request that does its work again, empty where none does.
         ended_by: Who made it final in place of the controller, as a field manager; else empty.
     """
@@ -218,6 +220,7 @@ class UpdateRequest:
     spec: RequestSpec
     status: RequestStatus
     nudge: str = ""
+    retry_requested: bool = False
     retried: str = ""
     ended_by: str = ""
 
@@ -252,6 +255,7 @@ def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
         spec=parse_spec(obj.get("spec") or {}),
         status=parse_status(obj.get("status") or {}),
         nudge=marks.get(ANNOTATION_RETRY, ""),
+        retry_requested=bool(marks.get(ANNOTATION_RETRY_FAILED)),
         retried=marks.get(ANNOTATION_RETRIED, ""),
         ended_by=_ended_by(obj),
     )

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
@@ -237,7 +237,7 @@ def _assemble(
         warn=notices.caution,
     )
     accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
-    services.collector.before = accounts.progress.flush
+    services.collector.before = _before_removal(services, accounts)
     rounds = rounds_of(
         client, settings, services, holder=holder, reporter=reporter, notices=notices
     )
@@ -324,6 +324,16 @@ def _assemble(
         lost=lost,
         exceptions=exceptions,
     )
+
+
+def _before_removal(services: Services, accounts: Accounts) -> Callable[[], Awaitable[None]]:
+    """Return what has to be done while finished requests are still there."""
+
+    async def prepare() -> None:
+        await services.retries.settle()
+        await accounts.progress.flush()
+
+    return prepare
 
 
 def _heed_success(notices: Notices, *, otherwise: bool) -> Callable[[SettingsHolder], None]:

@@ -1,6 +1,5 @@
 """The `Requests` port: UpdateRequests and the Secrets that go with some of them."""
 
-import base64
 from collections.abc import AsyncIterator, Mapping
 from typing import Self
 
@@ -9,7 +8,6 @@ import orjson
 from reconciler.api.meta import (
     FIELD_MANAGER,
     GROUP,
-    PREFIX,
     REQUEST_VERSION,
     Kind,
     Object,
@@ -27,22 +25,20 @@ from reconciler.api.updaterequest import (
     render_status,
 )
 from reconciler.config import ControllerSettings
-from reconciler.errors import AlreadyExists, Expired, Gone, Invalid
+from reconciler.errors import AlreadyExists, Expired, Invalid
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.reader import KubeReader
+from reconciler.kube.recorded import RecordedSecrets
 from reconciler.kube.writer import guarded
 from reconciler.requests.adoption import read_request
 
 REQUESTS = Kind(
     group=GROUP, version=REQUEST_VERSION, kind=KIND, plural="updaterequests", namespaced=True
 )
-SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
-LABEL_RECORDED = f"{PREFIX}recorded"
 
 _FINAL = (State.COMPLETED, State.FAILED, State.SKIP)
 _WAITING = ",".join(f"status.state!={state}" for state in _FINAL)
-_RECORDED = "recorded"
 # Not strict: while a cluster still has an older definition, a new field must not stop the work.
 _QUERY = {"fieldManager": FIELD_MANAGER}
 _REMOVE_TIMEOUT = 90.0
@@ -59,6 +55,7 @@ class KubeRequests:
         self._namespace = namespace
         self._page = page
         self._adopt = adopt
+        self._recorded = RecordedSecrets(client, namespace)
 
     @classmethod
     def of(cls, client: Client, settings: ControllerSettings) -> Self:
@@ -71,11 +68,15 @@ class KubeRequests:
         body = {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": self._meta(name, labels),
+            "metadata": {"name": name, "namespace": self._namespace, "labels": dict(labels)},
             "spec": render_spec(spec),
         }
-        answer = await self._create(REQUESTS, body)
-        return resource_version(orjson.loads(answer)) if answer else ""
+        path = collection_path(REQUESTS, self._namespace)
+        try:
+            answer = await self._client.request("POST", path, query=_QUERY, body=encode(body))
+        except AlreadyExists:
+            return ""
+        return resource_version(orjson.loads(answer))
 
     async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
         """Raise ``spec.sequence`` of this very version of a request by one."""
@@ -109,7 +110,7 @@ class KubeRequests:
         return _parse(answer)
 
     async def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
-        """Set annotations of a request, as a person does."""
+        """Set annotations of a request."""
         await self._client.request(
             "PATCH",
             object_path(REQUESTS, self._namespace, name),
@@ -145,41 +146,17 @@ class KubeRequests:
             timeout=_REMOVE_TIMEOUT,
         )
 
-    async def create_recorded(self, name: str, labels: Mapping[str, str], data: bytes) -> None:
+    async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
         """Store recorded fields that must not stand in a request, as a Secret."""
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": self._meta(name, {LABEL_RECORDED: "true", **labels}),
-            "immutable": True,
-            "data": {_RECORDED: base64.b64encode(data).decode()},
-        }
-        await self._create(SECRETS, body)
+        await self._recorded.create(request, labels, data)
 
-    async def read_recorded(self, name: str) -> bytes:
+    async def read_recorded(self, request: str) -> bytes:
         """Return what `create_recorded` stored."""
-        secret = await self._reader.get(SECRETS, self._namespace, name)
-        try:
-            return base64.b64decode(secret["data"][_RECORDED], validate=True)
-        except (KeyError, TypeError, ValueError):
-            raise Gone(f"Secret {self._namespace}/{name} holds no recorded fields") from None
+        return await self._recorded.read(request)
 
-    async def delete_recorded(self, name: str) -> None:
+    async def delete_recorded(self, request: str) -> None:
         """Remove it; absent is success."""
-        try:
-            await self._client.request("DELETE", object_path(SECRETS, self._namespace, name))
-        except Gone:
-            return
-
-    def _meta(self, name: str, labels: Mapping[str, str]) -> Object:
-        return {"name": name, "namespace": self._namespace, "labels": dict(labels)}
-
-    async def _create(self, kind: Kind, body: Object) -> bytes:
-        path = collection_path(kind, self._namespace)
-        try:
-            return await self._client.request("POST", path, query=_QUERY, body=encode(body))
-        except AlreadyExists:
-            return b""
+        await self._recorded.delete(request)
 
     async def _all(self, fields: str) -> AsyncIterator[UpdateRequest]:
         token = ""

@@ -21,6 +21,7 @@ from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.errors import AlreadyExists, Conflict, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import CLUSTER_POLICIES, POLICIES, REQUESTS, SECRETS
+from reconciler.requests.naming import recorded_name
 from reconciler.services.ports import Event
 
 _STATUS = replace(REQUESTS, subresource="status")
@@ -61,6 +62,12 @@ class MemoryRequests:
         after = apply_merge_patch(before, {"status": render_status(status)})
         return parse_request(await self._cluster.change(_STATUS, before, after))
 
+    async def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations of a request."""
+        stored = await self._cluster.get(REQUESTS, self._namespace, name)
+        after = apply_merge_patch(stored, {"metadata": {"annotations": dict(annotations)}})
+        await self._cluster.change(REQUESTS, stored, after)
+
     def waiting(self) -> AsyncIterator[UpdateRequest]:
         """Yield all requests that are not final."""
         return self._all(_WAITING)
@@ -79,21 +86,21 @@ class MemoryRequests:
         fields += f",spec.policy={policy}" if policy else ""
         self._cluster.delete_where(REQUESTS, namespace=self._namespace, fields=fields)
 
-    async def create_recorded(self, name: str, labels: Mapping[str, str], data: bytes) -> None:
+    async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
         """Store recorded fields that must not stand in a request."""
         encoded = base64.b64encode(data).decode()
         body = {"apiVersion": "v1", "kind": "Secret", "data": {"recorded": encoded}}
-        self._create(SECRETS, name, labels, body)
+        self._create(SECRETS, recorded_name(request), labels, body)
 
-    async def read_recorded(self, name: str) -> bytes:
+    async def read_recorded(self, request: str) -> bytes:
         """Return what `create_recorded` stored."""
-        secret = await self._cluster.get(SECRETS, self._namespace, name)
+        secret = await self._cluster.get(SECRETS, self._namespace, recorded_name(request))
         return base64.b64decode(secret["data"]["recorded"])
 
-    async def delete_recorded(self, name: str) -> None:
+    async def delete_recorded(self, request: str) -> None:
         """Remove it; absent is success."""
         try:
-            self._cluster.delete(SECRETS, self._namespace, name)
+            self._cluster.delete(SECRETS, self._namespace, recorded_name(request))
         except Gone:
             return
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import RequestSpec, Source, UpdateRequest
 from reconciler.engine.program import CompiledPolicy, Program
-from reconciler.requests.naming import labels
+from reconciler.requests.naming import labels, recorded_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,14 @@ def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef)
     return Order(labels=marks, spec=spec)
 
 
-def retry_order(failed: UpdateRequest) -> Order:
-    """Return the order to do the work of a failed request again; that one stays as it is."""
-    spec = replace(failed.spec, source=Source.MANUAL, sequence=0)
+def retry_order(failed: UpdateRequest, name: str) -> Order:
+    """Return the order to do the work of a failed request again; that one stays as it is.
+
+    Args:
+        failed: It.
+        name: Of the request that the order is for.
+    """
+    secret = recorded_name(name) if failed.spec.recorded_secret else ""
+    spec = replace(failed.spec, source=Source.MANUAL, sequence=0, recorded_secret=secret)
     marks = labels(policy=spec.policy, source=spec.source, trigger_uid=spec.resource.uid)
     return Order(labels=marks, spec=spec)

@@ -38,7 +38,7 @@ class Collector:
     pause: float = 1.0
     before: Callable[[], Awaitable[None]] = _nothing
     _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
-    _secrets: dict[str, str] = field(default_factory=dict)
+    _recorded: set[str] = field(default_factory=set)
     _orphans: set[str] = field(default_factory=set)
 
     def notice(self, request: UpdateRequest) -> None:
@@ -49,14 +49,14 @@ class Collector:
             bucket = self._buckets.setdefault(request.status.remove_after, {})
             bucket[request.name] = request.spec.policy
             if request.spec.recorded_secret:
-                self._secrets[request.name] = request.spec.recorded_secret
+                self._recorded.add(request.name)
 
     def forget(self, request: UpdateRequest) -> None:
         """A request was deleted."""
         self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
-        self._secrets.pop(request.name, None)
+        self._recorded.discard(request.name)
         if request.spec.recorded_secret:
-            self._orphans.add(request.spec.recorded_secret)
+            self._orphans.add(request.name)
 
     async def refill(self, found: Callable[[UpdateRequest], None] | None = None) -> None:
         """Take in what is stored already, and tell somebody else of it."""
@@ -81,19 +81,18 @@ class Collector:
             await self._remove(name)
         for policy, bucket in list(self._over_limit()):
             await self._remove(bucket, policy)
-        for secret in list(self._orphans):
-            await self.requests.delete_recorded(secret)
-            self._orphans.discard(secret)
+        for request in list(self._orphans):
+            await self.requests.delete_recorded(request)
+            self._orphans.discard(request)
 
     async def _remove(self, bucket: str, policy: str = "") -> None:
         await self.before()
         members = self._buckets.get(bucket, {})
         gone = [name for name, owner in members.items() if policy in ("", owner)]
         # Secrets first: a request that is left leads to its Secret, a Secret to no request.
-        for name in gone:
-            if secret := self._secrets.get(name, ""):
-                await self.requests.delete_recorded(secret)
-                self._secrets.pop(name, None)
+        for name in self._recorded.intersection(gone):
+            await self.requests.delete_recorded(name)
+            self._recorded.discard(name)
         await self.requests.remove(remove_after=bucket, policy=policy)
         for name in gone:
             members.pop(name, None)

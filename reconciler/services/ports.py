@@ -182,6 +182,14 @@ class Requests(Protocol):
         """
         ...
 
+    async def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations of a request.
+
+        Raises:
+            Gone: It was deleted.
+        """
+        ...
+
     def waiting(self) -> AsyncIterator[UpdateRequest]:
         """Yield all requests that are not final, in pages."""
         ...
@@ -194,15 +202,22 @@ class Requests(Protocol):
         """Delete the finished requests of one minute of ``status.removeAfter`` in one call."""
         ...
 
-    async def create_recorded(self, name: str, labels: Mapping[str, str], data: bytes) -> None:
-        """Store recorded fields that must not stand in a request, as a Secret."""
+    async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
+        """Store recorded fields that must not stand in the request of a name, as a Secret.
+
+        What is stored already stays as it is.
+        """
         ...
 
-    async def read_recorded(self, name: str) -> bytes:
-        """Return what `create_recorded` stored."""
+    async def read_recorded(self, request: str) -> bytes:
+        """Return what `create_recorded` stored.
+
+        Raises:
+            Gone: Nothing is stored.
+        """
         ...
 
-    async def delete_recorded(self, name: str) -> None:
+    async def delete_recorded(self, request: str) -> None:
         """Remove it; absent is success."""
         ...
 

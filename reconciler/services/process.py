@@ -145,7 +145,7 @@ class Processor:
         self, request: UpdateRequest, program: Program, chance: float
     ) -> Trigger | Attempt:
         try:
-            trigger = await self.triggers.read(request.spec, program)
+            trigger = await self.triggers.read(request, program)
         except Gone as error:
             message = f"what was recorded of the trigger was removed: {error}"
             return Attempt(disposition=Fail(reason="RecordGone", message=message))

@@ -4,12 +4,11 @@ Each by a request of its own, until so many wait that rules which can be rebuilt
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.engine.program import CompiledPolicy, Program
-from reconciler.errors import AlreadyExists, ClusterError
+from reconciler.errors import ClusterError
 from reconciler.requests.draft import Draft
 from reconciler.services.backlog import Estimate
 from reconciler.services.diversion import Diversion, undivertible
@@ -121,9 +120,7 @@ class Recorder:
             return
         # First the Secret: a request must never point to one that does not exist.
         if draft.secret is not None:
-            name = draft.spec.recorded_secret
-            with contextlib.suppress(AlreadyExists):
-                await self.requests.create_recorded(name, draft.labels, draft.secret)
+            await self.requests.create_recorded(draft.name, draft.labels, draft.secret)
         versions[draft.name] = await self.requests.create(draft.name, draft.labels, draft.spec)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.meta import NAMESPACES, Object, split_api_version
-from reconciler.api.updaterequest import RequestSpec
+from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.jmes import surround
@@ -46,18 +46,19 @@ class TriggerReader:
     clock: Clock
     below: Callable[[int], int]
 
-    async def read(self, spec: RequestSpec, program: Program) -> Trigger:
+    async def read(self, request: UpdateRequest, program: Program) -> Trigger:
         """Return the trigger of a request, confirmed by a live read.
 
         Raises:
             Gone: The Secret with the recorded fields does not exist.
             ClusterError: The read failed for another reason than absence.
         """
+        spec = request.spec
         live = await self._live(spec) if needs_read(spec) else None
         presence = confirm(spec, live) if needs_read(spec) else Presence.STORED
         if presence is not Presence.STORED:
             return Trigger(presence=presence)
-        recorded = await self._recorded(spec)
+        recorded = await self._recorded(request)
         obj, old = _objects(spec, live, recorded)
         return await self._build(spec, program, obj, old)
 
@@ -103,13 +104,11 @@ class TriggerReader:
         except Gone:
             return None
 
-    async def _recorded(self, spec: RequestSpec) -> Mapping[str, Any]:
-        if spec.recorded_secret:
-            read: Mapping[str, Any] = json.loads(
-                await self.requests.read_recorded(spec.recorded_secret)
-            )
+    async def _recorded(self, request: UpdateRequest) -> Mapping[str, Any]:
+        if request.spec.recorded_secret:
+            read: Mapping[str, Any] = json.loads(await self.requests.read_recorded(request.name))
             return read
-        return spec.recorded or {}
+        return request.spec.recorded or {}
 
     async def _build(
         self, spec: RequestSpec, program: Program, obj: Object, old: Object

@@ -190,13 +190,13 @@ async def test_removing_never_means_all(world):
 
 
 async def test_recorded_fields_are_kept_apart(world):
-    await world.requests.create_recorded("ur-a-data", {"a": "b"}, b'{"object": {}}')
-    await world.requests.create_recorded("ur-a-data", {"a": "b"}, b'{"other": {}}')
-    assert await world.requests.read_recorded("ur-a-data") == b'{"object": {}}'
-    await world.requests.delete_recorded("ur-a-data")
-    await world.requests.delete_recorded("ur-a-data")
+    await world.requests.create_recorded("ur-a", {"a": "b"}, b'{"object": {}}')
+    await world.requests.create_recorded("ur-a", {"a": "b"}, b'{"other": {}}')
+    assert await world.requests.read_recorded("ur-a") == b'{"object": {}}'
+    await world.requests.delete_recorded("ur-a")
+    await world.requests.delete_recorded("ur-a")
     with pytest.raises(Gone):
-        await world.requests.read_recorded("ur-a-data")
+        await world.requests.read_recorded("ur-a")
 
 
 async def test_the_status_of_a_policy_is_merged(world):

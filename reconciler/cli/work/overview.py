@@ -102,7 +102,7 @@ def overview(
     for request in {item.name: item for item in requests}.values():
         if namespace and not request.spec.sweep and request.spec.resource.namespace != namespace:
             continue
-        if request.status.state is State.FAILED and request.retried:
+        if request.status.state is State.FAILED and (request.retried or request.retry_requested):
             continue
         _count(request, lines)
         if request.spec.sweep:

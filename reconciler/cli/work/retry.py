@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.api.meta import ANNOTATION_RETRIED, ANNOTATION_RETRY
+from reconciler.api.meta import ANNOTATION_RETRY, ANNOTATION_RETRY_FAILED
 from reconciler.api.updaterequest import State, UpdateRequest, render_time
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.screen import warn
@@ -24,7 +24,6 @@ from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import Gone, InvalidPolicy, InvalidSetting
 from reconciler.requests.naming import retry_name
-from reconciler.requests.orders import retry_order
 
 _EPILOG = """\b
 Examples:
@@ -41,8 +40,8 @@ Examples:
 def retry(names: tuple[str, ...], *, failed: bool, **address: Any) -> None:
     """Do failed work again, and what waits for its next attempt at once.
 
-    A request that failed stays as it is: a new one with a name of its own does its work, once,
-    however often this is said. A request that waits loses its pause.
+    A request that failed stays as it is: the controller makes a new one with a name of its own
+    that does its work, once, however often this is said. A request that waits loses its pause.
 
     \b
     Exit code:
@@ -104,11 +103,10 @@ class _Work:
     async def take(self, request: UpdateRequest, *, named: bool, failed: bool) -> None:
         """Order what one request needs; ``named``: by the person, so it is told of."""
         state = request.status.state
-        if state is State.FAILED and not request.retried:
+        if state is State.FAILED and not (request.retried or request.retry_requested):
             await self._again(request, named=named)
         elif state is State.PENDING and request.status.next_attempt is not None and not failed:
-            mark = render_time(self._place.live.clock.now())
-            await self._place.requests.annotate(request.name, {ANNOTATION_RETRY: mark})
+            await self._mark(request, ANNOTATION_RETRY)
             self.woken += 1
         elif named:
             self._leave(request, _why_left(request))
@@ -121,12 +119,13 @@ class _Work:
                 f" {request.status.counts.patched} targets already; name it to do them again",
             )
             return
-        name = retry_name(request.uid, sweep=request.spec.sweep)
-        order = retry_order(request)
-        await self._place.requests.create(name, order.labels, order.spec)
-        await self._place.requests.annotate(request.name, {ANNOTATION_RETRIED: name})
-        click.echo(f"{request.name}: done again by {name}")
+        await self._mark(request, ANNOTATION_RETRY_FAILED)
+        click.echo(f"{request.name}: done again by {_successor(request)}")
         self.again += 1
+
+    async def _mark(self, request: UpdateRequest, annotation: str) -> None:
+        mark = render_time(self._place.live.clock.now())
+        await self._place.requests.annotate(request.name, {annotation: mark})
 
     async def _converges(self, request: UpdateRequest) -> bool:
         key = request.spec.policy
@@ -145,9 +144,15 @@ class _Work:
         self.good = False
 
 
+def _successor(request: UpdateRequest) -> str:
+    return retry_name(request.uid, sweep=request.spec.sweep)
+
+
 def _why_left(request: UpdateRequest) -> str:
     if request.retried:
         return f"{request.retried} does its work again"
+    if request.retry_requested and request.status.state is State.FAILED:
+        return f"{_successor(request)} will do its work again, as soon as the controller makes it"
     if request.status.state is State.PENDING:
         return "it has not failed, and waits for no attempt"
     return f"it ended as {request.status.state}"

@@ -115,7 +115,7 @@ class TestRecordedSecrets:
     @pytest.fixture
     def recorded(self, world, finished):
         async def store(name, minutes, **facts):
-            await world.requests.create_recorded(f"{name}-recorded", {}, b"{}")
+            await world.requests.create_recorded(name, {}, b"{}")
             return await finished(name, minutes, recorded_secret=f"{name}-recorded", **facts)
 
         return store
@@ -162,6 +162,19 @@ class TestRecordedSecrets:
         collector.forget(replace(request, status=RequestStatus()))
         await collector.collect()
         assert await self.secrets(world) == []
+
+    async def test_a_request_that_names_the_secret_of_somebody_else_deletes_nothing(
+        self, world, collector, finished
+    ):
+        meta = {"name": "kube-retrofit-ca", "namespace": "kyverno"}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+        world.cluster.create(world.cluster.exact("v1", "Secret"), secret)
+        await finished("ur-1", 1, recorded_secret="kube-retrofit-ca")
+        deleted = await finished("ur-2", 9, recorded_secret="kube-retrofit-ca")
+        collector.forget(deleted)
+        world.clock.tick(300)
+        await collector.collect()
+        assert await self.secrets(world) == ["kube-retrofit-ca"]
 
     async def test_an_error_between_the_two_leaves_none(self, world, collector, recorded):
         await recorded("ur-1", 1)

@@ -693,7 +693,7 @@ async def test_what_is_done_again_is_not_the_same_as_what_failed(world, policy, 
     first = await world.ask(policy, trigger, operation="UPDATE", record=record)
     world.dispatcher.notice(first)
     await world.settle()
-    order = retry_order(first)
+    order = retry_order(first, "ur-again")
     await world.requests.create("ur-2", order.labels, order.spec)
     world.dispatcher.notice(await world.requests.get("ur-2"))
     await world.settle()

@@ -267,7 +267,7 @@ class TestTrigger:
         gone = make.object("Secret", "gone")
         gone["metadata"]["uid"] = "u"
         recorded = b'{"object": {"metadata": {"name": "gone"}, "data": {"k": "djE"}}}'
-        await world.requests.create_recorded("ur-1-recorded", {}, recorded)
+        await world.requests.create_recorded("ur-1", {}, recorded)
         request = await world.ask(
             policy, gone, operation="DELETE", recorded_secret="ur-1-recorded"
         )
