@@ -4,8 +4,9 @@ Text that came out of an object is data. `escape` makes its ``*`` and ``?`` lite
 surrogates, which neither JSON nor YAML from an API server can carry, so nobody can type them.
 """
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 Predicate = Callable[[str], bool]
 
@@ -38,20 +39,19 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def compile_wildcard(pattern: str) -> Predicate:
-    """Turn a pattern into a predicate; its time grows linearly with the text per segment."""
+    """Turn a pattern into a predicate, whose time grows with the text and the pattern only."""
     if not has_wildcard(pattern):
         wanted = literal(pattern)
         return lambda text: text == wanted
-    if "?" in pattern:
-        return _general(pattern)
-    head, *middle, tail = (literal(part) for part in pattern.split("*"))
-    inner = [part for part in middle if part]
-    if not inner:
-        return _affixes(head, tail)
-    if len(inner) == 1 and not head and not tail:
-        (part,) = inner
-        return lambda text: part in text
-    return _general(pattern)
+    head, *rest = pattern.split("*")
+    if not rest:
+        return _Segment.of(head).is_whole
+    *middle, tail = rest
+    if "?" not in pattern and not any(middle):
+        return _affixes(literal(head), literal(tail))
+    return _segments(
+        _Segment.of(head), [_Segment.of(part) for part in middle if part], _Segment.of(tail)
+    )
 
 
 def compile_any(patterns: Iterable[str]) -> Predicate:
@@ -81,16 +81,78 @@ def _affixes(head: str, tail: str) -> Predicate:
     return lambda text: len(text) >= shortest and text.startswith(head) and text.endswith(tail)
 
 
-def _general(pattern: str) -> Predicate:
-    # The first place where an inner segment fits is always good enough, so atomic groups
-    # keep the search from trying others: no catastrophic backtracking.
-    head, *rest = (_segment(part) for part in pattern.split("*"))
-    if rest:
-        *middle, tail = rest
-        head += "".join(f"(?>.*?{part})" for part in middle if part) + f".*{tail}"
-    found = re.compile(head, re.DOTALL).fullmatch
-    return lambda text: found(text) is not None
+def _segments(head: "_Segment", middle: "Sequence[_Segment]", tail: "_Segment") -> Predicate:
+    shortest = head.length + tail.length + sum(item.length for item in middle)
+
+    def holds(text: str) -> bool:
+        end = len(text) - tail.length
+        if len(text) < shortest or not head.fits(text, 0) or not tail.fits(text, end):
+            return False
+        position = head.length
+        # The first place where a segment fits is always good enough: none is tried twice.
+        for item in middle:
+            found = item.find(text, position, end)
+            if found < 0:
+                return False
+            position = found + item.length
+        return True
+
+    return holds
 
 
-def _segment(part: str) -> str:
-    return ".".join(re.escape(literal(piece)) for piece in part.split("?"))
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """What stands between two ``*``: texts at fixed distances, with ``?`` around them."""
+
+    length: int
+    pieces: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, part: str) -> Self:
+        pieces: list[tuple[int, str]] = []
+        position = 0
+        for piece in part.split("?"):
+            if piece:
+                pieces.append((position, literal(piece)))
+            position += len(piece) + 1
+        return cls(position - 1, tuple(pieces))
+
+    def is_whole(self, text: str) -> bool:
+        return len(text) == self.length and self.fits(text, 0)
+
+    def fits(self, text: str, at: int) -> bool:
+        return all(text.startswith(piece, at + offset) for offset, piece in self.pieces)
+
+    def find(self, text: str, start: int, end: int) -> int:
+        """Return the first place from ``start`` on where it fits before ``end``, -1 for none."""
+        if start + self.length > end:
+            return -1
+        if not self.pieces:
+            return start
+        if len(self.pieces) == 1:
+            ((offset, piece),) = self.pieces
+            found = text.find(piece, start + offset, end - (self.length - offset - len(piece)))
+            return found - offset if found >= 0 else -1
+        return self._scan(text, start, end)
+
+    def _scan(self, text: str, start: int, end: int) -> int:
+        # Each bit is a place where it may have begun (Shift-And): a `?` would make any search
+        # that goes back try each place anew.
+        anywhere, letters = self._masks()
+        last = 1 << (self.length - 1)
+        begun = 0
+        for position in range(start, end):
+            begun = ((begun << 1) | 1) & letters.get(text[position], anywhere)
+            if begun & last:
+                return position + 1 - self.length
+        return -1
+
+    def _masks(self) -> tuple[int, dict[str, int]]:
+        anywhere = (1 << self.length) - 1
+        for offset, piece in self.pieces:
+            anywhere &= ~(((1 << len(piece)) - 1) << offset)
+        letters: dict[str, int] = {}
+        for offset, piece in self.pieces:
+            for index, letter in enumerate(piece):
+                letters[letter] = letters.get(letter, anywhere) | 1 << (offset + index)
+        return anywhere, letters

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.meta import ANNOTATION_EXCEPTS, GROUP, Object
+from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.projection import find_projection
 from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.match import compile_match, reading
@@ -34,6 +35,7 @@ def compile_exception(obj: Object) -> PolicyException:
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
     with ErrorList() as errors:
+        check_bounds(obj.get("spec"), "spec")
         spec = reading.mapping(obj.get("spec"), "spec", allowed=_FIELDS, errors=errors)
         background = spec.get("background", True)
         if not isinstance(background, bool):

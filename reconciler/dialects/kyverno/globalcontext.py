@@ -8,6 +8,7 @@ from typing import Any
 from reconciler.api.globalcontext import KIND
 from reconciler.api.meta import GROUP, Object
 from reconciler.dialects.kyverno import calls
+from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.engine import scalars
 from reconciler.engine.entries import ApiLoad, ServiceLoad, call_load
 from reconciler.engine.jmes import Expression, compile_expression
@@ -75,6 +76,7 @@ def compile_entry(entry: Object) -> CompiledEntry:
         raise InvalidPolicy("metadata", "expected an object with a name")
     name = str(meta.get("name", ""))
     with ErrorList() as errors:
+        check_bounds(entry.get("spec"), "spec")
         return _compile(entry, name, errors)
 
 

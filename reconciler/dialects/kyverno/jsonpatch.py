@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from reconciler.engine.jmes import braces
 from reconciler.engine.jmes.limits import DEFAULT_LIMITS
+from reconciler.engine.jmes.values import walk
+from reconciler.engine.jmes.yamltext import TooManyValues, decode_yaml
 from reconciler.engine.patch import Operation, compile_operations, parse_operations
+from reconciler.engine.patch.paths import MAX_DEPTH
+from reconciler.errors import InvalidPolicy
 
 Path = tuple[str | int, ...]
 
@@ -95,6 +101,25 @@ def decode(text: str, *, location: str) -> Decoded:
         shaped=all(shape is item for shape, item in zip(shapes, drawn, strict=True))
         and not any(words.pattern.search(str(step)) for item in fixed for step in item.path),
     )
+
+
+def count_values(text: str, *, most: int) -> int:
+    """Return how many values a patch holds, those behind aliases each time they are named.
+
+    What cannot be read counts as nothing: whoever compiles it says why.
+
+    Raises:
+        TooManyValues: They are more than `most`; no more than these were built.
+    """
+    try:
+        drawn = _with_words(text, _Words(prefix=_unused_word(text)), "")
+        if drawn.startswith("["):
+            return sum(1 for _ in walk(orjson.loads(drawn)))
+        return sum(1 for _ in walk(decode_yaml(drawn, depth=MAX_DEPTH, values=most)))
+    except TooManyValues:
+        raise
+    except (InvalidPolicy, ValueError):
+        return 0
 
 
 def _unused_word(text: str) -> str:

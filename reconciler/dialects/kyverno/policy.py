@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.autogen import ANNOTATION, generated
+from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
 from reconciler.engine.entries import Given
 from reconciler.engine.match import reading
@@ -91,6 +92,7 @@ def _compile(
     if kind == "ClusterPolicy" and namespace:
         reason = "A clusterpolicy should not have the namespace defined"
         errors.add(InvalidPolicy("metadata.namespace", reason))
+    check_bounds(policy.get("spec"), "spec")
     spec = reading.mapping(policy.get("spec"), "spec", allowed=_SPEC_FIELDS, errors=errors)
     rules = _read_rules(spec, errors)
     webhook = errors.attempt(_read_webhook, spec)

@@ -98,5 +98,5 @@ def _child(value: Any, name: str) -> Any:
 
 
 def _without_anchor(key: str) -> str:
-    match = _ANCHORED.fullmatch(key)
+    match = _ANCHORED.fullmatch(key) if key.endswith(")") else None
     return match[1] if match else key

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from reconciler.engine.jmes.limits import Run
@@ -94,6 +95,34 @@ def copy_value(value: Any, run: Run) -> Any:
         run.spend(len(value))
         return [item if item.__class__ in _SCALARS else copy_value(item, run) for item in value]
     return value
+
+
+def walk(value: Any) -> Iterator[Any]:
+    """Yield a value and all that it holds, keys left out, without a level of stack for each."""
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        if isinstance(current, dict):
+            waiting.extend(current.values())
+        elif isinstance(current, list):
+            waiting.extend(current)
+
+
+def deeper_than(value: Any, levels: int) -> bool:
+    """Tell whether maps and lists stand in each other more than so many levels deep.
+
+    It takes no level of the interpreter's stack for a level of the value.
+    """
+    below = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        below = [
+            item
+            for one in below
+            for item in (one.values() if isinstance(one, dict) else one)
+            if isinstance(item, dict | list)
+        ]
+    return bool(below)
 
 
 def plain(value: Any) -> Any:

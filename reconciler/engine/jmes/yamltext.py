@@ -24,6 +24,9 @@ from yaml.events import (
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+MAX_VALUES: Final = 100_000
+"""Values of one document, those behind aliases counted each time they are named."""
+
 _CONSTANTS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -45,16 +48,22 @@ class _Unreadable(Exception):
         self.problem = problem
 
 
-def decode_yaml(text: str, *, depth: int) -> Any:
+class TooManyValues(ValueError):
+    """The document has more values than the caller takes."""
+
+
+def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
     """Read one document.
 
-    `yes`, `on` and dates stay text, 0644 is octal, 1e3 is 1000. What an alias repeats is shared.
+    `yes`, `on` and dates stay text, 0644 is octal, 1e3 is 1000. What an alias repeats is shared,
+    but counts as deep and as large as it is when written out.
 
     Raises:
+        TooManyValues: It has more than `values` of them, before more are built.
         ValueError: It is not readable or nested deeper than `depth`; the text says where.
     """
     try:
-        return _build(yaml.parse(text, Loader=_Parser), depth)
+        return _build(yaml.parse(text, Loader=_Parser), depth, values)
     except (yaml.MarkedYAMLError, _Unreadable) as error:
         mark = error.mark if isinstance(error, _Unreadable) else error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -64,6 +73,15 @@ def decode_yaml(text: str, *, depth: int) -> Any:
         raise ValueError(f"is not YAML: {problem}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A value that is complete: how many values it is when written out, and how deep."""
+
+    value: Any
+    count: int = 1
+    height: int = 0
+
+
 @dataclass(slots=True)
 class _Frame:
     """A map or list that is being filled."""
@@ -71,51 +89,68 @@ class _Frame:
     value: dict[str, Any] | list[Any]
     anchor: str | None = None
     key: str | None = None
+    before: int = 0
+    height: int = 1
 
 
 @dataclass(slots=True)
 class _Document:
-    """The document so far."""
+    """The document so far; `count` is the number of its values."""
 
     depth: int
+    values: int
     root: list[Any] = field(default_factory=list)
     frames: list[_Frame] = field(default_factory=list)
-    anchors: dict[str, Any] = field(default_factory=dict)
+    anchors: dict[str, _Node] = field(default_factory=dict)
+    count: int = 0
 
-    def put(self, event: Event, value: Any) -> None:
+    def put(self, event: Event, node: _Node) -> None:
         """Store a value where it stands in the text; a key waits for its value."""
         frame = self.frames[-1] if self.frames else _Frame(self.root)
-        if isinstance(frame.value, list):
-            frame.value.append(value)
-        elif frame.key is None:
+        if isinstance(frame.value, dict) and frame.key is None:
             frame.key = _key(event)
-        else:
-            frame.value[frame.key] = value
+            return
+        self.count += node.count
+        if self.count > self.values:
+            msg = (
+                f"has more than {self.values} values, those that aliases repeat counted each time"
+            )
+            raise TooManyValues(msg)
+        if len(self.frames) + node.height > self.depth:
+            raise _Unreadable(event, f"nested deeper than {self.depth} levels")
+        frame.height = max(frame.height, node.height + 1)
+        if isinstance(frame.value, list):
+            frame.value.append(node.value)
+        elif frame.key is not None:
+            frame.value[frame.key] = node.value
             frame.key = None
 
     def open(self, event: NodeEvent, value: dict[str, Any] | list[Any]) -> None:
         """Start a map or list."""
-        if len(self.frames) >= self.depth:
-            raise _Unreadable(event, f"nested deeper than {self.depth} levels")
-        self.put(event, value)
-        self.frames.append(_Frame(value, event.anchor))
+        before = self.count
+        self.put(event, _Node(value, height=1))
+        self.frames.append(_Frame(value, event.anchor, before=before))
 
     def close(self) -> None:
         """End the innermost map or list; only now an alias may name it, so none is endless."""
         frame = self.frames.pop()
+        if self.frames:
+            above = self.frames[-1]
+            above.height = max(above.height, frame.height + 1)
         if frame.anchor:
-            self.anchors[frame.anchor] = frame.value
+            count = self.count - frame.before
+            self.anchors[frame.anchor] = _Node(frame.value, count, frame.height)
 
 
-def _build(events: Iterable[Event], depth: int) -> Any:
-    document = _Document(depth=depth)
+def _build(events: Iterable[Event], depth: int, values: int) -> Any:
+    document = _Document(depth=depth, values=values)
     for event in events:
         match event:
             case ScalarEvent():
-                value = _scalar(event)
-                document.put(event, value)
+                node = _Node(_scalar(event))
+                document.put(event, node)
                 if event.anchor:
-                    document.anchors[event.anchor] = value
+                    document.anchors[event.anchor] = node
             case SequenceStartEvent() | MappingStartEvent():
                 _refuse_tag(event)
                 document.open(event, [] if isinstance(event, SequenceStartEvent) else {})

@@ -30,6 +30,8 @@ _NO_KINDS: Final = (
     "when working with the resources element"
 )
 
+_LONGEST_PATTERN: Final = 4_096
+
 Answer = bool | None  # None: not known yet
 
 
@@ -123,9 +125,7 @@ def compile_filter(
         selector = errors.attempt(_read_selector, resources, "selector", place)
         namespace_selector = errors.attempt(_read_selector, resources, "namespaceSelector", place)
         operations = errors.attempt(_read_operations, resources, place) or ()
-        annotations = errors.attempt(
-            reading.string_map, resources.get("annotations"), f"{place}.annotations"
-        )
+        annotations = errors.attempt(_read_annotations, resources, f"{place}.annotations")
         user_checks = tuple(
             Check(predicate, failure, pending)
             for predicate, failure, pending in compile_user_checks(
@@ -189,6 +189,16 @@ def _read_names(resources: Mapping[str, Any], place: str) -> tuple[str, ...]:
     if names:
         raise InvalidPolicy(place, "Both name and names can not be specified together")
     return (reading.string(resources["name"], f"{place}.name"),)
+
+
+def _read_annotations(resources: Mapping[str, Any], place: str) -> Mapping[str, str]:
+    annotations = reading.string_map(resources.get("annotations"), place)
+    # Names and labels are short; an annotation is not, and a `?` costs what the pattern is long.
+    for text in (text for pair in annotations.items() for text in pair):
+        if "?" in text and len(text) > _LONGEST_PATTERN:
+            reason = f"a pattern with a ? in it is longer than {_LONGEST_PATTERN} characters"
+            raise InvalidPolicy(place, reason)
+    return annotations
 
 
 def _read_selector(resources: Mapping[str, Any], field: str, place: str) -> LabelSelector | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 
+from reconciler.engine.jmes.values import deeper_than
 from reconciler.engine.jmes.yamltext import decode_yaml
 from reconciler.engine.patch.paths import MAX_DEPTH
 from reconciler.errors import InvalidPolicy
@@ -26,11 +27,14 @@ def parse_operations(text: str, *, location: str) -> list[Any]:
 
 def _parse_json(text: str, location: str) -> Any:
     try:
-        return orjson.loads(text)
+        decoded = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InvalidPolicy(
             location, f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from error
+    if deeper_than(decoded, MAX_DEPTH):
+        raise InvalidPolicy(location, f"is nested deeper than {MAX_DEPTH} levels")
+    return decoded
 
 
 def _parse_yaml(text: str, location: str) -> Any:

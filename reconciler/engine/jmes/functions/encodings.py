@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.engine.jmes.functions.signature import TEXT, Function, extension, refusal
 from reconciler.engine.jmes.limits import Run
 from reconciler.engine.jmes.syntax import decode_json
-from reconciler.engine.jmes.values import plain
+from reconciler.engine.jmes.values import deeper_than, plain
 from reconciler.engine.jmes.yamltext import decode_yaml
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -56,21 +56,15 @@ def _parse_yaml(run: Run, text: str) -> Any:
         value = decode_yaml(text, depth=_DEPTH)
         # Aliases make large documents of small ones.
         run.measure(value)
-        return plain(_shallow(value, name))
+        return plain(value)
     except ValueError as error:
         raise refusal(name, f"argument #1 {error}") from None
 
 
 def _shallow(value: Any, name: str) -> Any:
-    """Refuse what nothing could write; aliases may stand inside each other."""
-    level, below = 0, [value]
-    while containers := [one for one in below if isinstance(one, dict | list)]:
-        level += 1
-        if level > _DEPTH:
-            raise refusal(name, f"argument #1 is nested deeper than {_DEPTH} levels")
-        below = [
-            item for one in containers for item in (one.values() if isinstance(one, dict) else one)
-        ]
+    """Refuse what nothing could write."""
+    if deeper_than(value, _DEPTH):
+        raise refusal(name, f"argument #1 is nested deeper than {_DEPTH} levels")
     return value
 
 

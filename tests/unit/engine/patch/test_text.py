@@ -40,9 +40,29 @@ def test_an_alias_repeats_what_was_named() -> None:
     assert parse_operations(text, location="p") == [{"value": [1]}, {"value": [1]}]
 
 
+def bomb(levels: int, width: int, seed: str = "x") -> str:
+    lines = [f"- &a0 {seed}"]
+    lines += [f"- &a{at} [{', '.join([f'*a{at - 1}'] * width)}]" for at in range(1, levels)]
+    return "\n".join(lines)
+
+
+def test_an_alias_counts_as_large_as_what_it_repeats() -> None:
+    with pytest.raises(InvalidPolicy, match="has more than 100000 values, those that alias"):
+        parse_operations(bomb(30, 9), location="p")
+    assert len(parse_operations(bomb(5, 9), location="p")) == 5
+
+
+def test_an_alias_counts_as_deep_as_what_it_repeats() -> None:
+    seed = "[" * 50 + "]" * 50
+    assert len(parse_operations(bomb(100, 1, seed), location="p")) == 100
+    with pytest.raises(InvalidPolicy, match="nested deeper than 200 levels"):
+        parse_operations(bomb(200, 1, seed), location="p")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("[" * 300 + "]" * 300, "is nested deeper than 200 levels"),
         ("- op: add\n  path: [", "is not YAML: line 3, column 1"),
         ("- op: add\n  value: {{ x }}", "line 2, column 11: a map, list or alias as a key"),
         ("- <<: {a: 1}", "merge keys (<<) are not supported"),

@@ -1,0 +1,128 @@
+"""How large an object may be that its author wants compiled.
+
+Both programs compile it, on the loop that everybody waits for, and again whenever they start. So
+it is measured first, by steps that cost no more than reading it did.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.dialects.kyverno.jsonpatch import Path, count_values
+from reconciler.engine.jmes import braces
+from reconciler.engine.jmes.limits import DEFAULT_LIMITS
+from reconciler.engine.jmes.yamltext import TooManyValues
+from reconciler.engine.variables import place
+from reconciler.errors import InvalidPolicy
+
+MAX_DEPTH: Final = 100
+MAX_VALUES: Final = 20_000
+"""Values of a policy, those of the texts in patchesJson6902 among them, with their aliases."""
+MAX_VARIABLES: Final = 2_000
+MAX_TEXT: Final = 262_144
+"""Characters of all texts that have variables in them."""
+MAX_EXPRESSIONS: Final = 131_072
+"""Characters of all expressions; one that stands inside another counts in both."""
+MAX_REFERENCES: Final = 200
+
+_SHOWN: Final = 6
+"""Steps of the place of what is too deep; all of them would fill the message."""
+_TEXT_PATCH: Final = "patchesJson6902"
+
+
+def check_bounds(spec: Any, location: str) -> None:
+    """Refuse an object that is too large or too deep to be compiled.
+
+    Raises:
+        InvalidPolicy: With the limit, and the place where it is passed.
+    """
+    count = _Count(location)
+    patches: list[tuple[Path, str]] = []
+    for steps, value in _walk(spec, location):
+        count.add(steps)
+        if isinstance(value, str):
+            count.add_text(steps, value)
+            if steps and steps[-1] == _TEXT_PATCH:
+                patches.append((steps, value))
+    for steps, text in patches:
+        try:
+            count.add(steps, count_values(text, most=MAX_VALUES - count.values))
+        except TooManyValues:
+            raise count.too_many(steps) from None
+
+
+@dataclass(slots=True)
+class _Count:
+    """What was counted so far of an object at a location."""
+
+    location: str
+    values: int = 0
+    variables: int = 0
+    characters: int = 0
+    expressions: int = 0
+    references: int = 0
+
+    def add(self, steps: Path, values: int = 1) -> None:
+        self.values += values
+        if self.values > MAX_VALUES:
+            raise self.too_many(steps)
+
+    def add_text(self, steps: Path, text: str) -> None:
+        at = place(self.location, steps)
+        self.references += text.count("$(")
+        if self.references > MAX_REFERENCES:
+            reason = f"with those here, there are more than {MAX_REFERENCES} references $(...)"
+            raise InvalidPolicy(at, reason)
+        if "{{" not in text:
+            return
+        self.variables += text.count("{{")
+        self.characters += len(text)
+        if self.variables > MAX_VARIABLES:
+            reason = f"with those here, there are more than {MAX_VARIABLES} variables"
+            raise InvalidPolicy(at, reason)
+        if self.characters > MAX_TEXT:
+            reason = (
+                f"with this one, the texts that have variables in them are longer than {MAX_TEXT}"
+                " characters; put what is constant elsewhere, as into a ConfigMap"
+            )
+            raise InvalidPolicy(at, reason)
+        found = braces.find(text, passes=DEFAULT_LIMITS.passes, location=at)
+        self.expressions += sum(len(one.body) for outer in found for one in outer.walk())
+        if self.expressions > MAX_EXPRESSIONS:
+            reason = (
+                f"with those here, the expressions are longer than {MAX_EXPRESSIONS} characters,"
+                " those inside of others counted in both"
+            )
+            raise InvalidPolicy(at, reason)
+
+    def too_many(self, steps: Path) -> InvalidPolicy:
+        reason = (
+            f"with what stands here, there are more than {MAX_VALUES} values, those that YAML"
+            " aliases repeat counted each time"
+        )
+        return InvalidPolicy(place(self.location, steps), reason)
+
+
+def _walk(spec: Any, location: str) -> Iterator[tuple[Path, Any]]:
+    """Yield every key and value, with its place.
+
+    Raises:
+        InvalidPolicy: They are nested too deeply.
+    """
+    waiting: list[tuple[Path, Any, int]] = [((), spec, 0)]
+    while waiting:
+        steps, value, depth = waiting.pop()
+        yield steps, value
+        if not isinstance(value, Mapping | list):
+            continue
+        if depth >= MAX_DEPTH:
+            shown = place(location, steps[:_SHOWN])
+            raise InvalidPolicy(
+                shown, f"what stands here is nested deeper than {MAX_DEPTH} levels"
+            )
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for step, item in items:
+            below = (*steps, step)
+            waiting.append((below, item, depth + 1))
+            if isinstance(step, str) and "{{" in step:
+                waiting.append((below, step, depth + 1))
