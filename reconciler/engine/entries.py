@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from reconciler.engine.addresses import check_name, render_path, render_url
 from reconciler.engine.context import Context
 from reconciler.engine.jmes import Expression, compile_expression
 from reconciler.engine.variables import Template
@@ -167,7 +168,11 @@ class ConfigMapEntry:
                 f' policy namespace "{self.bound}"'
             )
             raise EvaluationError(msg)
-        load = ConfigMapLoad(namespace=namespace or self.home, name=name)
+        place = f"context entry {self.name}: configMap"
+        load = ConfigMapLoad(
+            namespace=check_name(namespace or self.home, f"{place} namespace"),
+            name=check_name(name, f"{place} name"),
+        )
         return _loaded(
             load, context, f"failed to retrieve config map for context entry {self.name}"
         )
@@ -178,13 +183,15 @@ class ApiCallEntry:
     """An answer of the API server or of an HTTP service.
 
     Attributes:
-        call: ``{urlPath | service, method, data, ...}`` as written.
+        address: The urlPath, or the url of the service.
+        call: ``{service, method, data}`` as written, without the address.
         path: Into the answer.
         default: Stands in for a call that failed, as it is.
         bound: The namespace that the path must name; empty for a cluster-wide policy.
     """
 
     name: str
+    address: Template
     call: Template
     path: Template | None
     default: Any
@@ -192,10 +199,7 @@ class ApiCallEntry:
 
     def evaluate(self, context: Context) -> Any:
         """Return the answer, or the part of it that the path names."""
-        call = self.call.render(context)
-        if call.get("service") is None:
-            _check_path(str(call.get("urlPath") or ""), self.bound)
-        load = call_load(call, f"context entry {self.name}")
+        load = call_load(self._call(context), f"context entry {self.name}")
         try:
             found = _loaded(load, context, f"failed to execute APICall {self.name}")
         except EvaluationError:
@@ -206,6 +210,20 @@ class ApiCallEntry:
             return found
         expression = _expression(self.path, context, self.name)
         return expression.search(found)
+
+    def _call(self, context: Context) -> Mapping[str, Any]:
+        call = self.call.render(context)
+        service = call.get("service")
+        field, render = ("urlPath", render_path) if service is None else ("url", render_url)
+        try:
+            address = render(self.address, context)
+        except EvaluationError as error:
+            msg = f"context entry {self.name}: {field}: {error}"
+            raise EvaluationError(msg) from error
+        if service is not None:
+            return {**call, "service": {**service, "url": address}}
+        _check_path(address, self.bound)
+        return {**call, "urlPath": address}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def of_entries(entries: Iterable[Entry]) -> Readers:
             case ConfigMapEntry():
                 yield from _present(entry.config_map, entry.namespace)
             case ApiCallEntry():
-                yield from _present(entry.call, entry.path)
+                yield from _present(entry.address, entry.call, entry.path)
             case GlobalEntry():
                 yield from _present(entry.reference, entry.path)
             case ElementEntry():

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.engine.addresses import check_name
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Entry
 from reconciler.engine.match.selectors import LabelSelector, compile_selector
@@ -144,7 +145,7 @@ def _pattern(
         raise EvaluationError(msg)
     if has_wildcard(text):
         return NamePattern(text=text, exact=False, accepts=compile_wildcard(text))
-    plain = literal(text)
+    plain = check_name(literal(text), f"{location}.{field}")
     return NamePattern(text=plain, exact=True, accepts=plain.__eq__)
 
 

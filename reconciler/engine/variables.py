@@ -116,12 +116,23 @@ class Template:
             EvaluationError: As `render`; also when a variable gives null, a map or a list, or the
                 document is not a string.
         """
+        return "".join(
+            escape(text) if is_value else text for text, is_value in self.pieces(context)
+        )
+
+    def pieces(self, context: Scope) -> list[tuple[str, bool]]:
+        """Render a document that is one string, in parts; each with whether a variable gave it.
+
+        Raises:
+            EvaluationError: As `render_literal`.
+        """
         if self.parts is None:
             raise EvaluationError("expected a string here")
         run = self._run(context)
-        return "".join(
-            part if isinstance(part, str) else escape(part.name_part(run)) for part in self.parts
-        )
+        return [
+            (part, False) if isinstance(part, str) else (part.name_part(run), True)
+            for part in self.parts
+        ]
 
     def _run(self, context: Scope) -> Run:
         roots = self.roots | _LAZY if self.dynamic else self.roots

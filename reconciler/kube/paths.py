@@ -87,6 +87,7 @@ def object_path(kind: Kind, namespace: str, name: str) -> str:
 
 
 def _segment(text: str) -> str:
-    if text in {".", ".."}:
+    # The API server decodes %2F before it takes a path apart, so that quoting protects nothing.
+    if text in {".", ".."} or "/" in text or "%" in text:
         raise Invalid(f"{text!r} is not a name")
     return quote(text, safe=_SAFE)

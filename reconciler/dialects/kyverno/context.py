@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.dialects.kyverno import calls
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.engine.addresses import check_path, check_url
 from reconciler.engine.entries import (
     RESERVED,
     ApiCallEntry,
@@ -135,18 +136,38 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
         elif not fields.get("urlPath"):
             errors.add(InvalidPolicy(place, "a urlPath or a service is needed"))
         errors.attempt(calls.method, fields, place)
-        call = {key: fields[key] for key in calls.FIELDS if key in fields}
-        template = errors.attempt(checked_template, call, place, scope)
+        address = errors.attempt(_address, fields, place, scope)
+        template = errors.attempt(checked_template, _without_address(fields), place, scope)
         path = _path(fields, place, scope, of_context=False)
-        if template is None:
+        if template is None or address is None:
             raise errors.combined()
     return ApiCallEntry(
         name=name,
+        address=address,
         call=template,
         path=path,
         default=fields.get("default"),
         bound=origin.namespace,
     )
+
+
+def _address(fields: Mapping[str, Any], place: str, scope: Scope) -> Template:
+    service = fields.get("service")
+    if service is None:
+        template = checked_template(fields.get("urlPath") or "", f"{place}.urlPath", scope)
+        check_path(template, f"{place}.urlPath")
+        return template
+    url = service.get("url") if isinstance(service, Mapping) else None
+    template = checked_template(url or "", f"{place}.service.url", scope)
+    check_url(template, f"{place}.service.url")
+    return template
+
+
+def _without_address(fields: Mapping[str, Any]) -> dict[str, Any]:
+    call = {key: fields[key] for key in calls.FIELDS if key in fields and key != "urlPath"}
+    if isinstance(call.get("service"), Mapping):
+        call["service"] = {key: part for key, part in call["service"].items() if key != "url"}
+    return call
 
 
 def _check_service(raw: Any, place: str) -> None:

@@ -1,5 +1,7 @@
 """Context entries: what they give, what they ask for, and when."""
 
+from urllib.parse import unquote
+
 import pytest
 
 from reconciler.engine.context import Context
@@ -46,8 +48,16 @@ def config_map(name="cm", *, of="c", namespace="n", home="default", bound=""):
 
 def api_call(name="api", *, path=None, default=None, bound="", **call):
     call = call or {"urlPath": "/api/v1/pods"}
+    address = call.pop("urlPath", None)
+    if "service" in call:
+        address = call["service"].pop("url")
     return ApiCallEntry(
-        name=name, call=template(call), path=template(path), default=default, bound=bound
+        name=name,
+        address=template(address),
+        call=template(call),
+        path=template(path),
+        default=default,
+        bound=bound,
     )
 
 
@@ -350,3 +360,81 @@ class TestGlobal:
         assert search("[g, p]", context(whole, part, loads=loads)) == [{"a": 1}, 7]
         loads = {GlobalLoad(name="e"): LoadFailure("none")}
         assert failure("g", context(whole, loads=loads)) == "failed to fetch entry key=e: none"
+
+
+def named(value, **more):
+    obj = {"metadata": {"name": value}}
+    return Context({"request": {"object": obj, "operation": "CREATE"}, **more})
+
+
+NAME = "{{ request.object.metadata.name }}"
+
+
+class TestAddressesMadeOfData:
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "x/secrets/y",
+            "x/secrets/y?z=",
+            "x?watch=true",
+            "x#y",
+            "x%2Fsecrets%2Fy",
+            "%2e%2e",
+            "..",
+            ".",
+            "",
+            "x\\y",
+            "x\ny",
+            "x\0",
+        ],
+    )
+    @pytest.mark.parametrize(
+        "path",
+        [f"/api/v1/namespaces/n/configmaps/{NAME}", f"/api/v1/namespaces/{NAME}/configmaps"],
+    )
+    def test_a_value_never_leads_out_of_its_segment(self, path, value):
+        seen = with_entries(named(value), [api_call(urlPath=path)])
+        told = failure("api", seen)
+        assert told.startswith("context entry api: urlPath: ")
+        assert "secrets" not in told, "the value may be secret"
+
+    def test_dots_are_not_put_together(self):
+        path = f"/api/v1/namespaces/n/configmaps/{NAME}{NAME}/x"
+        assert "dots" in failure("api", with_entries(named("."), [api_call(urlPath=path)]))
+
+    @pytest.mark.parametrize("value", ["plain", "system:node:a", "a.b-c", "0", "of us"])
+    def test_a_name_is_taken_as_it_is(self, value):
+        path = f"/api/v1/namespaces/{NAME}/configmaps/x-{NAME}?limit=1"
+        load = needed("api", with_entries(named(value), [api_call(urlPath=path)]))
+        assert unquote(load.path) == f"/api/v1/namespaces/{value}/configmaps/x-{value}?limit=1"
+
+    def test_a_value_in_a_query_stays_one_value(self):
+        path = f"/api/v1/pods?labelSelector=app={NAME}&limit=1"
+        seen = with_entries(named("a&fieldSelector=b#?%2F/ c"), [api_call(urlPath=path)])
+        load = needed("api", seen)
+        told = "app=a%26fieldSelector%3Db%23%3F%252F%2F%20c"
+        assert load.path == f"/api/v1/pods?labelSelector={told}&limit=1"
+
+    @pytest.mark.parametrize("value", ["x/y", "x?y", "..", "x%2Fy", ""])
+    def test_a_value_in_the_path_of_a_service_neither(self, value):
+        call = api_call(service={"url": f"https://s.n.svc/check/{NAME}/run"})
+        assert "url: " in failure("api", with_entries(named(value), [call]))
+
+    @pytest.mark.parametrize(
+        "value", ["evil.example/", "me@evil", "evil:80", "evil#", "evil?", ""]
+    )
+    def test_a_value_in_a_host_is_part_of_a_name(self, value):
+        call = api_call(service={"url": f"https://{NAME}.n.svc/check"})
+        assert "within the host" in failure("api", with_entries(named(value), [call]))
+
+    def test_a_service_may_be_named_by_data_as_a_whole(self):
+        call = api_call(service={"url": f"{NAME}/check?name={NAME}"})
+        load = needed("api", with_entries(named("https://s.n.svc:8443"), [call]))
+        assert load.url == "https://s.n.svc:8443/check?name=https%3A%2F%2Fs.n.svc%3A8443"
+
+    @pytest.mark.parametrize("value", ["../secrets/s", "a/b", "a%2Fb", "..", "."])
+    def test_a_name_that_no_object_can_have_is_not_asked_for(self, value):
+        told = failure("cm", with_entries(named(value), [config_map(of=NAME)]))
+        assert "context entry cm: configMap name" in told
+        told = failure("cm", with_entries(named(value), [config_map(namespace=NAME)]))
+        assert "context entry cm: configMap namespace" in told

@@ -172,3 +172,13 @@ def test_what_has_no_namespace_is_in_none():
         query(namespace="?*").accepts({"metadata": {"name": "node"}}) is False
     )
     assert not query(namespace="shop").accepts({"metadata": {"name": "node"}})
+
+
+@pytest.mark.parametrize("value", ["x/secrets/y", "..", "a%2Fb"])
+@pytest.mark.parametrize("field", ["name", "namespace"])
+def test_a_name_that_would_lead_elsewhere_is_an_error(field, value):
+    compiled = compile_template("{{ request.name }}")
+    parts = {"api_version": compile_template("v1"), "kind": compile_template("Secret")}
+    target = Target(location=PLACE, **parts, **{field: compiled})
+    with pytest.raises(EvaluationError, match="no object has such a name"):
+        resolve(1, target, Context({"request": {"name": value}}), policy_namespace="")

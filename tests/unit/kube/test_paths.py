@@ -59,13 +59,16 @@ def test_a_watch_is_not_a_list():
 
 def test_paths_of_objects():
     assert object_path(SCALE, "a", "b") == "/apis/apps/v1/namespaces/a/deployments/b/scale"
-    assert object_path(ROLES, "ignored", "system:a b/c") == (
-        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%20b%2Fc"
+    assert object_path(ROLES, "ignored", "system:a b?c") == (
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%20b%3Fc"
     )
     assert collection_path(SCALE) == "/apis/apps/v1/deployments"
 
 
-@pytest.mark.parametrize(("namespace", "name"), [("", "a"), ("a", ""), ("a", ".."), ("..", "a")])
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [("", "a"), ("a", ""), ("a", ".."), ("..", "a"), ("a", "b/c"), ("a/b", "c"), ("a", "%2e")],
+)
 def test_a_name_that_would_lead_elsewhere_is_refused(namespace, name):
     with pytest.raises(Invalid):
         object_path(SCALE, namespace, name)

@@ -237,3 +237,38 @@ def test_a_header_that_is_not_read_is_not_left_out(rule):
         compile_policy(rule((("context",), [entry])))
     place = "spec.rules[0].context[0].apiCall.service.headers[0].valueFrom"
     assert refused.value.location == place
+
+
+@pytest.mark.parametrize(
+    ("call", "field", "told"),
+    [
+        ({"urlPath": "{{ request.namespace }}"}, "urlPath", "begins with a variable"),
+        ({"urlPath": "{{ request.namespace }}/x"}, "urlPath", "begins with a variable"),
+        ({"urlPath": "/api/v1/pods?{{ request.namespace }}"}, "urlPath", "name of a parameter"),
+        ({"urlPath": "/x?a=b&{{ request.name }}=c"}, "urlPath", "name of a parameter"),
+        (
+            {"service": {"url": "http://s.n.svc/x?{{ request.name }}"}},
+            "service.url",
+            "name of a parameter",
+        ),
+    ],
+)
+def test_a_variable_where_no_value_is_safe_is_refused(rule, call, field, told):
+    entry = {"name": "x", "apiCall": call}
+    with pytest.raises(InvalidPolicy, match=told) as refused:
+        compile_policy(rule((("context",), [entry])))
+    assert refused.value.location == f"spec.rules[0].context[0].apiCall.{field}"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"urlPath": "/api/v1/namespaces/{{ request.namespace }}/pods?limit={{ request.name }}"},
+        {"urlPath": "/apis/apps/v1/deployments?labelSelector=a={{ request.name }},b=c"},
+        {"service": {"url": "{{ request.object.data.service }}/x/{{ request.name }}"}},
+        {"service": {"url": "http://{{ request.name }}.{{ request.namespace }}.svc:80/x"}},
+    ],
+)
+def test_variables_for_segments_and_for_values_of_the_query_are_taken(rule, call):
+    (program,) = compile_policy(rule((("context",), [{"name": "x", "apiCall": call}]))).programs
+    assert [entry.name for entry in program.entries] == ["x"]
