@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from admission.callers import Callers
 from admission.pki import Pair, ca_is_due, make_ca, make_serving, read_pair, serving_is_due
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, InvalidSetting
@@ -67,10 +68,11 @@ def server_names(service: str, namespace: str, webhook_url: str) -> frozenset[st
 
 
 class Certificates:
-    """Keeps one TLS context supplied with a valid certificate.
+    """Keeps the TLS context supplied with a valid certificate, and with what callers must have.
 
     Attributes:
-        context: For the server; its certificate changes in place, open connections go on.
+        context: For the server; its certificate changes in place, open connections go on. Where
+            the CA of callers changes there is another one.
         bundle: The certificates that clients check against; empty before the first `refresh`.
         problem: Why the last refresh failed; empty when it did not.
         on_change: Told of each loaded certificate.
@@ -82,9 +84,10 @@ class Certificates:
         names: frozenset[str],
         clock: Clock,
         on_change: Callable[[Pair], None] = lambda _: None,
+        callers: Callers | None = None,
     ) -> None:
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._callers = callers or Callers()
+        self.context = _context(self._callers)
         self.bundle = b""
         self.problem = "no certificate is loaded yet"
         self.on_change = on_change
@@ -103,6 +106,7 @@ class Certificates:
 
         Raises:
             ClusterError: The Secrets cannot be read or written.
+            InvalidSetting: The CA of callers cannot be read.
         """
         ca = await self._keep(CA_SECRET, self._fresh_ca)
 
@@ -111,6 +115,11 @@ class Certificates:
 
         serving = await self._keep(TLS_SECRET, fresh_serving)
         self.bundle = ca.bundle
+        if self._callers.reload():
+            context = _context(self._callers)
+            _load(context, serving)
+            self.context, self._loaded = context, None
+            _log.info("callers are asked for a certificate", file=str(self._callers.file))
         if serving != self._loaded:
             _load(self.context, serving)
             self._loaded = serving
@@ -193,6 +202,13 @@ def _render(name: str, pair: Pair, resource_version: str) -> StoredSecret:
         data={_CERTIFICATE: pair.certificate, _KEY: pair.key, BUNDLE: pair.bundle},
         resource_version=resource_version,
     )
+
+
+def _context(callers: Callers) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    callers.demand(context)
+    return context
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:

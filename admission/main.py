@@ -12,8 +12,11 @@ from typing import Any
 import click
 import uvloop
 
+from admission.bodies import Bodies
+from admission.callers import Callers
 from admission.certificates import Certificates, server_names
 from admission.checks import Means
+from admission.connections import ConnectionLimits
 from admission.decide import Limits
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.facts import Facts
@@ -109,8 +112,13 @@ async def run(settings: AdmissionSettings) -> None:
             bind(settings.bind_address, settings.metrics_port, flag="--metrics-port")
         )
         async with _client(settings, metrics) as client, _health(metrics, readiness, probes):
+            callers = Callers.of(settings)
             certificates = Certificates(
-                NamedSecrets(client, settings.namespace), names, clock, _told_expiry(metrics)
+                NamedSecrets(client, settings.namespace),
+                names,
+                clock,
+                _told_expiry(metrics),
+                callers,
             )
             program = Admission(
                 settings=settings,
@@ -119,6 +127,7 @@ async def run(settings: AdmissionSettings) -> None:
                 metrics=metrics,
                 readiness=readiness,
                 certificates=certificates,
+                callers=callers,
                 listener=listener,
             )
             await _until_signal(program.run())
@@ -135,6 +144,7 @@ class Admission:
     metrics: Metrics
     readiness: Readiness
     certificates: Certificates
+    callers: Callers
     listener: socket.socket
 
     async def run(self) -> None:
@@ -169,12 +179,7 @@ class Admission:
         await self._wait()
         heartbeat = Heartbeat(self.client, self.clock, own)
         server = WebhookServer(
-            Transport(
-                max_body=self.settings.max_body,
-                drain_timeout=self.settings.drain_timeout,
-                clock=self.clock,
-                metrics=self.metrics,
-            ),
+            self._transport(),
             self._resources(
                 facts,
                 holder,
@@ -208,13 +213,32 @@ class Admission:
     @contextlib.asynccontextmanager
     async def _serving(self, server: WebhookServer) -> AsyncIterator[None]:
         """Answer requests; to be left before the watches end, for each answer rests on them."""
-        await server.start(self.listener, self.certificates.context)
+        await server.start(self.listener, lambda: self.certificates.context)
         _log.info("serving", port=self.listener.getsockname()[1], server=self.client.address)
         try:
             yield
         finally:
             self.readiness.stop()
             await server.close()
+
+    def _transport(self) -> Transport:
+        settings = self.settings
+        bodies = Bodies(
+            largest=settings.max_body,
+            together=settings.max_bodies,
+            timeout=settings.body_timeout,
+        )
+        self.metrics.bodies_held.set_function(lambda: bodies.held)
+        return Transport(
+            bodies=bodies,
+            drain_timeout=settings.drain_timeout,
+            clock=self.clock,
+            metrics=self.metrics,
+            callers=self.callers,
+            limits=ConnectionLimits(
+                connections=settings.max_connections, header_timeout=settings.header_timeout
+            ),
+        )
 
     async def _wait(self) -> None:
         """Return when the cluster has what the program cannot work without."""

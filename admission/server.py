@@ -2,13 +2,17 @@
 
 import asyncio
 import socket
-import ssl
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
+from admission.bodies import Bodies, Refused
+from admission.callers import Callers
+from admission.connections import IDLE_TIMEOUT, ConnectionLimits, Context, Listener
 from admission.decide import Answer
 from admission.resources import ResourceWebhook
 from admission.review import BadReview, allow, deny, parse_review
@@ -25,6 +29,8 @@ _log = logger("admission.server")
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE}
 _JSON = "application/json"
 _PATHS = "/validate/fail, /validate/ignore, /policies and /exceptions"
+_LINGERING = 2.0
+"""Seconds in which a body that nobody wants may still come, so that its sender reads why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +38,16 @@ class Transport:
     """What the server does with bytes.
 
     Attributes:
-        max_body: Largest body, bytes.
         drain_timeout: Seconds that requests in flight get at the end.
         farewell: Seconds before that, in which an answer tells its caller to connect anew.
     """
 
-    max_body: int
+    bodies: Bodies
     drain_timeout: float
     clock: Clock
     metrics: Metrics
+    callers: Callers = field(default_factory=Callers)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     farewell: float = 2.0
 
 
@@ -59,7 +66,8 @@ class WebhookServer:
         self._policies = policies
         self._exceptions = exceptions
         self._ending = False
-        app = web.Application(client_max_size=transport.max_body)
+        self._listener: Listener | None = None
+        app = web.Application(middlewares=[self._guard])
         for name in _FAILURE_POLICIES:
             for at in ("", "/at/{digest}"):
                 base = f"{at}/validate/{{failure:{name}}}"
@@ -70,13 +78,26 @@ class WebhookServer:
         app.router.add_post("/exceptions", self._exception)
         app.router.add_route("*", "/{path:.*}", _unknown)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=transport.drain_timeout
+            app,
+            access_log=None,
+            shutdown_timeout=transport.drain_timeout,
+            keepalive_timeout=IDLE_TIMEOUT,
+            lingering_time=_LINGERING,
+            auto_decompress=False,
         )
 
-    async def start(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Begin to answer on a socket that listens already."""
+    async def start(self, listening: socket.socket, context: Context) -> None:
+        """Begin to answer on a socket that listens already and does not block."""
         await self._runner.setup()
-        await web.SockSite(self._runner, listener, ssl_context=context).start()
+        if self._runner.server is None:
+            raise RuntimeError("the server is set up")
+        self._listener = Listener(
+            server=self._runner.server,
+            context=context,
+            limits=self._transport.limits,
+            metrics=self._transport.metrics,
+        )
+        self._listener.start(listening)
 
     async def close(self) -> None:
         """End every connection after its next answer, let requests in flight end, close.
@@ -88,7 +109,27 @@ class WebhookServer:
         server = self._runner.server
         if server is not None and server.connections:
             await asyncio.sleep(self._transport.farewell)
+        if self._listener is not None:
+            await self._listener.stop_accepting()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer callers that may call, and keep the time of their connections."""
+        if self._listener is None:
+            raise RuntimeError("a request came before the server was started")
+        connection = self._listener.of(request)
+        with connection.answering():
+            if refusal := self._transport.callers.refusal(_certificate(request)):
+                code, text = refusal
+                self._transport.metrics.callers_refused.labels(code=str(code)).inc()
+                response: web.StreamResponse = _error(code, text)
+                response.force_close()
+                return response
+            response = await handler(request)
+            if self._ending or not self._listener.is_current(request):
+                response.force_close()
+            return response
 
     async def _resource(self, http: web.Request) -> web.Response:
         failure_policy = _FAILURE_POLICIES[http.match_info["failure"]]
@@ -110,23 +151,27 @@ class WebhookServer:
         return await self._answer(http, self._exceptions, path="exceptions")
 
     async def _answer(self, http: web.Request, review: Review, *, path: str) -> web.Response:
-        response = await self._respond(http, review, path=path)
-        if self._ending:
-            response.force_close()
-        return response
-
-    async def _respond(self, http: web.Request, review: Review, *, path: str) -> web.Response:
-        clock, metrics = self._transport.clock, self._transport.metrics
-        started = clock.monotonic()
         if http.content_type != _JSON:
             return _error(415, f"the body is {http.content_type}, expected {_JSON}")
         try:
-            request = parse_review(await self._read(http))
-        except _TooLarge as error:
+            async with self._transport.bodies.read(http) as body:
+                return await self._respond(http, body, review, path=path)
+        except Refused as error:
             _log.warning("admission request refused", reason=str(error))
-            return _error(413, str(error))
+            response = _error(error.code, str(error))
+            response.force_close()
+            return response
         except BadReview as error:
             return _error(400, str(error))
+
+    async def _respond(
+        self, http: web.Request, body: bytes, review: Review, *, path: str
+    ) -> web.Response:
+        clock, metrics = self._transport.clock, self._transport.metrics
+        started = clock.monotonic()
+        if self._listener is not None:
+            self._listener.of(http).read()
+        request = parse_review(body)
         answer = await _guarded(review, request, path, metrics)
         metrics.admission_reviews.labels(
             path=path, answer="allowed" if answer.allowed else "denied"
@@ -134,24 +179,11 @@ class WebhookServer:
         metrics.admission_duration.labels(path=path).observe(clock.monotonic() - started)
         return web.Response(body=_render(request, answer), content_type=_JSON)
 
-    async def _read(self, http: web.Request) -> bytes:
-        limit = self._transport.max_body
-        size = http.content_length
-        if size is not None and size > limit:
-            raise _TooLarge(size, limit)
-        try:
-            return await http.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise _TooLarge(None, limit) from error
 
-
-class _TooLarge(Exception):
-    def __init__(self, size: int | None, limit: int) -> None:
-        shown = "longer" if size is None else f"{size} bytes long"
-        super().__init__(
-            f"the admission request is {shown}, the limit is {limit} bytes: "
-            "raise --max-body (or RETROFIT_MAX_BODY) of retrofit-admission"
-        )
+def _certificate(http: web.Request) -> Mapping[str, Any] | None:
+    """Return the caller's certificate, which was verified, None without one."""
+    found: Mapping[str, Any] | None = http.get_extra_info("peercert")
+    return found
 
 
 async def _guarded(

@@ -128,7 +128,25 @@ class AdmissionSettings(ProcessSettings):
         10.0, "Time that the API server waits; half of it is for recording.", duration=True
     )
     drain_timeout: float = _setting(10.0, "Time to finish requests at the end.", duration=True)
+    client_ca_file: str = _setting(
+        "",
+        "File with the CA, in PEM, of the client certificate that callers must show; empty: they"
+        " need none.",
+    )
+    client_names: str = _setting(
+        "",
+        "Names of which a client certificate must have one, separated by commas; empty: any.",
+    )
+    header_timeout: float = _setting(
+        5.0, "Time for a TLS handshake, and for the head of a request.", duration=True
+    )
+    body_timeout: float = _setting(10.0, "Time for the body of a request.", duration=True)
+    max_connections: int = _setting(512, "Connections to the webhook server at the same time.")
     max_body: int = _setting(8 * 1024 * 1024, "Largest admission request, bytes.")
+    max_bodies: int = _setting(
+        32 * 1024 * 1024,
+        "Admission requests of more than 64 KiB that are in memory at the same time, bytes.",
+    )
     max_recorded: int = _setting(512 * 1024, "Largest recorded part of an object, bytes.")
 
 
@@ -268,7 +286,22 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
         raise InvalidSetting(msg)
     if isinstance(built, ControllerSettings):
         _check(built)
+    if isinstance(built, AdmissionSettings):
+        _check_server(built)
     return built
+
+
+def _check_server(settings: AdmissionSettings) -> None:
+    if settings.client_names.strip() and not settings.client_ca_file:
+        raise InvalidSetting("--client-names needs --client-ca-file: without it nobody is asked")
+    for name in ("header_timeout", "body_timeout"):
+        if getattr(settings, name) < 1:
+            msg = f"--{name.replace('_', '-')} must be at least 1s"
+            raise InvalidSetting(msg)
+    for name in ("max_connections", "max_body", "max_bodies"):
+        if getattr(settings, name) < 1:
+            msg = f"--{name.replace('_', '-')} must be at least 1"
+            raise InvalidSetting(msg)
 
 
 def _check(settings: ControllerSettings) -> None:

@@ -5,6 +5,9 @@ import os
 import re
 import shlex
 import signal
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +31,7 @@ from tests.conformance.kubeconfig import read
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+CALLERS = ROOT / "manifests/components/client-certificate"
 UNINSTALL = ROOT / "docs/how-to/uninstall.md"
 ADMISSION, CONTROLLER = ACCOUNTS
 CONTAINERS = {ADMISSION: "admission", CONTROLLER: "controller"}
@@ -163,6 +167,34 @@ def test_rolling_restart(cluster: Cluster, stream: Streams) -> None:
     assert (running.row.refused, running.row.lost) == (0, 0)
 
 
+def test_callers_are_asked_for_a_certificate(
+    cluster: Cluster, stream: Streams, tmp_path: Path
+) -> None:
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(ROOT / "manifests/overlays/default", tmp_path.resolve())],
+        "components": [os.path.relpath(CALLERS, tmp_path.resolve())],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    with stream("callers need a certificate") as running:
+        cluster.kubectl("apply", "--server-side", "-k", str(tmp_path))
+        rolled_out(cluster)
+        running.wait(10, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+    place = "jsonpath={.spec.clusterIP}"
+    address = cluster.kubectl("get", "service", "kyverno-svc", *KYVERNO, "-o", place)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    forged = urllib.request.Request(
+        f"https://{address}/policies",
+        data=b"{}",
+        headers={"Content-Type": "application/json"},
+    )
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(forged, context=trust, timeout=10.0)
+
+
 def test_upgrade_to_another_tag(
     cluster: Cluster, facts: Facts, stream: Streams, short_tokens: ShortTokens, tmp_path: Path
 ) -> None:
@@ -174,6 +206,7 @@ def test_upgrade_to_another_tag(
         "kind": "Kustomization",
         "resources": [os.path.relpath(ROOT / "manifests/overlays/default", tmp_path.resolve())],
         "images": [{"name": image, "newTag": tag}],
+        "components": [os.path.relpath(CALLERS, tmp_path.resolve())],
         # The pods of the following scenes have tokens that end soon.
         "patches": patches,
     }

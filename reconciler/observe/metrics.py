@@ -40,6 +40,10 @@ class Metrics:
     admission_reviews: Counter
     admission_duration: Histogram
     recording_duration: Histogram
+    connections: Gauge
+    connections_closed: Counter
+    callers_refused: Counter
+    bodies_held: Gauge
     api_calls: Counter
     attempts: Counter
     targets: Counter
@@ -147,6 +151,16 @@ def create_metrics() -> Metrics:
         recording_duration=histogram(
             "recording_duration", "Storing the requests of one admission request.", _FAST
         ),
+        connections=gauge("connections", "Connections to the webhook server."),
+        connections_closed=counter(
+            "connections_closed_total",
+            "Connections that were closed because they were too slow or too many.",
+            "reason",
+        ),
+        callers_refused=counter(
+            "callers_refused_total", "Calls without a client certificate that counts.", "code"
+        ),
+        bodies_held=gauge("bodies_held_bytes", "Large admission requests that are in memory."),
         api_calls=counter(
             "api_calls_total", "Calls of the API server.", "verb", "resource", "code"
         ),

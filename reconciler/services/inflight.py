@@ -66,6 +66,11 @@ class ByteGate:
             self.used -= room.taken
             self.admit()
 
+    @property
+    def crowded(self) -> bool:
+        """Tell whether somebody waits."""
+        return any(not turn.done() for _, turn in self._waiting)
+
     def fits(self, size: int) -> bool:
         """Tell whether so many bytes fit now."""
         return not self.limit or not self.used or self.used + size <= self.limit

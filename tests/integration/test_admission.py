@@ -136,8 +136,10 @@ class World:
         (request,) = wait_until(found, within=10, what=f"{operation} of {name} is recorded")
         return request
 
-    def post(self, path, body, content_type="application/json"):
+    def post(self, path, body, content_type="application/json", *, certificate=True):
         context = ssl.create_default_context(cadata=self.bundle.decode())
+        if certificate:
+            context.load_cert_chain(self.plane.credentials.webhook_client)
         request = urllib.request.Request(
             self.url + path, data=body, headers={"Content-Type": content_type}
         )
@@ -431,6 +433,12 @@ def test_what_is_no_review_is_answered_with_a_reason(world):
     assert "--max-body" in answer["message"]
     status, answer = world.post("/validate", b"{}")
     assert status == 404
+
+
+def test_who_shows_no_certificate_is_not_asked_what_it_wants(world):
+    status, answer = world.post("/validate/fail", b"{}", certificate=False)
+    assert (status, answer["kind"]) == (401, "Status")
+    assert "--client-ca-file" in answer["message"]
 
 
 def test_an_update_of_an_object_of_megabytes_is_taken(world):

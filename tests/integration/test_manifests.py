@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,38 @@ def test_an_overlay_applies(cluster: Cluster, name: str) -> None:
     cluster.kubectl(
         "apply", "-k", folder, "--dry-run=server", "--server-side", "--force-conflicts"
     )
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_only_named_ports_of_the_programs_are_reached(cluster: Cluster, name: str) -> None:
+    documents = rendered(cluster, name)
+    policies = [item["spec"] for item in documents if item["kind"] == "NetworkPolicy"]
+    programs = [item["spec"] for item in documents if item["kind"] == "Deployment"]
+    assert len(policies) == len(programs) == 2
+    for program in programs:
+        wanted = [item for item in policies if item["podSelector"] == program["selector"]]
+        assert len(wanted) == 1
+        open_ports = [port["port"] for rule in wanted[0]["ingress"] for port in rule["ports"]]
+        (container,) = program["template"]["spec"]["containers"]
+        assert open_ports == [port["name"] for port in container["ports"]]
+        # From outside of the cluster nobody reaches the metrics.
+        assert [rule.get("from") for rule in wanted[0]["ingress"]][-1] == [
+            {"namespaceSelector": {}}
+        ]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(item.name for item in (MANIFESTS / "components").iterdir())
+)
+def test_a_component_applies(cluster: Cluster, name: str, tmp_path: Path) -> None:
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(MANIFESTS / "overlays/default", tmp_path.resolve())],
+        "components": [os.path.relpath(MANIFESTS / "components" / name, tmp_path.resolve())],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    cluster.kubectl("apply", "-k", str(tmp_path), "--dry-run=server")
 
 
 def test_the_dashboard_applies_without_the_prometheus_operator(cluster: Cluster) -> None:

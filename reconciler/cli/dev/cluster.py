@@ -23,6 +23,7 @@ from reconciler.cli.dev.credentials import (
     ADMIN,
     CONTROLLER_MANAGER,
     SCHEDULER,
+    WEBHOOK_CLIENT,
     create,
     write_kubeconfig,
 )
@@ -43,7 +44,11 @@ class Cluster:
         kubeconfig: The administrator's.
         directory: Where files about this cluster go.
         server: Address of the API server.
+        webhook_callers: The CA of the client certificate that it shows to webhooks, and the name
+            in that; None where it may show none.
     """
+
+    webhook_callers: tuple[Path, str] | None = None
 
     def __init__(
         self,
@@ -199,6 +204,7 @@ class ControlPlane(Cluster):
         self._every_api = options.every_api
         self._binaries = binaries
         self.credentials = create(self.layout.directory / "pki", clock)
+        self.webhook_callers = self.credentials.ca, WEBHOOK_CLIENT
         self._trust = ssl.create_default_context(cafile=str(self.credentials.ca))
         ca = base64.b64encode(self.credentials.ca.read_bytes()).decode()
         server = f"https://{parts.HOST}:{self.ports.api_server}"

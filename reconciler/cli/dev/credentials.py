@@ -19,6 +19,8 @@ from reconciler.clock import Clock
 ADMIN = "kubernetes-admin"
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
+WEBHOOK_CLIENT = "kube-apiserver-webhooks"
+"""The name by which webhooks know the API server."""
 LOOPBACK = "127.0.0.1"
 _MASTERS = "system:masters"
 _LIFETIME = dt.timedelta(days=365)
@@ -33,6 +35,7 @@ class Credentials:
         ca: The certificate that clients trust.
         certificate: The API server's own, for loopback.
         key: The private key of that.
+        webhook_client: What the API server shows to webhooks, certificate and key in one file.
         account_key: Signs ServiceAccount tokens.
         account_public: Verifies them.
         tokens: The API server's token file.
@@ -42,6 +45,7 @@ class Credentials:
     ca: Path
     certificate: Path
     key: Path
+    webhook_client: Path
     account_key: Path
     account_public: Path
     tokens: Path
@@ -65,16 +69,18 @@ def create(
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = ec.generate_private_key(ec.SECP256R1())
-    server, account = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    server, client, account = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "retrofit dev CA")])
     group_of = {ADMIN: _MASTERS, CONTROLLER_MANAGER: _MASTERS, SCHEDULER: "", **(more or {})}
     token_of = {user: secrets.token_urlsafe(32) for user in group_of}
     rows = [f'{token},{user},{user},"{group_of[user]}"' for user, token in token_of.items()]
     signed = _server(issuer, server.public_key(), authority, clock, addresses)
+    shown = _client(issuer, client.public_key(), authority, clock)
     return Credentials(
         ca=_write(folder / "ca.crt", _pem(_authority(issuer, authority, clock))),
         certificate=_write(folder / "apiserver.crt", _pem(signed)),
         key=_write(folder / "apiserver.key", _private(server)),
+        webhook_client=_write(folder / "webhook-client.pem", _pem(shown) + _private(client)),
         account_key=_write(folder / "service-accounts.key", _private(account)),
         account_public=_write(
             folder / "service-accounts.pub",
@@ -155,14 +161,32 @@ def _server(
         for text in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
     ]
     builder = _builder(name, issuer, public, clock)
+    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return _sign(builder, public, authority, ExtendedKeyUsageOID.SERVER_AUTH)
+
+
+def _client(
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    authority: ec.EllipticCurvePrivateKey,
+    clock: Clock,
+) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, WEBHOOK_CLIENT)])
+    builder = _builder(name, issuer, public, clock)
+    return _sign(builder, public, authority, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+def _sign(
+    builder: x509.CertificateBuilder,
+    public: ec.EllipticCurvePublicKey,
+    authority: ec.EllipticCurvePrivateKey,
+    purpose: x509.ObjectIdentifier,
+) -> x509.Certificate:
     builder = builder.add_extension(
         x509.BasicConstraints(ca=False, path_length=None), critical=True
     )
     builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    builder = builder.add_extension(
-        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-    )
+    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
     builder = builder.add_extension(
         x509.SubjectKeyIdentifier.from_public_key(public), critical=False
     )

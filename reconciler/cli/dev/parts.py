@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from reconciler.cli.dev.credentials import Credentials
 
 ETCD = "etcd"
@@ -64,6 +66,16 @@ class Layout:
         return self.directory / "audit-policy.yaml"
 
     @property
+    def admission_configuration(self) -> Path:
+        """How the API server shows webhooks who it is."""
+        return self.directory / "admission-configuration.yaml"
+
+    @property
+    def webhook_kubeconfig(self) -> Path:
+        """What that names: the client certificate."""
+        return self.directory / "webhook.kubeconfig"
+
+    @property
     def logs(self) -> Path:
         """The folder of the programs' output."""
         return self.directory / "logs"
@@ -81,7 +93,8 @@ class Layout:
         """Remove data, credentials and, if so wanted, logs of a control plane that has ended."""
         for folder in ("etcd", "certs", "pki", "accounts", "kubectl-cache", "bin"):
             shutil.rmtree(self.directory / folder, ignore_errors=True)
-        for file in (*self.directory.glob("*kubeconfig"), self.audit_policy):
+        made = (self.audit_policy, self.admission_configuration)
+        for file in (*self.directory.glob("*kubeconfig"), *made):
             file.unlink(missing_ok=True)
         if logs:
             for log in (*self.directory.glob("audit*.log"), *self.logs.glob("*.log")):
@@ -150,6 +163,7 @@ def api_server(
         f"--token-auth-file={credentials.tokens}",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged",
+        _show_webhooks(layout, credentials),
     ]
     if audit:
         layout.audit_policy.write_text(_AUDIT_POLICY)
@@ -161,6 +175,25 @@ def api_server(
             "--audit-log-batch-max-wait=200ms",
         ]
     return flags
+
+
+def _show_webhooks(layout: Layout, credentials: Credentials) -> str:
+    """Return the flag by which every webhook is shown a client certificate."""
+    file = str(credentials.webhook_client)
+    # A webhook that runs beside the cluster has an address of its own: for all of them.
+    user = {"name": "*", "user": {"client-certificate": file, "client-key": file}}
+    shown = {"apiVersion": "v1", "kind": "Config", "users": [user]}
+    layout.webhook_kubeconfig.write_text(yaml.safe_dump(shown))
+    group = "apiserver.config.k8s.io/v1"
+    webhooks = {
+        "apiVersion": group,
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(layout.webhook_kubeconfig),
+    }
+    plugin = {"name": "ValidatingAdmissionWebhook", "configuration": webhooks}
+    document = {"apiVersion": group, "kind": "AdmissionConfiguration", "plugins": [plugin]}
+    layout.admission_configuration.write_text(yaml.safe_dump(document))
+    return f"--admission-control-config-file={layout.admission_configuration}"
 
 
 def controller_manager(

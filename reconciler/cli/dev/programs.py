@@ -49,9 +49,19 @@ class Programs:
         supervision: The processes.
     """
 
-    def __init__(self, cluster: Cluster, *, log_format: str = "json") -> None:
-        """Prepare; nothing runs yet."""
+    def __init__(
+        self, cluster: Cluster, *, log_format: str = "json", ask_callers: bool = True
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        Args:
+            cluster: Where they work.
+            log_format: json or console.
+            ask_callers: Who calls the webhooks has to show a client certificate, where the
+                cluster's API server has one.
+        """
         self.cluster = cluster
+        self._callers = cluster.webhook_callers if ask_callers else None
         self._log_format = log_format
         self._programs: dict[str, _Program] = {}
         self.logs = cluster.directory / "logs"
@@ -101,6 +111,11 @@ class Programs:
         ]
         if program == ADMISSION:
             own.append(f"--port={self.webhook_port}")
+            if self._callers is not None:
+                own += [
+                    f"--client-ca-file={self._callers[0]}",
+                    f"--client-names={self._callers[1]}",
+                ]
         self._programs[name] = _Program(
             argv=(sys.executable, "-m", _MODULES[program], *settings.flags, *own),
             env=settings.env,

@@ -4,8 +4,14 @@ from pathlib import Path
 
 import yaml
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from reconciler.cli.dev.credentials import ADMIN, create, write_kubeconfig
+from reconciler.cli.dev.credentials import (
+    ADMIN,
+    WEBHOOK_CLIENT,
+    create,
+    write_kubeconfig,
+)
 from reconciler.clock import SystemClock
 
 
@@ -41,3 +47,13 @@ def test_a_kubeconfig_needs_no_other_file(tmp_path: Path) -> None:
     assert config["clusters"][0]["cluster"] == address
     assert config["users"] == [{"name": "me", "user": {"token": "secret"}}]
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_the_api_server_shows_webhooks_a_certificate_for_clients(tmp_path: Path) -> None:
+    made = create(tmp_path, SystemClock())
+    ca = x509.load_pem_x509_certificate(made.ca.read_bytes())
+    shown = x509.load_pem_x509_certificate(made.webhook_client.read_bytes())
+    shown.verify_directly_issued_by(ca)
+    purposes = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert shown.subject.rfc4514_string() == f"CN={WEBHOOK_CLIENT}"

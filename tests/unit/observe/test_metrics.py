@@ -14,6 +14,7 @@ UNITS = (
     "retrofit_policies",
     "retrofit_policies_out_of_force",
     "retrofit_entries",
+    "retrofit_connections",
     "retrofit_requests_waiting",
     "retrofit_waiting_seen",
     "retrofit_waiting_limit",

@@ -1,0 +1,151 @@
+"""The webhook server over real HTTP, on an in-memory cluster."""
+
+import asyncio
+
+import aiohttp
+import orjson
+
+from admission.bodies import Bodies
+from admission.callers import Callers
+from admission.connections import ConnectionLimits
+from admission.decide import Limits
+from admission.exceptions import ExceptionWebhook
+from admission.facts import Facts
+from admission.policies import PolicyWebhook
+from admission.resources import ResourceWebhook
+from admission.roles import RoleIndex
+from admission.server import Transport, WebhookServer
+from reconciler.clock import SystemClock
+from reconciler.errors import Unavailable
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.requests import MemoryRequests
+from reconciler.observe.listening import bind
+from reconciler.observe.metrics import create_metrics
+from reconciler.requests.overload import Marks
+from reconciler.services.backlog import Estimate
+from reconciler.services.diversion import Diversion
+from reconciler.services.exceptions import Heeding
+from reconciler.services.joining import SharedRequests
+from reconciler.services.record import Recorder
+from reconciler.services.settings import ClusterSettings, SettingsHolder, parse_filters
+from tests.unit.admission.conftest import make_means
+
+MAX_BODY = 64 * 1024
+RECORDED = {"policy": "set-team", "rule": "copy", "source": "admission"}
+MARKS = Marks(limit=10_000, hard=100_000)
+JSON = {"Content-Type": "application/json"}
+
+
+class Stuck(MemoryRequests):
+    """Requests that are stored only when the test says so."""
+
+    def __init__(self, cluster, namespace):
+        super().__init__(cluster, namespace)
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def create(self, name, labels, spec):
+        self.begun.set()
+        await self.go_on.wait()
+        return await super().create(name, labels, spec)
+
+
+class Broken(dict):
+    """Namespaces with a fault."""
+
+    def get(self, *_):
+        raise ZeroDivisionError("boom")
+
+
+class Away(MemoryCluster):
+    """A cluster whose discovery does not answer."""
+
+    async def of_resource(self, *_):
+        raise Unavailable("gone for lunch")
+
+
+class World:
+    """A server, its cluster, and a client."""
+
+    def __init__(
+        self,
+        index,
+        *,
+        requests=MemoryRequests,
+        namespaces=None,
+        cluster=MemoryCluster,
+        marks=MARKS,
+        farewell=0.0,
+        limits=None,
+        together=1024 * 1024,
+        body_timeout=5.0,
+        callers=None,
+        context=None,
+        largest=MAX_BODY,
+        **callbacks,
+    ):
+        self.cluster = cluster()
+        self.requests = requests(self.cluster, "kyverno")
+        self.metrics = create_metrics()
+        self.listener = bind("127.0.0.1", 0, flag="--port")
+        clock = SystemClock()
+        self.estimate = Estimate(marks=lambda: marks)
+        resources = ResourceWebhook(
+            index=index,
+            facts=Facts(
+                namespaces={"a": {}} if namespaces is None else namespaces,
+                roles=RoleIndex(),
+                reader=self.cluster,
+                clock=clock,
+            ),
+            kinds=self.cluster,
+            recorder=Recorder(
+                index=index,
+                requests=self.requests,
+                estimate=self.estimate,
+                diversion=Diversion(requests=self.requests, clock=clock),
+                shared=SharedRequests(requests=self.requests, clock=clock),
+            ),
+            limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
+            settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
+            budget_seconds=0.5,
+            clock=clock,
+            metrics=self.metrics,
+            **callbacks,
+        )
+        self.bodies = Bodies(largest=largest, together=together, timeout=body_timeout)
+        transport = Transport(
+            bodies=self.bodies,
+            limits=limits or ConnectionLimits(),
+            callers=callers or Callers(),
+            drain_timeout=2.0,
+            farewell=farewell,
+            clock=clock,
+            metrics=self.metrics,
+        )
+        self.server = WebhookServer(
+            transport,
+            resources,
+            PolicyWebhook(make_means()).review,
+            ExceptionWebhook(Heeding(enabled=True, namespaces="ok")).review,
+        )
+        self.context = context
+        self.port = port = self.listener.getsockname()[1]
+        self.session = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
+
+    async def __aenter__(self):
+        await self.server.start(self.listener, lambda: self.context)
+        return self
+
+    async def __aexit__(self, *_):
+        await self.session.close()
+        await self.server.close()
+
+    async def post(self, path, body, headers=JSON):
+        async with self.session.post(path, data=body, headers=headers) as response:
+            return response.status, orjson.loads(await response.read())
+
+    async def stored(self):
+        return [item async for item in self.requests.waiting()]
+
+    def count(self, name, **labels):
+        return self.metrics.registry.get_sample_value(f"retrofit_{name}", labels) or 0

@@ -1,0 +1,270 @@
+"""Callers that send slowly, too much or nothing, and those that may not call."""
+
+import asyncio
+import ssl
+from datetime import UTC, datetime
+
+import aiohttp
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from admission import pki
+from admission.callers import Callers
+from admission.certificates import Certificates
+from admission.connections import ConnectionLimits
+from reconciler.clock import SystemClock
+from reconciler.errors import InvalidSetting
+from tests.unit.admission.serving import World
+from tests.unit.admission.test_certificates import NAMES, Secrets
+
+# The TLS library compares with the real time.
+NOW = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
+HEAD = b"POST /validate/fail HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+LARGE = 256 * 1024
+QUICK = ConnectionLimits(connections=50, header_timeout=1.0)
+WITHIN = 10.0
+
+
+class Slow:
+    """A connection that sends what it is told to."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, world, *sent):
+        slow = cls(*await asyncio.open_connection("127.0.0.1", world.port))
+        for data in sent:
+            slow.writer.write(data)
+        await slow.writer.drain()
+        return slow
+
+    async def end(self):
+        """Return what it was told until the other side closed."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), WITHIN)
+        except ConnectionError:
+            return b""
+        finally:
+            self.writer.close()
+
+
+def unfinished(size=LARGE):
+    return HEAD + b"Content-Length: %d\r\n\r\n" % size, b"{" * (size // 2)
+
+
+async def allowed(world, make, **params):
+    body = make.review(obj=make.thing(**params), uid=f"review-{params}")
+    status, answer = await asyncio.wait_for(world.post("/validate/fail", body), WITHIN)
+    return status == 200 and answer["response"]["allowed"]
+
+
+async def until(condition):
+    async with asyncio.timeout(WITHIN):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_half_sent_heads_and_silence_end_soon(make):
+    async with World(make.index(make.policy()), limits=QUICK) as world:
+        slow = [await Slow.open(world, HEAD) for _ in range(20)]
+        slow += [await Slow.open(world) for _ in range(20)]
+        assert await allowed(world, make)
+        await asyncio.gather(*(item.end() for item in slow))
+        assert world.count("connections_closed_total", reason="slow") == 40
+        # Of a connection that waits for its next request nothing is expected yet.
+        assert await allowed(world, make, name="later")
+        assert world.count("connections") == 1
+
+
+async def test_a_head_that_drips_ends_too(make):
+    async with World(make.index(make.policy()), limits=QUICK) as world:
+        slow = await Slow.open(world, HEAD)
+
+        async def drip():
+            while not slow.writer.is_closing():
+                slow.writer.write(b"X: y\r\n")
+                await asyncio.sleep(0.1)
+
+        dripping = asyncio.create_task(drip())
+        await slow.end()
+        dripping.cancel()
+        assert world.count("connections_closed_total", reason="slow") == 1
+
+
+async def test_a_body_that_does_not_come_is_refused_with_the_reason(make):
+    async with World(make.index(make.policy()), body_timeout=1.0, largest=LARGE) as world:
+        for size in (1000, LARGE):
+            answer = await (await Slow.open(world, *unfinished(size))).end()
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"the body was not there within 1 s" in answer
+        assert world.bodies.held == 0
+
+
+async def test_unfinished_bodies_hold_no_more_than_the_budget_and_make_room(make):
+    index = make.index(make.policy())
+    async with World(index, together=2 * LARGE, largest=LARGE, body_timeout=60.0) as world:
+        slow = [await Slow.open(world, *unfinished()) for _ in range(6)]
+        await until(lambda: world.bodies.held == 2 * LARGE)
+        # A small one needs no place, and a large one gets its place from those that do not get on.
+        assert await allowed(world, make)
+        large = make.thing(name="large", data={"a": "x" * (LARGE // 2)})
+        body = make.review(obj=large, uid="large")
+        status, _ = await asyncio.wait_for(world.post("/validate/fail", body), WITHIN)
+        assert status == 200
+        assert world.bodies.held <= 2 * LARGE
+        for item in slow:
+            item.writer.close()
+        await until(lambda: world.bodies.held == 0)
+
+
+async def test_without_a_place_a_large_body_is_refused_and_told_the_setting(make):
+    index = make.index(make.policy())
+    async with World(index, together=1, largest=LARGE, body_timeout=0.5) as world:
+        first = await Slow.open(world, *unfinished())
+        await until(lambda: world.bodies.held == LARGE)
+        second = await Slow.open(world, *unfinished())
+        answers = {(await item.end())[:12] for item in (first, second)}
+        assert answers <= {b"HTTP/1.1 408", b"HTTP/1.1 503"}
+
+
+async def test_a_compressed_body_is_not_taken(make):
+    async with World(make.index(make.policy())) as world:
+        headers = {"Content-Type": "application/json", "Content-Encoding": "deflate"}
+        async with world.session.post("/validate/fail", data=b"x", headers=headers) as response:
+            assert response.status == 415
+
+
+async def test_whoever_never_brought_a_request_makes_room(make):
+    limits = ConnectionLimits(connections=5, header_timeout=60.0)
+    async with World(make.index(make.policy()), limits=limits) as world:
+        assert await allowed(world, make)
+        slow = [await Slow.open(world, HEAD) for _ in range(30)]
+        await until(lambda: world.count("connections_closed_total", reason="crowded") >= 26)
+        # The one that brought a request is still there, and others can come.
+        assert await allowed(world, make, name="same")
+        async with aiohttp.ClientSession() as another:
+            url = f"http://127.0.0.1:{world.port}/validate/fail"
+            body = make.review(obj=make.thing(name="another"), uid="another")
+            headers = {"Content-Type": "application/json"}
+            async with another.post(url, data=body, headers=headers) as response:
+                assert response.status == 200
+        for item in slow:
+            item.writer.close()
+
+
+def client(ca, name, *, usage=ExtendedKeyUsageOID.CLIENT_AUTH):
+    """Return the PEM of a client certificate and its key."""
+    key = serialization.load_pem_private_key(pki.make_ca(NOW).key, None)
+    issuer = x509.load_pem_x509_certificate(ca.certificate)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = x509.CertificateBuilder(
+        issuer.subject, subject, key.public_key(), x509.random_serial_number()
+    )
+    builder = builder.not_valid_before(issuer.not_valid_before_utc)
+    builder = builder.not_valid_after(issuer.not_valid_after_utc)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    signed = builder.sign(serialization.load_pem_private_key(ca.key, None), hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    plain = serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    return signed.public_bytes(pem) + private
+
+
+class Tls:
+    """A server that asks its callers for certificates of a CA in a file."""
+
+    def __init__(self, make, tmp_path, names=""):
+        self.make, self.folder = make, tmp_path
+        self.ca = pki.make_ca(NOW)
+        self.file = tmp_path / "client-ca.crt"
+        self.file.write_bytes(self.ca.certificate)
+        self.callers = Callers(file=self.file, names=frozenset(names.split()))
+        self.certificates = Certificates(Secrets(), NAMES, SystemClock(), callers=self.callers)
+
+    async def __aenter__(self):
+        await self.certificates.refresh()
+        self.world = World(self.make.index(self.make.policy()), callers=self.callers, limits=QUICK)
+        await self.world.server.start(self.world.listener, lambda: self.certificates.context)
+        return self
+
+    async def __aexit__(self, *_):
+        await self.world.session.close()
+        await self.world.server.close()
+
+    async def post(self, shown=None):
+        """Return the status of a review and its answer, by a connection of its own."""
+        trust = ssl.create_default_context(cadata=self.certificates.bundle.decode())
+        if shown is not None:
+            file = self.folder / "shown.pem"
+            file.write_bytes(shown)
+            trust.load_cert_chain(file)
+        url = f"https://127.0.0.1:{self.world.port}/validate/fail"
+        body = self.make.review(obj=self.make.thing())
+        headers = {"Content-Type": "application/json"}
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session,
+            session.post(url, data=body, headers=headers) as response,
+        ):
+            return response.status, await response.json()
+
+
+async def test_a_caller_without_a_certificate_is_told_what_is_missing_and_stores_nothing(
+    make, tmp_path
+):
+    async with Tls(make, tmp_path) as tls:
+        status, answer = await tls.post()
+        assert status == 401
+        assert "AdmissionConfiguration" in answer["message"]
+        assert await tls.world.stored() == []
+        assert tls.world.count("callers_refused_total", code="401") == 1
+        status, answer = await tls.post(client(tls.ca, "kube-apiserver"))
+        assert (status, answer["response"]["allowed"]) == (200, True)
+        assert len(await tls.world.stored()) == 1
+
+
+async def test_a_certificate_for_another_name_is_not_enough(make, tmp_path):
+    async with Tls(make, tmp_path, names="kube-apiserver webhooks") as tls:
+        status, answer = await tls.post(client(tls.ca, "system:node:worker-1"))
+        assert status == 403
+        assert "system:node:worker-1" in answer["message"]
+        assert await tls.world.stored() == []
+        assert (await tls.post(client(tls.ca, "webhooks")))[0] == 200
+
+
+@pytest.mark.parametrize("fault", ["another CA", "a server's"])
+async def test_a_certificate_that_the_ca_does_not_vouch_for_ends_the_handshake(
+    make, tmp_path, fault
+):
+    async with Tls(make, tmp_path) as tls:
+        if fault == "another CA":
+            shown = client(pki.make_ca(NOW), "kube-apiserver")
+        else:
+            shown = client(tls.ca, "kube-apiserver", usage=ExtendedKeyUsageOID.SERVER_AUTH)
+        with pytest.raises(aiohttp.ClientError):
+            await tls.post(shown)
+        assert await tls.world.stored() == []
+
+
+async def test_a_handshake_that_never_ends_is_ended(make, tmp_path):
+    async with Tls(make, tmp_path) as tls:
+        slow = [await Slow.open(tls.world) for _ in range(10)]
+        assert (await tls.post(client(tls.ca, "kube-apiserver")))[0] == 200
+        await asyncio.gather(*(item.end() for item in slow))
+        await until(lambda: tls.world.count("connections") == 0)
+
+
+async def test_a_new_ca_in_the_file_counts_without_a_restart(make, tmp_path):
+    async with Tls(make, tmp_path) as tls:
+        old, new = tls.ca, pki.make_ca(NOW)
+        tls.file.write_bytes(b"not yet whole")
+        with pytest.raises(InvalidSetting, match=r"--client-ca-file .*client-ca.crt: "):
+            await tls.certificates.refresh()
+        assert (await tls.post(client(old, "kube-apiserver")))[0] == 200
+        tls.file.write_bytes(new.certificate)
+        await tls.certificates.refresh()
+        assert (await tls.post(client(new, "kube-apiserver")))[0] == 200
+        with pytest.raises(aiohttp.ClientError):
+            await tls.post(client(old, "kube-apiserver"))
