@@ -12,6 +12,7 @@ from typing import Any
 import click
 import uvloop
 
+from admission.beliefs import Beliefs
 from admission.bodies import Bodies
 from admission.callers import Callers
 from admission.certificates import Certificates, server_names
@@ -391,6 +392,12 @@ class Admission:
         return ResourceWebhook(
             index=feed.index,
             facts=facts,
+            beliefs=Beliefs(
+                kinds=kinds,
+                reader=KubeReader(self.client),
+                metrics=self.metrics,
+                authenticated=self.callers.file is not None,
+            ),
             kinds=kinds,
             recorder=Recorder(
                 index=feed.index,

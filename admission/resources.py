@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from admission.decide import Answer, Limits, answer, decide, unknown
+from admission.beliefs import Beliefs, rests_on_past
+from admission.decide import Answer, Intent, Limits, answer, decide, unknown
 from admission.facts import Facts
 from admission.roles import Roles
 from reconciler.clock import Clock
@@ -36,6 +37,7 @@ class ResourceWebhook:
 
     Attributes:
         facts: Labels of namespaces, roles of users and exceptions.
+        beliefs: About what reviews show of the past.
         settings: Their filters hold instead of those in ``limits``.
         budget_seconds: Time for recording; what is not stored then counts as failed.
         read_policies: Takes all stored policies into the index.
@@ -47,6 +49,7 @@ class ResourceWebhook:
 
     index: PolicyIndex
     facts: Facts
+    beliefs: Beliefs
     kinds: Kinds
     recorder: Recorder
     limits: Limits
@@ -90,8 +93,28 @@ class ResourceWebhook:
             held = await self._roles(request, rules)
         except ClusterError as error:
             return self._undecided(request, failure_policy, error)
-        intent = decide(
-            replace(request, roles=held.roles, cluster_roles=held.cluster_roles),
+        request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
+        intent = self._decide(request, rules, failure_policy, parent)
+        if self.beliefs.questions(request, intent.drafts):
+            try:
+                stored = await self._stored(request)
+            except ClusterError as error:
+                return self._undecided(request, failure_policy, error)
+            intent = self._of_stored(intent, stored, rules, failure_policy, parent)
+        unrecorded = await self._record(intent.drafts)
+        if failure_policy == IGNORE:
+            self._count_lost(len(intent.refused), unrecorded)
+        return answer(failure_policy, intent.refused, unrecorded)
+
+    def _decide(
+        self,
+        request: AdmissionRequest,
+        rules: Sequence[CompiledRule],
+        failure_policy: str,
+        parent: TypeName | None,
+    ) -> Intent:
+        return decide(
+            request,
             rules,
             failure_policy=failure_policy,
             parent=parent,
@@ -100,10 +123,29 @@ class ResourceWebhook:
             exceptions=self.facts.exceptions.of,
             excepts=self.facts.excepts(),
         )
-        unrecorded = await self._record(intent.drafts)
-        if failure_policy == IGNORE:
-            self._count_lost(len(intent.refused), unrecorded)
-        return answer(failure_policy, intent.refused, unrecorded)
+
+    def _of_stored(
+        self,
+        intent: Intent,
+        stored: AdmissionRequest | None,
+        rules: Sequence[CompiledRule],
+        failure_policy: str,
+        parent: TypeName | None,
+    ) -> Intent:
+        """Return what a request leads to by the old object as it was read."""
+        if stored is not None:
+            return self._decide(stored, rules, failure_policy, parent)
+        # Nothing of the past is believed; what an order reads live says by itself what it is.
+        kept = tuple(item for item in intent.drafts if not rests_on_past(item))
+        return replace(intent, drafts=kept, refused=())
+
+    async def _stored(self, request: AdmissionRequest) -> AdmissionRequest | None:
+        try:
+            async with asyncio.timeout(self.budget_seconds):
+                return await self.beliefs.stored(request)
+        except TimeoutError:
+            message = f"the object could not be read within {self.budget_seconds:g} s"
+            raise Unavailable(message) from None
 
     async def _catch_up(self, digest: str) -> None:
         # A policy that came while the watch was interrupted would lose its triggers.

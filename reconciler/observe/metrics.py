@@ -43,6 +43,8 @@ class Metrics:
     connections: Gauge
     connections_closed: Counter
     callers_refused: Counter
+    reviews_disbelieved: Counter
+    reviews_unverified: Counter
     bodies_held: Gauge
     api_calls: Counter
     attempts: Counter
@@ -159,6 +161,15 @@ def create_metrics() -> Metrics:
         ),
         callers_refused=counter(
             "callers_refused_total", "Calls without a client certificate that counts.", "code"
+        ),
+        reviews_disbelieved=counter(
+            "reviews_disbelieved_total",
+            "Reviews with an old or deleted object that is not stored.",
+            "operation",
+        ),
+        reviews_unverified=counter(
+            "reviews_unverified_total",
+            "Reviews with an old or deleted object that could not be read.",
         ),
         bodies_held=gauge("bodies_held_bytes", "Large admission requests that are in memory."),
         api_calls=counter(

@@ -405,23 +405,30 @@ def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:
     """Return what makes two recorded UPDATE requests one piece of work.
 
     Admission gives most of them one name. Not those of an attempt that came when the request of
-    that name had ended, or had waited for so long that it may have.
+    that name had ended, or had waited for so long that it may have. Whatever the work depends on
+    belongs to it: so a request with something else of it never takes another one's place.
     """
     spec = request.spec
     if spec.source is Source.MANUAL:
         # Somebody wants the work of a failed one done again: that one is no other.
         return None
-    if not replaces_one_version(spec):
+    if not replaces_one_version(spec) or spec.recorded_secret:
+        # A Secret's content is not read to compare it, and a digest of it is not kept.
         return None
-    user = (spec.user.get("userInfo") or {}).get("username", "")
+    reads = {
+        "recorded": spec.recorded,
+        "user": spec.user,
+        "request": spec.request,
+        "unless": spec.unless,
+    }
     return (
         spec.policy_uid,
         spec.rule,
+        str(spec.resource),
         spec.resource.uid,
         spec.trigger.resource_version,
         spec.trigger.subresource,
-        user,
-        digest(spec.recorded or {}),
+        digest(reads),
     )
 
 

@@ -5,6 +5,7 @@ import asyncio
 import aiohttp
 import orjson
 
+from admission.beliefs import Beliefs
 from admission.bodies import Bodies
 from admission.callers import Callers
 from admission.connections import ConnectionLimits
@@ -96,6 +97,12 @@ class World:
                 roles=RoleIndex(),
                 reader=self.cluster,
                 clock=clock,
+            ),
+            beliefs=Beliefs(
+                kinds=self.cluster,
+                reader=self.cluster,
+                metrics=self.metrics,
+                authenticated=callers is not None,
             ),
             kinds=self.cluster,
             recorder=Recorder(

@@ -2,12 +2,14 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+import orjson
 import pytest
 
 from reconciler.api.meta import ANNOTATION_RETRY, ref_of
 from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord
 from reconciler.errors import Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
+from reconciler.requests.naming import recorded_name
 from reconciler.requests.orders import retry_order
 from tests.unit.services.conftest import START, until
 
@@ -363,6 +365,8 @@ class TestSameWork:
             {"user": {"userInfo": {"username": "jane"}}},
             {"record": {"unchanged": True}},
             {"recorded": {"oldObject": {"data": {"v": "other"}}}},
+            {"user": {"userInfo": {"username": ""}, "clusterRoles": ["cluster-admin"]}},
+            {"request": {"options": {"fieldManager": "forged"}}},
         ],
     )
     async def test_other_work_is_not_the_same(self, world, ask, target, changes):
@@ -377,6 +381,17 @@ class TestSameWork:
             recorded = {"object": {"apiVersion": "v1", "kind": "Scale", "spec": replicas}}
             record = {"subresource": "scale"}
             world.dispatcher.notice(await ask(name, record=record, recorded=recorded))
+        await world.settle()
+        ends = {(await world.status(name)).reason for name in ("ur-1", "ur-2")}
+        assert "SameAsOther" not in ends
+
+    async def test_what_is_kept_in_a_secret_is_never_the_same(self, world, ask, target):
+        # One of them may be forged, and which one cannot be told by what the requests say.
+        for name, value in (("ur-1", "forged"), ("ur-2", "real")):
+            content = {"oldObject": {"data": {"v": value}}}
+            hidden = recorded_name(name)
+            await world.requests.create_recorded(hidden, {}, orjson.dumps(content))
+            world.dispatcher.notice(await ask(name, recorded_secret=hidden))
         await world.settle()
         ends = {(await world.status(name)).reason for name in ("ur-1", "ur-2")}
         assert "SameAsOther" not in ends

@@ -1,0 +1,105 @@
+"""Whether the old or deleted object of a review is the one that is stored.
+
+A request keeps what its rule reads of an object that nobody can read later. Until the answer is
+given that object is still there. So where callers need no certificate it is read, and what is
+recorded is what was read: nobody invents a deleted object, or what an object was before.
+
+The API server stores an update or a deletion only in place of the version that its review showed,
+and asks anew when that is no longer the one. So a review that shows another version than a read
+after it leads to nothing, and needs no request.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from reconciler.api.meta import Object, resource_version
+from reconciler.errors import Forbidden, Gone, Unavailable
+from reconciler.observe.logs import logger
+from reconciler.observe.metrics import Metrics
+from reconciler.requests.draft import READ_LATER, AdmissionRequest, Draft
+from reconciler.services.ports import Kinds, Reader
+
+_MOST_SAID: Final = 100
+
+_log = logger("admission.beliefs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beliefs:
+    """Reads what reviews show of the past.
+
+    Attributes:
+        authenticated: Callers show a certificate, and are believed.
+    """
+
+    kinds: Kinds
+    reader: Reader
+    metrics: Metrics
+    authenticated: bool = False
+    _said: dict[str, None] = field(default_factory=dict)
+
+    def questions(self, request: AdmissionRequest, drafts: Iterable[Draft]) -> bool:
+        """Tell whether a draft rests on something that has to be read now."""
+        if self.authenticated or request.old_object is None or not request.name:
+            return False
+        # What a subresource shows is no object that is stored.
+        return request.subresource in READ_LATER and any(map(rests_on_past, drafts))
+
+    async def stored(self, request: AdmissionRequest) -> AdmissionRequest | None:
+        """Return the request with the old object as it is stored, None where it is another one.
+
+        Where the object may not be read the request is returned as it came.
+
+        Raises:
+            ClusterError: It cannot be read for another reason.
+        """
+        resource = request.resource
+        kind = await self.kinds.of_resource(resource.group, resource.version, resource.name)
+        if kind is None:
+            # It may be that new.
+            raise Unavailable(f"the cluster does not serve {resource.name} of {resource.group}")
+        if (kind.group, kind.kind) != (request.kind.group, request.kind.name):
+            self._disbelieve(request, "its kind and its resource do not belong together")
+            return None
+        try:
+            live = await self.reader.get(kind, request.namespace, request.name)
+        except Gone:
+            self._disbelieve(request, "there is no such object")
+            return None
+        except Forbidden as error:
+            self._say_unread(kind.plural, str(error))
+            return request
+        if _version(live) != _version(request.old_object):
+            self._disbelieve(request, "another version is stored")
+            return None
+        return replace(request, old_object=live)
+
+    def _disbelieve(self, request: AdmissionRequest, reason: str) -> None:
+        self.metrics.reviews_disbelieved.labels(operation=request.operation).inc()
+        _log.info("review shows what is not stored", uid=request.uid, reason=reason)
+
+    def _say_unread(self, plural: str, reason: str) -> None:
+        self.metrics.reviews_unverified.inc()
+        if plural in self._said or len(self._said) >= _MOST_SAID:
+            return
+        self._said[plural] = None
+        _log.warning(
+            "what callers say of old and deleted objects is recorded unread",
+            resource=plural,
+            reason=reason,
+            cure="ask callers for a certificate, or grant get to kyverno-admission-controller",
+        )
+
+
+def rests_on_past(draft: Draft) -> bool:
+    """Tell whether a draft keeps something of an old or deleted object, or matched by it."""
+    spec = draft.spec
+    if spec.operation == "DELETE":
+        return True
+    return bool(spec.recorded_secret) or "oldObject" in (spec.recorded or {})
+
+
+def _version(obj: Object | None) -> tuple[str, str]:
+    meta = (obj or {}).get("metadata") or {}
+    return str(meta.get("uid", "")), resource_version(obj or {})

@@ -1,0 +1,104 @@
+"""Reviews of a past that is not stored, and of one that is."""
+
+import pytest
+
+from admission.callers import Callers
+from tests.unit.admission.serving import World
+
+OLD = "{{ request.oldObject.data.a }}"
+DELETES = {"kinds": ["ConfigMap"], "operations": ["DELETE"]}
+FORGED = {"a": "forged"}
+
+
+@pytest.fixture
+def rules(make):
+    """One that fires at deletions, one that reads what was, and one that does neither."""
+    return make.index(
+        make.policy(
+            "deleted",
+            uid="deleted-uid",
+            resources=DELETES,
+            patch={"data": {"a": "{{ request.object.data.a }}"}},
+        ),
+        make.policy("changed", uid="changed-uid", patch={"data": {"a": OLD}}),
+        make.policy("plain", uid="plain-uid"),
+    )
+
+
+@pytest.fixture
+async def world(rules):
+    async with World(rules) as world:
+        yield world
+
+
+def stored(world, make, **params):
+    return world.cluster.add(make.thing(data={"a": "true"}, **params))
+
+
+async def policies(world):
+    return sorted(item.spec.policy for item in await world.stored())
+
+
+async def send(world, make, operation, old, obj=None):
+    status, answer = await world.post("/validate/fail", make.review(operation, obj, old))
+    assert status == 200
+    return answer["response"]
+
+
+async def test_the_deletion_of_what_never_existed_is_not_recorded(world, make):
+    forged = make.thing(name="invented", data=FORGED, metadata={"resourceVersion": "7"})
+    assert (await send(world, make, "DELETE", forged))["allowed"] is True
+    assert await world.stored() == []
+    assert world.count("reviews_disbelieved_total", operation="DELETE") == 1
+
+
+async def test_what_is_deleted_is_recorded_as_it_was_read(world, make):
+    old = stored(world, make)
+    forged = {**old, "data": FORGED}
+    await send(world, make, "DELETE", forged)
+    (request,) = await world.stored()
+    assert request.spec.recorded["object"]["data"] == {"a": "true"}
+
+
+async def test_what_an_object_was_is_recorded_as_it_was_read(world, make):
+    old = stored(world, make)
+    await send(world, make, "UPDATE", {**old, "data": FORGED}, {**old, "data": {"a": "new"}})
+    recorded = {item.spec.policy: item.spec.recorded for item in await world.stored()}
+    assert recorded == {"changed": {"oldObject": {"data": {"a": "true"}}}, "plain": None}
+
+
+@pytest.mark.parametrize("part", ["uid", "resourceVersion"])
+async def test_another_version_leads_to_nothing_that_rests_on_it(world, make, part):
+    old = stored(world, make)
+    stale = {**old, "metadata": {**old["metadata"], part: "another"}}
+    await send(world, make, "DELETE", stale)
+    assert await world.stored() == []
+    # What is read when it is processed says by itself what it is.
+    await send(world, make, "UPDATE", stale, {**stale, "data": {"a": "new"}})
+    assert await policies(world) == ["plain"]
+
+
+async def test_a_kind_that_is_not_the_resource_s_is_not_believed(world, make):
+    old = stored(world, make)
+    world.cluster.add(make.thing(kind="Secret", name="dict"))
+    resource = {"group": "", "version": "v1", "resource": "secrets"}
+    review = make.review("DELETE", None, old, resource=resource)
+    await world.post("/validate/fail", review)
+    assert await world.stored() == []
+
+
+async def test_without_the_right_it_is_recorded_as_it_came_and_counted(world, make):
+    old = stored(world, make)
+    world.cluster.forbid("get", "configmaps")
+    await send(world, make, "DELETE", old)
+    assert await policies(world) == ["deleted"]
+    assert world.count("reviews_unverified_total") == 1
+
+
+async def test_a_caller_with_a_certificate_costs_no_read(rules, make):
+    async with World(rules, callers=Callers()) as world:
+        world.cluster.forbid("get", "configmaps")
+        old = make.thing(data={"a": "true"}, metadata={"resourceVersion": "7"})
+        await send(world, make, "DELETE", old)
+        assert await policies(world) == ["deleted"]
+        assert world.count("reviews_unverified_total") == 0
