@@ -6,8 +6,10 @@ lost, and nobody's request waits for somebody's API call.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
+from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject, UserInfo
@@ -31,6 +33,9 @@ _ROLES = frozenset({"roles", "clusterRoles"})
 _TOO_LARGE = 422
 _UNAVAILABLE = 503
 
+REVIEW_STEPS = 4_000_000
+"""Some fifty milliseconds; what people write takes hundredths of one."""
+
 Exceptions = Callable[[Program], Iterable[PolicyException]]
 
 
@@ -45,11 +50,13 @@ class Limits:
     Attributes:
         background_user: Name of the user who writes targets, with its prefix.
         max_recorded: Bytes of JSON that a request may keep of objects.
+        steps: What evaluating all rules on one request may cost together.
     """
 
     background_user: str
     max_recorded: int
     filters: Filters
+    steps: int = REVIEW_STEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +66,12 @@ class Intent:
     Attributes:
         drafts: One per rule that fires or may fire.
         refused: Why a rule that fires cannot be recorded at all.
+        costly: The rule that took most of the allowance, where that did not suffice.
     """
 
     drafts: tuple[Draft, ...] = ()
     refused: tuple[str, ...] = ()
+    costly: Program | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +94,7 @@ def decide(
     limits: Limits,
     exceptions: Exceptions = _none,
     excepts: bool = True,
+    spared: Callable[[Program], bool] = lambda _: False,
 ) -> Intent:
     """Return the requests to store.
 
@@ -97,6 +107,7 @@ def decide(
         limits: What holds for all requests.
         exceptions: Gives those that concern a rule.
         excepts: They are known to be there still.
+        spared: Tells the rules that are not evaluated here, because that cost too much lately.
     """
     if request.dry_run:
         return Intent()
@@ -104,10 +115,20 @@ def decide(
     if limits.filters.exclude(subject):
         return Intent()
     own = request.user.get("username") == limits.background_user
-    case = _Case(request=request, subject=subject, own=own, exceptions=exceptions, excepts=excepts)
+    allowance = Allowance(limits.steps)
+    case = _Case(
+        request=request,
+        subject=replace(subject, allowance=allowance),
+        own=own,
+        exceptions=exceptions,
+        excepts=excepts,
+        spared=spared,
+        allowance=allowance,
+    )
     chosen = [rule for rule in rules if rule.policy.failure_policy == failure_policy]
     fired = _fired(case, chosen)
-    return _drafts(case, fired, limits) if fired else Intent()
+    intent = _drafts(case, fired, limits) if fired else Intent()
+    return replace(intent, costly=case.costliest) if allowance.exhausted else intent
 
 
 def answer(
@@ -170,6 +191,8 @@ class _Case:
 
     Attributes:
         own: It comes from the controller itself.
+        allowance: What is left for all rules; with it used up the others are undecided.
+        costs: What each rule has cost.
     """
 
     request: AdmissionRequest
@@ -177,19 +200,39 @@ class _Case:
     own: bool
     exceptions: Exceptions
     excepts: bool
+    spared: Callable[[Program], bool]
+    allowance: Allowance
+    costs: list[tuple[int, Program]] = field(default_factory=list)
     _contexts: list[Context] = field(default_factory=list)
 
     @property
     def context(self) -> Context:
         """Return what expressions see, made when the first one asks."""
         if not self._contexts:
-            self._contexts.append(_context(self.request, self.subject))
+            context = _context(self.request, self.subject)
+            self._contexts.append(context.within(self.allowance))
         return self._contexts[0]
+
+    @property
+    def costliest(self) -> Program | None:
+        """Return the rule that has cost most."""
+        return max(self.costs, key=itemgetter(0))[1] if self.costs else None
 
     def decide(self, program: Program) -> Decision:
         """Return whether a rule fires; UNDECIDED is left to the controller."""
         if self.own and program.skip_background:
             return Decision.NO_MATCH
+        if self.allowance.exhausted:
+            return Decision.UNDECIDED
+        before = self.allowance.left
+        try:
+            return self._decide(program)
+        except Exhausted:
+            return Decision.UNDECIDED
+        finally:
+            self.costs.append((before - self.allowance.left, program))
+
+    def _decide(self, program: Program) -> Decision:
         matched = self.matched(program)
         if matched is Decision.NO_MATCH:
             return matched
@@ -204,7 +247,7 @@ class _Case:
         conditions = program.preconditions
         if matched is Decision.NO_MATCH or conditions is None:
             return matched
-        if not _decidable(conditions, self.request):
+        if self.spared(program) or not _decidable(conditions, self.request):
             return Decision.UNDECIDED
         try:
             passed = conditions.evaluate(self.context).passed

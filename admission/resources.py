@@ -8,8 +8,8 @@ from admission.beliefs import Beliefs, rests_on_past
 from admission.decide import Answer, Intent, Limits, answer, decide, unknown
 from admission.facts import Facts
 from admission.roles import Roles
-from reconciler.clock import Clock
-from reconciler.engine.program import IGNORE
+from reconciler.clock import Clock, SystemClock
+from reconciler.engine.program import IGNORE, Origin, Program
 from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
@@ -25,6 +25,30 @@ _LEARNED = 100
 
 # Of these the admission request names the object's own kind, not one of the subresource.
 _OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
+
+
+@dataclass(slots=True, kw_only=True)
+class CostlyRules:
+    """Rules that used up what evaluating them on one request may cost.
+
+    Each is left alone for a while, so that a flood of its triggers costs the others nothing.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    period: float = 60.0
+    _until: dict[Origin, float] = field(default_factory=dict)
+
+    def __contains__(self, program: Program) -> bool:
+        until = self._until.get(program.origin)
+        return until is not None and self.clock.monotonic() < until
+
+    def add(self, program: Program) -> bool:
+        """Leave a rule alone from now on; return whether it was not already."""
+        known = program in self
+        now = self.clock.monotonic()
+        self._until = {rule: until for rule, until in self._until.items() if until > now}
+        self._until[program.origin] = now + self.period
+        return not known
 
 
 async def _at_once() -> None:
@@ -45,6 +69,7 @@ class ResourceWebhook:
         lost: Told that something was admitted without a request.
         caught_up: Returns when the policies are those that are stored.
         standing_by: Returns why nothing is to be recorded, empty where all is.
+        costly: Rules whose conditions are left to the controller for a while.
     """
 
     index: PolicyIndex
@@ -62,6 +87,7 @@ class ResourceWebhook:
     lost: Callable[[], None] = lambda: None
     learned: dict[str, None] = field(default_factory=dict)
     standing_by: Callable[[], str] = str
+    costly: CostlyRules = field(default_factory=CostlyRules)
 
     async def review(
         self,
@@ -113,7 +139,7 @@ class ResourceWebhook:
         failure_policy: str,
         parent: TypeName | None,
     ) -> Intent:
-        return decide(
+        intent = decide(
             request,
             rules,
             failure_policy=failure_policy,
@@ -122,7 +148,11 @@ class ResourceWebhook:
             limits=replace(self.limits, filters=self.settings.current.filters),
             exceptions=self.facts.exceptions.of,
             excepts=self.facts.excepts(),
+            spared=self.costly.__contains__,
         )
+        if intent.costly is not None:
+            self._spare(intent.costly)
+        return intent
 
     def _of_stored(
         self,
@@ -146,6 +176,17 @@ class ResourceWebhook:
         except TimeoutError:
             message = f"the object could not be read within {self.budget_seconds:g} s"
             raise Unavailable(message) from None
+
+    def _spare(self, program: Program) -> None:
+        """Leave a rule that used up the allowance of a request to the controller for a while."""
+        if self.costly.add(program):
+            origin = program.origin
+            _log.warning(
+                "a rule costs too much to be decided here: all that it matches is recorded",
+                policy=origin.policy,
+                rule=origin.rule,
+                seconds=self.costly.period,
+            )
 
     async def _catch_up(self, digest: str) -> None:
         # A policy that came while the watch was interrupted would lose its triggers.

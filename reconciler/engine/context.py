@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.jmes.expression import Expression
 from reconciler.engine.jmes.images import find_images
 from reconciler.engine.jmes.reads import EVERYTHING
@@ -32,11 +33,13 @@ class Context:
         deferred: Entries that are evaluated only when somebody reads them.
         loads: What was read from outside for entries, by what was asked for. It belongs to the
             caller, who adds to it and evaluates again; all contexts made of this one share it.
+        allowance: What evaluating may cost; all contexts made of this one share it.
     """
 
     data: Mapping[str, Any]
     deferred: Mapping[str, Deferred] = field(default_factory=dict)
     loads: Mapping[Hashable, Any] = field(default_factory=dict)
+    allowance: Allowance = field(default=UNLIMITED, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", _with_deleted_object(dict(self.data)))
@@ -46,7 +49,7 @@ class Context:
         left = self.deferred
         if not left.keys().isdisjoint(values):
             left = {name: entry for name, entry in left.items() if name not in values}
-        return Context({**self.data, **values}, left, self.loads)
+        return Context({**self.data, **values}, left, self.loads, self.allowance)
 
     def with_object(self, obj: Mapping[str, Any]) -> "Context":
         """Give a context in which ``request.object`` is another."""
@@ -55,11 +58,16 @@ class Context:
     def defer(self, name: str, value: Deferred) -> "Context":
         """Give a context in which an entry has this name, evaluated at most once."""
         data = {key: held for key, held in self.data.items() if key != name}
-        return Context(data, {**self.deferred, name: _once(value)}, self.loads)
+        deferred = {**self.deferred, name: _once(value)}
+        return Context(data, deferred, self.loads, self.allowance)
 
     def with_loads(self, loads: Mapping[Hashable, Any]) -> "Context":
         """Give a context that takes from `loads` what was read from outside."""
-        return Context(self.data, self.deferred, loads)
+        return Context(self.data, self.deferred, loads, self.allowance)
+
+    def within(self, allowance: Allowance) -> "Context":
+        """Give a context on which evaluating costs something of this allowance."""
+        return Context(self.data, self.deferred, self.loads, allowance)
 
     def search(self, expression: Expression) -> Any:
         """Evaluate an expression; the result may share parts with this context.
@@ -67,7 +75,7 @@ class Context:
         Raises:
             EvaluationError: As `Expression.search`.
         """
-        return expression.search(self.view(expression.roots))
+        return expression.search(self.view(expression.roots), self.allowance)
 
     def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
         """Give the data, with the entries among `roots`, and ``images`` if the object has any.

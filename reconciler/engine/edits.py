@@ -10,6 +10,7 @@ import orjson
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Entry, with_entries
 from reconciler.engine.jmes import Expression
+from reconciler.engine.jmes.values import walk
 from reconciler.engine.patch import (
     LENIENT,
     KeyTable,
@@ -28,6 +29,8 @@ from reconciler.errors import EvaluationError
 
 Path = tuple[str | int, ...]
 
+_VALUE = 64
+"""Steps that copying and comparing a value of an object takes, beside its characters."""
 _WORD = re.compile(r"[-+.~\w]*")
 """Texts that YAML may read as a number, true, false or null, and never as more than that."""
 
@@ -209,7 +212,10 @@ def _apply_each(
     edit: ForeachEdit, context: Context, obj: dict[str, Any], keys: KeyTable
 ) -> dict[str, Any] | Unmet:
     after = obj
+    size = sum(_VALUE + (len(one) if isinstance(one, str) else 0) for one in walk(obj))
     for index, bound in bound_elements(edit, context):
+        # Each element may copy the object, and compares it with what it was.
+        context.allowance.spend(size)
         if not _holds(edit, bound, index):
             continue
         try:

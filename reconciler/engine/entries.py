@@ -131,7 +131,7 @@ class VariableEntry:
     def _search_in(self, context: Context, value: Any, default: Any) -> Any:
         expression = _expression(self.path, context, self.name)
         try:
-            return expression.search(value)
+            return expression.search(value, context.allowance)
         except EvaluationError as error:
             if default is not None:
                 return default
@@ -209,7 +209,7 @@ class ApiCallEntry:
         if self.path is None:
             return found
         expression = _expression(self.path, context, self.name)
-        return expression.search(found)
+        return expression.search(found, context.allowance)
 
     def _call(self, context: Context) -> Mapping[str, Any]:
         call = self.call.render(context)
@@ -240,7 +240,7 @@ class GlobalEntry:
         found = _loaded(load, context, f"failed to fetch entry key={load.name}")
         if self.path is None:
             return found
-        return _expression(self.path, context, self.name).search(found)
+        return _expression(self.path, context, self.name).search(found, context.allowance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from reconciler.engine.allowance import Allowance
 from reconciler.engine.jmes import braces, references
 from reconciler.engine.jmes.assembly import (
     Constant,
@@ -39,6 +40,11 @@ class Scope(Protocol):
 
     def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
         """Give the data, in which at least `roots` are bound as far as they are known."""
+        ...
+
+    @property
+    def allowance(self) -> Allowance:
+        """What is left for all that is evaluated on it."""
         ...
 
 
@@ -104,10 +110,13 @@ class Template:
         Raises:
             EvaluationError: A variable cannot be resolved; the text names it and its path.
         """
+        run = self._run(context)
         try:
-            return self.make(self._run(context))
+            return self.make(run)
         except RecursionError:
             raise EvaluationError("the data is nested too deeply") from None
+        finally:
+            run.settle()
 
     def render_literal(self, context: Scope, *, escape: Callable[[str], str]) -> str:
         """Render a document that is one string, with `escape` applied to what variables gave.
@@ -129,14 +138,17 @@ class Template:
         if self.parts is None:
             raise EvaluationError("expected a string here")
         run = self._run(context)
-        return [
-            (part, False) if isinstance(part, str) else (part.name_part(run), True)
-            for part in self.parts
-        ]
+        try:
+            return [
+                (part, False) if isinstance(part, str) else (part.name_part(run), True)
+                for part in self.parts
+            ]
+        finally:
+            run.settle()
 
     def _run(self, context: Scope) -> Run:
         roots = self.roots | _LAZY if self.dynamic else self.roots
-        return Run(context.view(roots), self.limits)
+        return Run(context.view(roots), self.limits, context.allowance)
 
 
 def compile_template(

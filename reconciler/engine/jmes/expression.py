@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.jmes.functions.registry import REGISTRY
 from reconciler.engine.jmes.limits import DEFAULT_LIMITS, Limits, Run
 from reconciler.engine.jmes.reads import EVERYTHING, find_reads
@@ -38,15 +39,19 @@ class Expression:
     node: Node = field(repr=False, compare=False)
     shares: bool = field(repr=False, compare=False)
 
-    def search(self, data: Any) -> Any:
-        """Evaluate on `data`.
+    def search(self, data: Any, allowance: Allowance = UNLIMITED) -> Any:
+        """Evaluate on `data`, out of an allowance that others may share.
 
         The result may share parts with `data`: who wants to change it copies it first.
 
         Raises:
             EvaluationError: A key is missing (`MissingKey`), a type is wrong, a limit is exceeded.
         """
-        return self.resolve(Run(data, self.limits))
+        run = Run(data, self.limits, allowance)
+        try:
+            return self.resolve(run)
+        finally:
+            run.settle()
 
     def resolve(self, run: Run) -> Any:
         """Evaluate on the root of `run`, out of the allowance that is left there."""

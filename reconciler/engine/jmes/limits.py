@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.jmes.surroundings import NOTHING_KNOWN, SURROUNDINGS, Surroundings
 from reconciler.errors import EvaluationError
 
@@ -33,6 +34,8 @@ class Limits:
 
 DEFAULT_LIMITS = Limits()
 
+_RUN = 160
+"""Steps that an evaluation takes beside what it works through."""
 _CALL = 160
 """Characters that a call of a function counts as, beside those that it works through."""
 
@@ -43,17 +46,34 @@ class Run:
     A root may hold `Surroundings` under the key `SURROUNDINGS`, where no expression sees them.
     """
 
-    __slots__ = ("left", "limits", "root", "surroundings", "text")
+    __slots__ = (
+        "_elements",
+        "_text",
+        "allowance",
+        "left",
+        "limits",
+        "root",
+        "surroundings",
+        "text",
+    )
 
-    def __init__(self, root: Any, limits: Limits) -> None:
+    def __init__(self, root: Any, limits: Limits, allowance: Allowance = UNLIMITED) -> None:
+        allowance.spend(_RUN)
         self.root = root
         self.limits = limits
-        self.left = limits.elements
-        self.text = limits.text
+        self.allowance = allowance
+        # No run takes more than is left for all of them.
+        self.left = self._elements = min(limits.elements, allowance.left // STEPS_OF_ELEMENT)
+        self.text = self._text = min(limits.text, allowance.left)
         self.surroundings = NOTHING_KNOWN
         if isinstance(root, dict) and isinstance(root.get(SURROUNDINGS), Surroundings):
             self.root = {key: value for key, value in root.items() if key != SURROUNDINGS}
             self.surroundings = root[SURROUNDINGS]
+
+    def settle(self) -> None:
+        """Take what it cost out of the allowance that it shares; called once, at its end."""
+        elements, text = self._elements - self.left, self._text - self.text
+        self.allowance.take(elements * STEPS_OF_ELEMENT + text)
 
     def spend(self, elements: int) -> None:
         """Count elements that are about to be visited.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from reconciler.engine import wildcard
+from reconciler.engine.jmes.values import walk
 from reconciler.engine.match import reading
 from reconciler.engine.match.kinds import KindSelector, KindTable, parse_kind
 from reconciler.engine.match.selectors import LabelSelector, compile_selector, pair_predicate
@@ -31,6 +32,8 @@ _NO_KINDS: Final = (
 )
 
 _LONGEST_PATTERN: Final = 4_096
+_PATTERN: Final = 40
+"""Steps that matching a short pattern takes."""
 
 Answer = bool | None  # None: not known yet
 
@@ -52,6 +55,8 @@ class Filter:
         operations: Empty for all of them.
         names: The literal names, or None when the filter leaves the name open.
         namespaces: The literal namespaces, or None when the filter leaves them open.
+        steps: What it costs to ask it, beside the labels and annotations of the object.
+        wild_pairs: Patterns that look at each label or annotation.
     """
 
     operations: tuple[str, ...]
@@ -66,6 +71,8 @@ class Filter:
     selector: LabelSelector | None
     uses_namespace_selector: bool
     uses_roles: bool
+    steps: int
+    wild_pairs: int
 
     def evaluate(self, subject: Subject, *, with_user: bool) -> tuple[Answer, tuple[str, ...]]:
         """Decide, with the reasons when the answer is not yes."""
@@ -73,6 +80,9 @@ class Filter:
             return False, (f"operation does not match [{', '.join(self.operations)}]",)
         if self.table is not None and not self.table.accepts(subject):
             return False, (kinds_reason(self.kind_texts),)
+        subject.allowance.spend(self.steps)
+        if self.wild_pairs:
+            subject.allowance.spend(self.wild_pairs * _tag_characters(subject))
         failed: list[str] = []
         pending: list[str] = []
         for check in self.checks + self.user_checks if with_user else self.checks:
@@ -151,7 +161,19 @@ def compile_filter(
         selector=selector,
         uses_namespace_selector=namespace_selector is not None,
         uses_roles=bool(fields.get("roles") or fields.get("clusterRoles")),
+        steps=_PATTERN * sum(1 for _ in walk(raw)),
+        wild_pairs=sum(
+            wildcard.has_wildcard(text)
+            for pairs in (annotations or {}, (resources.get("selector") or {}).get("matchLabels"))
+            for pair in (pairs or {}).items()
+            for text in pair
+        ),
     )
+
+
+def _tag_characters(subject: Subject) -> int:
+    tags = (*subject.labels.items(), *subject.annotations.items())
+    return sum(_PATTERN + len(key) + len(str(value)) for key, value in tags)
 
 
 def _read_texts(resources: Mapping[str, Any], field: str, place: str) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
 """What a rule is matched against: an object, the request that carries it, and its namespace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from reconciler.engine.allowance import UNLIMITED, Allowance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class Subject:
         user: None where no request is behind it.
         namespace_labels: Empty for a cluster-scoped object; None while the namespace is not
             known, which leaves a rule with a namespaceSelector undecided.
+        allowance: What asking about it may cost.
     """
 
     obj: Mapping[str, Any]
@@ -46,6 +49,7 @@ class Subject:
     operation: str = ""
     user: UserInfo | None = None
     namespace_labels: Mapping[str, str] | None = None
+    allowance: Allowance = field(default=UNLIMITED, repr=False, compare=False)
 
     @property
     def effective_name(self) -> str:

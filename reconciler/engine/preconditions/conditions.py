@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
+from reconciler.engine.jmes.values import walk
 from reconciler.engine.preconditions.operands import Operand, compile_operand
 from reconciler.engine.preconditions.operators import OPERATORS, Operator, find_operator
 from reconciler.engine.variables import Check, Scope, Template
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
 
+_PAIR: Final = 160
+"""Steps that a comparison of two values takes beside those for their characters."""
 _INCOMPLETE: Final = "entered value of `key`, `value` or `operator` is missing or misspelled"
 
 
@@ -37,7 +40,9 @@ class Condition:
             EvaluationError: A variable cannot be resolved.
         """
         key = _resolve(self.key, context, "key")
-        return self.operator(key, _resolve(self.value, context, "value"))
+        value = _resolve(self.value, context, "value")
+        context.allowance.spend(_comparing(key, value))
+        return self.operator(key, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,23 @@ def _search(
         if result is wanted:
             return True
     return False
+
+
+def _comparing(key: Any, value: Any) -> int:
+    """Return the steps of a comparison, in which each item may meet each other one."""
+    if not isinstance(key, str | list | dict) and not isinstance(value, str | list | dict):
+        return _PAIR
+    keys, values = _size(key), _size(value)
+    many_keys = len(key) if isinstance(key, list) else 1
+    many_values = len(value) if isinstance(value, list) else 1
+    return _PAIR * many_keys * many_values + 2 * (many_values * keys + many_keys * values)
+
+
+def _size(value: Any) -> int:
+    """Return the characters of what is compared, and one for each value."""
+    if isinstance(value, str):
+        return len(value)
+    return sum(len(item) + 1 if isinstance(item, str) else 1 for item in walk(value))
 
 
 def _resolve(operand: Operand, context: Scope, side: Literal["key", "value"]) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.variables import Check, Scope, Template, compile_template
 from reconciler.engine.wildcard import escape, has_wildcard
 from reconciler.errors import EvaluationError
@@ -57,6 +58,8 @@ def _is_data(template: Template) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Nothing:
     """The scope of a document without variables."""
+
+    allowance: Allowance = UNLIMITED
 
     def view(self, _roots: frozenset[str]) -> Mapping[str, Any]:
         return {}

@@ -1,5 +1,6 @@
 """Which requests an admission request leads to."""
 
+import time
 from dataclasses import replace
 
 import orjson
@@ -26,6 +27,7 @@ def run(
     parent=None,
     filters=NO_FILTERS,
     exceptions=(),
+    spared=lambda _: False,
     **limits,
 ):
     known = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
@@ -47,6 +49,7 @@ def run(
             background_user=OWN, max_recorded=limits.get("max_recorded", 1 << 20), filters=filters
         ),
         exceptions=known.of,
+        spared=spared,
     )
 
 
@@ -423,3 +426,48 @@ def test_nothing_is_compiled_for_a_request(make, monkeypatch):
     for number in range(20):
         intent = run(index, make.review(obj=make.thing(name=f"n{number}")))
         assert rules_of(intent) == rules_of(first)
+
+
+BOMB = "length(join('', map(&to_upper(@), request.object.data.*)))"
+MANY = {f"k{at}": "x" * 1_000 for at in range(200)}
+
+
+def bombs(count):
+    return {
+        "all": [
+            {"key": "{{ " + BOMB + " }}", "operator": "GreaterThan", "value": 0}
+            for _ in range(count)
+        ]
+    }
+
+
+def test_all_rules_of_a_request_share_one_allowance(make):
+    index = make.index(
+        *(make.policy(f"p{at}", uid=str(at), preconditions=bombs(50)) for at in range(3)),
+        make.policy("z", uid="z"),
+    )
+    began = time.process_time()
+    intent = run(index, make.review(obj=make.thing(data=MANY)))
+    assert time.process_time() - began < 2.0
+    # Nothing is lost for it: the controller decides on what could not be decided here.
+    assert [policy for policy, _ in rules_of(intent)] == ["p0", "p1", "p2", "z"]
+    assert intent.costly.origin.policy == "p0"
+
+
+def test_a_rule_that_is_spared_is_left_to_the_controller(make):
+    never = {"all": [{"key": "a", "operator": "Equals", "value": "b"}]}
+    index, body = make.index(make.policy(preconditions=never)), make.review(obj=make.thing())
+    assert run(index, body).drafts == ()
+    assert rules_of(run(index, body, spared=lambda _: True)) == [("set-team", "copy")]
+
+
+def test_what_looks_at_every_label_costs_for_every_label(make):
+    wild = {f"*-{at}-*": "?*" for at in range(300)}
+    resources = {"kinds": ["ConfigMap"], "annotations": wild}
+    index = make.index(make.policy(resources=resources))
+    notes = {f"a{at}": "v" for at in range(20_000)}
+    began = time.process_time()
+    intent = run(index, make.review(obj=make.thing(metadata={"annotations": notes})))
+    assert time.process_time() - began < 1.0
+    assert rules_of(intent) == [("set-team", "copy")]
+    assert intent.costly.origin.policy == "set-team"
