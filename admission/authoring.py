@@ -39,7 +39,7 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
     if refused is not None:
         return refused
-    findings = find_surprises(policy, compiled, scope=scope)
+    findings = find_surprises(policy, compiled, scope=scope, protection=means.protection)
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors:
         return refuse(policy, _lines(errors))

@@ -1,12 +1,13 @@
 """What the checks of single kinds share: the means to look something up, the form of a refusal."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from admission.decide import Answer
 from reconciler.api.meta import Object, ref_of
 from reconciler.services.lint import Scope
 from reconciler.services.ports import Access, Kinds, MatchConditions, Requests
+from reconciler.services.protection import Protection
 from reconciler.services.settings import Filters
 
 INVALID = 422
@@ -36,6 +37,7 @@ class Means:
         budget: Seconds that all questions together may take.
         patience: Seconds of them that a missing right is waited for.
         dry_run: Nothing is stored, and nothing was that came with the object.
+        protection: Tells what no policy addresses.
     """
 
     kinds: Kinds
@@ -49,6 +51,7 @@ class Means:
     budget: float
     patience: float
     dry_run: bool = False
+    protection: Protection = field(default_factory=Protection)
 
 
 Check = Callable[[Object, Means], Awaitable[Answer]]

@@ -68,6 +68,7 @@ from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.joining import SharedRequests
 from reconciler.services.neighbour import Neighbour
 from reconciler.services.policies import PolicyIndex
+from reconciler.services.protection import Protection
 from reconciler.services.record import Recorder
 from reconciler.services.settings import SettingsHolder
 
@@ -363,6 +364,7 @@ class Admission:
             account=f"{settings.namespace}:{account}",
             filters=lambda: holder.current.filters,
             budget=settings.webhook_timeout / 2,
+            protection=Protection(namespace=settings.namespace),
             patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
         )
 

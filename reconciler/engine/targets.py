@@ -69,6 +69,16 @@ class TargetQuery:
     uid: str
     selector: LabelSelector | None
 
+    @property
+    def names_kind(self) -> bool:
+        """Return whether the kind is exact, and no pattern for several."""
+        return not has_wildcard(self.kind) and not has_wildcard(self.api_version)
+
+    @property
+    def names_namespace(self) -> bool:
+        """Return whether the namespace is exact, and no pattern for several."""
+        return self.names_kind and self.namespace is not None and self.namespace.exact
+
     def names_one(self, *, namespaced: bool) -> bool:
         """Return whether exactly one object is meant, by name, so that it has to be there."""
         if self.name is None or not self.name.exact:

@@ -15,6 +15,7 @@ from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
 from reconciler.services.globalcontext import GlobalContext, Surroundings
 from reconciler.services.ports import Kinds
+from reconciler.services.protection import Protection
 
 
 class KubeEntries:
@@ -53,14 +54,17 @@ def global_context(
     say: Callable[[str], None],
 ) -> GlobalContext:
     """Return the `Loader` of rules: it keeps the entries of a cluster and reads the rest of it."""
+    protection = Protection(namespace=settings.namespace)
+    hosts = filter(None, settings.service_hosts.split(","))
     return GlobalContext(
         Surroundings(
             entries=KubeEntries(client, clock),
             kinds=kinds,
-            loader=KubeLoader(client, filter(None, settings.service_hosts.split(","))),
+            loader=KubeLoader(client, hosts, protection=protection),
             clock=clock,
             spread=jittered,
             say=say,
             most_bytes=settings.max_entry,
+            protection=protection,
         )
     )

@@ -20,6 +20,7 @@ from reconciler.errors import Invalid, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.errors import why
 from reconciler.kube.paths import object_path
+from reconciler.services.protection import Protection
 
 _TIMEOUT = 30.0
 _MOST_BYTES = 2_000_000
@@ -32,7 +33,6 @@ class KubeLoader:
 
     Attributes:
         hosts: Patterns of the service hosts that may be asked.
-        dry_run: The API server keeps nothing of what a POST to it creates.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class KubeLoader:
         hosts: Iterable[str],
         *,
         timeout: float = _TIMEOUT,
-        dry_run: bool = False,
+        protection: Protection | None = None,
     ) -> None:
         self.hosts = tuple(hosts)
         self._client = client
         self._timeout = timeout
-        self.dry_run = dry_run
+        self._protection = protection or Protection()
 
     async def load(self, load: Load) -> Any:
         """Return what an entry asks for, decoded."""
@@ -67,15 +67,15 @@ class KubeLoader:
         if not load.path.startswith("/"):
             msg = f"urlPath {load.path}: it begins with /"
             raise Invalid(msg, status=_REFUSED)
+        if reason := self._protection.of_call(load.method, load.path):
+            raise Invalid(f"urlPath: {reason}", status=_REFUSED)
         body = load.body.encode() if load.method == "POST" else None
         path, _, query = load.path.partition("?")
         pairs = dict(parse_qsl(query, keep_blank_values=True))
-        if self.dry_run and load.method == "POST":
-            pairs["dryRun"] = "All"
         answer = await self._client.request(
             load.method, path, query=pairs, body=body, timeout=self._timeout
         )
-        return _decode(answer, load.path)
+        return self._protection.without_own(load.path, _decode(answer, load.path))
 
     async def _ask_service(self, load: ServiceLoad) -> Any:
         url = _split(load.url)

@@ -37,6 +37,7 @@ from reconciler.services.inflight import InFlight
 from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
 from reconciler.services.ports import MergeKeys, Reader, Writer
+from reconciler.services.protection import Protection
 
 ENTRY_NOT_READY = "EntryNotReady"
 """The reason of what waits for a GlobalContextEntry."""
@@ -121,6 +122,7 @@ class Lanes:
         missing_pauses: Seconds between looks at an object that is not there.
         keys: Asked only where a rule has a strategic merge.
         unfinished: Whether a request's final status is not stored yet; its marker stays.
+        protection: Tells what no policy reaches.
         flight: Bounds the bytes of targets in memory.
         wars: Pauses a rule at a target where somebody undoes its change again and again.
         conflicts: Writes that met a newer version of the target.
@@ -134,6 +136,7 @@ class Lanes:
     rounds: int = 10
     missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
     unfinished: Callable[[str], bool] = bool
+    protection: Protection = field(default_factory=Protection)
     wars: PatchWars = field(default_factory=PatchWars)
     flight: InFlight = field(default_factory=InFlight)
     conflicts: int = 0
@@ -162,6 +165,7 @@ class Lanes:
             keys=keys,
             parallel=settings.lanes,
             rounds=settings.conflict_retries,
+            protection=Protection(namespace=settings.namespace),
             flight=InFlight.of(settings),
             wars=PatchWars(
                 limit=settings.patch_war_limit, window=settings.patch_war_window, clock=clock

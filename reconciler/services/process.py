@@ -123,6 +123,9 @@ class Processor:
             program = await self.program(request.spec)
             if isinstance(program, Skip | Fail):
                 return Attempt(disposition=program)
+            if reason := self._refused(request.spec):
+                fail = Fail(reason="TriggerRefused", message=reason)
+                return Attempt(disposition=fail, program=program)
             if (held := self.holding.closed(request.spec.policy)) is not None:
                 return Attempt(disposition=held, program=program)
         except ClusterError as error:
@@ -276,7 +279,18 @@ class Processor:
     def _gates(self) -> Gates:
         return Gates(triggers=self.triggers, exceptions=self.exceptions)
 
+    def _refused(self, spec: RequestSpec) -> str:
+        """Return why a request's trigger is not even read."""
+        ref = spec.resource
+        return "" if spec.sweep else self.lanes.protection.of_trigger(ref.kind, ref.namespace)
+
     async def _change(self, key: TargetKey, job: Job) -> TargetResult:
+        if reason := self.lanes.protection.of_target(key.kind, key.namespace):
+            by_kind = bool(self.lanes.protection.of_write(key.kind.group, ""))
+            # A pattern that takes in more than may be changed means the rest.
+            meant = job.query.names_kind if by_kind else job.query.names_namespace
+            outcome = Outcome.FAILED if meant else Outcome.SKIPPED
+            return TargetResult(outcome=outcome, message=reason)
         if self.left_alone(key):
             message = "resourceFilters in the ConfigMap kyverno leaves it alone"
             return TargetResult(outcome=Outcome.SKIPPED, message=message)

@@ -89,12 +89,16 @@ async def test_a_dry_run_is_tried_and_not_stored(client, place):
         await writer.change(CONFIG_MAPS, fixed, {**fixed, "data": {"x": "2"}})
 
 
-async def test_what_an_entry_posts_in_a_dry_run_is_not_stored(client, place):
-    loader = KubeLoader(client, (), dry_run=True)
+async def test_an_entry_posts_reviews_and_stores_nothing(client, place):
+    loader = KubeLoader(client, ())
+    body = {"spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = await loader.load(ApiLoad(method="POST", path=path, body=json.dumps(body)))
+    assert answer["status"]["allowed"]
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "posted"}}
     path = f"/api/v1/namespaces/{place}/configmaps"
-    answer = await loader.load(ApiLoad(method="POST", path=path, body=json.dumps(body)))
-    assert answer["metadata"]["name"] == "posted"
+    with pytest.raises(Invalid, match="only for access reviews"):
+        await loader.load(ApiLoad(method="POST", path=path, body=json.dumps(body)))
     with pytest.raises(Gone):
         await KubeReader(client).get(CONFIG_MAPS, place, "posted")
 

@@ -315,7 +315,7 @@ def test_entries_are_read_from_the_cluster(desk: Desk, unchanged: Callable[[], N
     )
     unchanged()
     api = f"/api/v1/namespaces/{place}"
-    posted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "posted"}}
+    review = {"nonResourceAttributes": {"path": "/version", "verb": "get"}}
     entries = [
         {"name": "settings", "configMap": {"name": "settings", "namespace": place}},
         {
@@ -323,20 +323,20 @@ def test_entries_are_read_from_the_cluster(desk: Desk, unchanged: Callable[[], N
             "apiCall": {"urlPath": f"{api}/secrets/s", "jmesPath": "base64_decode(data.word)"},
         },
         {
-            "name": "posted",
+            "name": "review",
             "apiCall": {
-                "urlPath": f"{api}/configmaps",
+                "urlPath": "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
                 "method": "POST",
-                "data": [{"key": key, "value": value} for key, value in posted.items()],
-                "jmesPath": "metadata.name",
+                "data": [{"key": "spec", "value": review}],
+                "jmesPath": "status.allowed",
             },
         },
     ]
-    text = "{{ settings.data.word }} {{ secret }} {{ posted }}"
+    text = "{{ settings.data.word }} {{ secret }} {{ review }}"
     made = rule(place, [target(place, EACH)], {"data": {"got": text}}, context=entries)
     done = desk.run("preview", desk.policy(made))
     assert done.exit_code == 0, done.stdout
-    assert '+  got: "live *** posted"\n' in done.stdout
+    assert '+  got: "live *** true"\n' in done.stdout
     assert "sesame" not in done.stdout
     unchanged()
 

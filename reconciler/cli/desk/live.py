@@ -137,7 +137,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
             kinds=KubeKinds(client, clock),
             keys=KubeMergeKeys(client, clock, warn),
             reader=KubeReader(client),
-            loader=KubeLoader(client, filter(None, service_hosts.split(",")), dry_run=True),
+            loader=KubeLoader(client, filter(None, service_hosts.split(","))),
         )
     finally:
         await client.close()

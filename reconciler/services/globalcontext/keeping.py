@@ -21,6 +21,7 @@ from reconciler.errors import ClusterError, Conflict, Gone, InvalidPolicy, NotRe
 from reconciler.services.globalcontext.held import Held
 from reconciler.services.globalcontext.sources import Followed, Polled, Source
 from reconciler.services.ports import Change, Entries, Feed, Kinds, Loader
+from reconciler.services.protection import Protection
 
 _PATROL = 0.5
 """Seconds between two looks at what became ready."""
@@ -41,6 +42,7 @@ class Surroundings:
         spread: Gives a pause a random length near the wanted one.
         say: Gets a sentence for the log.
         most_bytes: Size of the objects of one entry, as JSON, at which they are not kept.
+        protection: Tells what no entry keeps.
     """
 
     entries: Entries
@@ -50,6 +52,7 @@ class Surroundings:
     spread: Callable[[float], float]
     say: Callable[[str], None]
     most_bytes: int
+    protection: Protection = field(default_factory=Protection)
 
 
 @dataclass(slots=True)
@@ -166,6 +169,7 @@ class GlobalContext:
                 kinds=world.kinds,
                 clock=world.clock,
                 most_bytes=world.most_bytes,
+                protection=world.protection,
             )
         return Polled(
             wanted=compiled.source, loader=world.loader, clock=world.clock, spread=world.spread

@@ -14,6 +14,7 @@ from reconciler.clock import Clock
 from reconciler.dialects import CallSource, ResourceSource
 from reconciler.errors import ClusterError, Forbidden, Gone, Invalid, UnknownKind
 from reconciler.services.ports import Entries, Feed, Kinds, Loader
+from reconciler.services.protection import Protection
 
 STALE = 30.0
 """Seconds without news, while something is in the way, after which objects count as old."""
@@ -64,6 +65,7 @@ class Followed:
 
     Attributes:
         most_bytes: Size as JSON at which nothing is kept any more.
+        protection: Tells what is never kept.
     """
 
     wanted: ResourceSource
@@ -71,6 +73,7 @@ class Followed:
     kinds: Kinds
     clock: Clock
     most_bytes: int
+    protection: Protection = field(default_factory=Protection)
     revision: int = 0
     refreshed: datetime | None = None
     _objects: dict[tuple[str, str], tuple[Object, int]] = field(default_factory=dict)
@@ -115,6 +118,8 @@ class Followed:
 
     async def _kind(self) -> Kind:
         wanted = self.wanted
+        if reason := self.protection.of_read(wanted.group, wanted.resource, wanted.namespace):
+            raise Invalid(f"kubernetesResource: {reason}")
         kind = await self.kinds.of_resource(wanted.group, wanted.version, wanted.resource)
         if kind is None:
             where = f"{wanted.group}/{wanted.version}" if wanted.group else wanted.version
@@ -132,7 +137,8 @@ class Followed:
         try:
             async with contextlib.aclosing(self._feed.events()) as events:
                 async for change, obj in events:
-                    self._take(obj, gone=change == "DELETED")
+                    if not self.protection.hides(kind, obj):
+                        self._take(obj, gone=change == "DELETED")
                     # A first list comes at once, and the others want to go on.
                     await asyncio.sleep(0)
         finally:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_entry, examine_policy
+from reconciler.dialects import CompiledEntry, ResourceSource, compile_entry, examine_policy
+from reconciler.engine.entries import ApiLoad
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 from reconciler.services.lint.defaults import default_findings
@@ -15,13 +16,16 @@ from reconciler.services.lint.firing import firing_findings, lost_findings, unus
 from reconciler.services.lint.limits import limit_findings
 from reconciler.services.lint.names import unknown_names
 from reconciler.services.lint.patches import patch_findings
+from reconciler.services.lint.protected import protected_findings
 from reconciler.services.lint.refusals import match_refusals, policy_refusals, rule_refusals
 from reconciler.services.lint.targets import target_findings
+from reconciler.services.protection import Protection
 
 __all__ = [
     "Finding",
     "Level",
     "Scope",
+    "entry_refusals",
     "find_errors",
     "find_surprises",
     "limit_findings",
@@ -51,7 +55,22 @@ def lint_entry(entry: Object) -> tuple[Finding, ...]:
         compiled = compile_entry(entry)
     except InvalidPolicy as error:
         return find_errors(error)
-    return tuple(_not_acted_on(compiled.warnings))
+    return (*entry_refusals(compiled, Protection()), *_not_acted_on(compiled.warnings))
+
+
+def entry_refusals(entry: CompiledEntry, protection: Protection) -> Iterator[Finding]:
+    """Yield why an entry that compiles is not kept: no policy may read what it is about."""
+    source = entry.source
+    if isinstance(source, ResourceSource):
+        location = "spec.kubernetesResource"
+        reason = protection.of_read(source.group, source.resource, source.namespace)
+    elif isinstance(source.load, ApiLoad):
+        location = "spec.apiCall"
+        reason = protection.of_call(source.load.method, source.load.path)
+    else:
+        return
+    if reason:
+        yield Finding(level=Level.ERROR, code="protected-call", location=location, text=reason)
 
 
 def find_errors(error: InvalidPolicy) -> tuple[Finding, ...]:
@@ -65,6 +84,7 @@ def find_surprises(
     *,
     scope: Scope,
     wrong: Sequence[InvalidPolicy] = (),
+    protection: Protection | None = None,
 ) -> tuple[Finding, ...]:
     """Return what to say about a policy that compiles: why it is refused, what is hardly meant.
 
@@ -73,6 +93,8 @@ def find_surprises(
         compiled: The same, compiled.
         scope: What is known about kinds.
         wrong: What does not compile of it; nothing more is said about such rules.
+        protection: Tells what no policy addresses; None where the programs are in their usual
+            namespace.
     """
     spec = policy["spec"]
     programs = {program.origin.location: program for program in compiled.programs}
@@ -93,6 +115,7 @@ def find_surprises(
         found += lost_findings(compiled, program)
         found += unused_entries(program)
         found += unknown_names(program)
+        found += protected_findings(program, rule, protection or Protection())
         found += target_findings(program, scope)
         found += patch_findings(program, rule)
         found += default_findings(program)

@@ -6,6 +6,7 @@ from typing import Self
 
 from reconciler.engine.match import Subject
 from reconciler.services.lanes import TargetKey
+from reconciler.services.protection import Protection
 from reconciler.services.settings.reading import (
     ClusterSettings,
     Fault,
@@ -50,7 +51,8 @@ class SettingsHolder:
 
     def leaves_trigger(self, subject: Subject) -> bool:
         """Return whether an object triggers nothing."""
-        return self.current.filters.filter(subject)
+        own = Protection(namespace=self.namespace).of_trigger(subject.kind, subject.namespace)
+        return bool(own) or self.current.filters.filter(subject)
 
     def leaves_target(self, key: TargetKey) -> bool:
         """Return whether an object is not to be changed."""

@@ -1,5 +1,7 @@
 """What the authors of GlobalContextEntries are told."""
 
+import pytest
+
 from admission.policies import PolicyWebhook
 from admission.review import parse_review
 
@@ -44,3 +46,17 @@ async def test_a_broken_one_can_still_be_labelled_and_removed(make):
     dying = entry({}, deletionTimestamp="2026-01-01T00:00:00Z")
     assert (await reviewed(make, "UPDATE", dying, broken)).allowed
     assert not (await reviewed(make, "UPDATE", entry({}), broken)).allowed
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"kubernetesResource": {"version": "v1", "resource": "secrets", "namespace": "kyverno"}},
+        {"apiCall": {"urlPath": "/api/v1/namespaces/kyverno/secrets/kube-retrofit-ca"}},
+        {"apiCall": {"urlPath": "/api/v1/namespaces/a/pods", "method": "POST"}},
+    ],
+)
+async def test_one_about_the_programs_own_is_refused(make, spec):
+    found = await reviewed(make, "CREATE", entry(spec))
+    assert (found.allowed, found.code) == (False, 422)
+    assert f"spec.{next(iter(spec))}: " in found.message

@@ -39,6 +39,27 @@ def service(api):
 
 
 class TestApiServer:
+    @pytest.mark.parametrize(
+        ("method", "path"),
+        [
+            ("GET", "/api/v1/namespaces/kyverno/secrets/kube-retrofit-ca"),
+            ("GET", "/apis/coordination.k8s.io/v1/leases"),
+            ("POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
+            ("POST", "/api/v1/namespaces/n/configmaps"),
+        ],
+    )
+    async def test_what_the_programs_stand_on_is_not_asked_for(self, api, loader, method, path):
+        api.answer(f"{method} {path}", {"data": {"tls.key": "k"}})
+        with pytest.raises(Invalid, match=r"polic|only for access reviews|ConfigMaps"):
+            await loader.load(ApiLoad(method=method, path=path))
+        assert not api.seen
+
+    async def test_a_list_of_all_namespaces_has_nothing_of_ours(self, api, loader):
+        places = ("kyverno", "n")
+        items = [{"metadata": {"name": "s", "namespace": place}} for place in places]
+        api.answer("GET /api/v1/secrets", {"items": items})
+        assert (await loader.load(get("/api/v1/secrets")))["items"] == items[1:]
+
     async def test_a_config_map_is_its_data_and_metadata(self, api, loader):
         meta = {"name": "c", "namespace": "n", "labels": {"a": "b"}}
         stored = {"kind": "ConfigMap", "metadata": meta, "data": {"k": "v"}, "binaryData": {}}
@@ -84,8 +105,9 @@ class TestApiServer:
         assert api.seen[0].query == expected
 
     async def test_data_is_posted(self, api, loader):
-        api.answer("POST /apis/x/v1/reviews", {"status": {"allowed": True}})
-        load = ApiLoad(method="POST", path="/apis/x/v1/reviews", body='{"spec":{"a":1}}')
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        api.answer(f"POST {path}", {"status": {"allowed": True}})
+        load = ApiLoad(method="POST", path=path, body='{"spec":{"a":1}}')
         assert await loader.load(load) == {"status": {"allowed": True}}
         assert api.seen[0].body == {"spec": {"a": 1}}
 

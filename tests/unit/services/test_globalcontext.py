@@ -174,6 +174,10 @@ class TestReading:
         await eventually(stream.queue.empty)
         assert await read(context) == [pod("b", labels={"x": "y"})]
 
+    async def test_nothing_of_the_programs_own_is_kept(self, context, cluster):
+        await follow(cluster, pod("a", "kyverno"), pod("b"))
+        assert await read(context) == [pod("b")]
+
     async def test_no_object_is_an_empty_list(self, context, cluster):
         await follow(cluster)
         assert await read(context) == []
@@ -224,6 +228,20 @@ class TestNotReady:
         await asyncio.sleep(0)
         cluster.objects[0][2].give(pod("a"))
         assert await waiting == [pod("a")]
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            {"version": "v1", "resource": "secrets", "namespace": "kyverno"},
+            {"group": "coordination.k8s.io", "version": "v1", "resource": "leases"},
+            {"group": "kyverno.io", "version": "v2", "resource": "updaterequests"},
+        ],
+    )
+    async def test_what_no_policy_reads_is_not_followed(self, context, cluster, wanted):
+        cluster.entries.give(entry(kubernetesResource=wanted))
+        await eventually(cluster.entries.synced.is_set)
+        assert "polic" in await reason(context)
+        assert not cluster.objects
 
     async def test_a_kind_that_is_not_served(self, context, cluster):
         cluster.entries.give(

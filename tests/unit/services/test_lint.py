@@ -566,3 +566,50 @@ def test_limits_are_looked_at() -> None:
     obj["metadata"]["annotations"] = {"kube-retrofit.dev/rate": "fast"}
     (finding,) = lint_policy(obj, scope=scope)
     assert (finding.level, finding.code) == (Level.ERROR, "invalid")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target_namespace": "kyverno"},
+        {
+            "target_apiVersion": "admissionregistration.k8s.io/v1",
+            "target_kind": "ValidatingWebhookConfiguration",
+            "target_namespace": None,
+        },
+        {"target_apiVersion": "coordination.k8s.io/v1", "target_kind": "Lease"},
+        {
+            "target_apiVersion": "kyverno.io/v1",
+            "target_kind": "Policy",
+            "target_name": "{{ request.name }}",
+        },
+        {"top_kind": "Policy", "meta_namespace": "kyverno", "target_namespace": None},
+    ],
+)
+def test_a_target_that_no_policy_changes(changes: dict[str, Any]) -> None:
+    (finding,) = [item for item in found(policy(**changes)) if item.code == "protected-target"]
+    assert (finding.level, finding.location) == (Level.ERROR, TARGET)
+
+
+def call(path: str, **more: Any) -> dict[str, Any]:
+    """Return a context entry of a rule."""
+    return {"name": "got", "apiCall": {"urlPath": path, **more}}
+
+
+@pytest.mark.parametrize(
+    ("entry", "refused"),
+    [
+        (call("/api/v1/namespaces/kyverno/secrets/{{ request.name }}"), True),
+        (call("/apis/admissionregistration.k8s.io/v1/{{ request.name }}"), True),
+        (call("/api/v1/namespaces/a/configmaps", method="POST"), True),
+        (call("/api/v1/namespaces/{{ request.namespace }}/secrets/x"), False),
+        (call("{{ request.object.data.path }}", method="POST"), False),
+        (call("/apis/authorization.k8s.io/v1/subjectaccessreviews", method="POST"), False),
+    ],
+)
+@pytest.mark.parametrize("place", ["rule", "target"])
+def test_a_call_that_no_policy_makes(entry: dict[str, Any], place: str, *, refused: bool) -> None:
+    findings = found(policy(**{f"{place}_context": [entry]}))
+    location = f"{TARGET if place == 'target' else RULE}.context[0].apiCall"
+    protected = [item for item in findings if item.code == "protected-call"]
+    assert [item.location for item in protected] == ([location] if refused else [])

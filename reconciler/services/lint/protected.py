@@ -1,0 +1,71 @@
+"""What no policy may address: findings about targets and calls to the API server."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.engine.context import Context
+from reconciler.engine.jmes import braces
+from reconciler.engine.program import Program
+from reconciler.engine.targets import Target
+from reconciler.engine.variables import Template
+from reconciler.services.lint.finding import Finding, Level
+from reconciler.services.protection import Protection
+
+_NOTHING = Context({})
+_VARIABLE = "{}"
+"""Stands where a variable does, and is no name."""
+_CURE = "the controller refuses it too, whatever rights are granted"
+
+
+def protected_findings(
+    program: Program, rule: Mapping[str, Any], protection: Protection
+) -> Iterator[Finding]:
+    """Yield what a rule addresses that no policy may.
+
+    Args:
+        program: The rule, compiled.
+        rule: The same rule as written.
+        protection: Tells what is refused.
+    """
+    for target in program.targets:
+        place = _namespace(program, target)
+        if reason := protection.of_api_version(_constant(target.api_version), place):
+            yield _refusal("protected-target", target.location, reason)
+    yield from _of_calls(rule, program.origin.location, protection)
+
+
+def _namespace(program: Program, target: Target) -> str:
+    return program.origin.namespace or _constant(target.namespace)
+
+
+def _of_calls(value: Any, place: str, protection: Protection) -> Iterator[Finding]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _of_calls(item, f"{place}[{index}]", protection)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            where = f"{place}.{key}"
+            if key == "apiCall" and isinstance(item, Mapping):
+                if reason := _why_refused(item, protection):
+                    yield _refusal("protected-call", where, reason)
+            else:
+                yield from _of_calls(item, where, protection)
+
+
+def _why_refused(call: Mapping[str, Any], protection: Protection) -> str:
+    path, method = call.get("urlPath"), call.get("method") or "GET"
+    if not isinstance(path, str) or not path or not isinstance(method, str):
+        return ""
+    known = braces.replace(path, lambda _: _VARIABLE)
+    if known != path and method != "GET":
+        return ""  # What it resolves to is seen when it is called.
+    return protection.of_call(method, known)
+
+
+def _constant(template: Template | None) -> str:
+    constant = template is not None and template.constant
+    return str(template.render(_NOTHING)) if template is not None and constant else ""
+
+
+def _refusal(code: str, place: str, text: str) -> Finding:
+    return Finding(level=Level.ERROR, code=code, location=place, text=text, cure=_CURE)

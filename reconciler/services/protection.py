@@ -1,0 +1,167 @@
+"""What no policy reaches, whatever rights the controller has: the parts that it stands on itself.
+
+A right says what the account may do; this says what a policy is never for. It is asked where a
+policy is written, as far as its text tells, and again with the values that a trigger gives.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+from reconciler.api.meta import GROUP, Kind, split_api_version
+
+OWN_NAMESPACE: Final = "kyverno"
+"""Where the programs are unless a flag says otherwise."""
+
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_COORDINATION: Final = "coordination.k8s.io"
+_OWN_GROUPS: Final = (GROUP, "kube-retrofit.dev")
+_REQUESTS: Final = (GROUP, "updaterequests")
+_SETTINGS: Final = ("", "configmaps")
+_REVIEWS: Final = frozenset(
+    {
+        ("authorization.k8s.io", "subjectaccessreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+    }
+)
+"""What a POST may create, for nothing of it is ever stored."""
+_QUERY = re.compile(r"[?#]")
+_ROOTS = {"api": 2, "apis": 3}
+_OF_NAMESPACES = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiPath:
+    """What a path of the API means, read as the API server reads it.
+
+    Attributes:
+        namespace: Empty for all namespaces, and for what has none.
+        name: Empty for all objects.
+    """
+
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """Tells what a policy may not address; every answer is the reason, empty where it may.
+
+    Attributes:
+        namespace: Of the programs.
+    """
+
+    namespace: str = OWN_NAMESPACE
+
+    def of_write(self, group: str, namespace: str) -> str:
+        """Return why no policy changes objects of an API group in a namespace."""
+        if namespace == self.namespace:
+            return f"namespace {namespace} is that of the programs, and no policy changes it"
+        if _is_own(group):
+            return f"no policy changes objects of {group}: they say what the programs do"
+        if group == _ADMISSION:
+            return f"no policy changes objects of {group}: they decide who sees all requests"
+        if group == _COORDINATION:
+            return f"no policy changes objects of {group}: they say which program leads"
+        return ""
+
+    def of_target(self, kind: Kind, namespace: str) -> str:
+        """Return why an object is no target."""
+        return self.of_write(kind.group, namespace if kind.namespaced else "")
+
+    def of_trigger(self, kind: str, namespace: str) -> str:
+        """Return why an object triggers nothing, a Namespace apart, which is in none."""
+        if namespace == self.namespace and kind != "Namespace":
+            return f"namespace {namespace} is that of the programs, and nothing triggers there"
+        return ""
+
+    def of_api_version(self, api_version: str, namespace: str) -> str:
+        """Return why a target is refused of which the policy's text says only so much."""
+        return self.of_write(split_api_version(api_version)[0], namespace)
+
+    def of_read(self, group: str, resource: str, namespace: str) -> str:
+        """Return why no policy reads objects of a resource, by a call or to keep them."""
+        if group in {_ADMISSION, _COORDINATION}:
+            return f"no policy reads objects of {group}"
+        if (group, resource) == _REQUESTS:
+            return "no policy reads UpdateRequests: they hold what was recorded for other policies"
+        if namespace == self.namespace and (group, resource) != _SETTINGS:
+            return (
+                f"namespace {namespace} is that of the programs, and a policy reads nothing but"
+                " ConfigMaps there"
+            )
+        return ""
+
+    def of_call(self, method: str, path: str) -> str:
+        """Return why a call to the API server is refused."""
+        parts = segments(path)
+        if "." in parts or ".." in parts:
+            return "a path must not contain dots as a part"
+        meant = parse_path(parts)
+        if method != "GET":
+            if meant is not None and (meant.group, meant.resource) in _REVIEWS:
+                return ""
+            return (
+                f"{method} is only for access reviews, which store nothing, such as"
+                " /apis/authorization.k8s.io/v1/subjectaccessreviews"
+            )
+        return "" if meant is None else self.of_read(meant.group, meant.resource, meant.namespace)
+
+    def without_own(self, path: str, answer: Any) -> Any:
+        """Return the answer to a GET without the objects of the programs' namespace."""
+        meant = parse_path(segments(path))
+        if (
+            meant is None
+            or meant.namespace
+            or meant.name
+            or (meant.group, meant.resource) == _SETTINGS
+            or not isinstance(answer, Mapping)
+            or not isinstance(answer.get("items"), list)
+        ):
+            return answer
+        return {**answer, "items": [item for item in answer["items"] if not self._holds(item)]}
+
+    def hides(self, kind: Kind, obj: Mapping[str, Any]) -> bool:
+        """Return whether an object that a list of its whole kind gave is not for policies."""
+        return (kind.group, kind.plural) != _SETTINGS and self._holds(obj)
+
+    def _holds(self, obj: Any) -> bool:
+        meta = obj.get("metadata") if isinstance(obj, Mapping) else None
+        return isinstance(meta, Mapping) and meta.get("namespace") == self.namespace
+
+
+def segments(path: str) -> list[str]:
+    """Return the parts of a path, decoded once, as the API server decodes them."""
+    return [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
+
+
+def parse_path(parts: list[str]) -> ApiPath | None:
+    """Return what a path asks for, None where that is no resource."""
+    start = _ROOTS.get(parts[0]) if parts else None
+    rest = [] if start is None else parts[start:]
+    if rest[:1] == ["watch"]:
+        rest = rest[1:]
+    if not rest:
+        return None
+    group = parts[1] if parts[0] == "apis" else ""
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:  # noqa: PLR2004
+        namespace, rest = rest[1], rest[2:]
+    return ApiPath(
+        group=group,
+        resource=rest[0],
+        namespace=namespace,
+        name=rest[1] if len(rest) > 1 else "",
+    )
+
+
+def _is_own(group: str) -> bool:
+    return any(group == own or group.endswith(f".{own}") for own in _OWN_GROUPS)
