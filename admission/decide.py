@@ -48,12 +48,12 @@ class Limits:
     """What holds for all requests.
 
     Attributes:
-        background_user: Name of the user who writes targets, with its prefix.
+        own_users: Full names of the users whose requests are the controller's own.
         max_recorded: Bytes of JSON that a request may keep of objects.
         steps: What evaluating all rules on one request may cost together.
     """
 
-    background_user: str
+    own_users: tuple[str, ...]
     max_recorded: int
     filters: Filters
     steps: int = REVIEW_STEPS
@@ -114,7 +114,7 @@ def decide(
     subject = _subject(request, parent or request.kind, namespace_labels)
     if limits.filters.exclude(subject):
         return Intent()
-    own = request.user.get("username") == limits.background_user
+    own = request.user.get("username") in limits.own_users
     allowance = Allowance(limits.steps)
     case = _Case(
         request=request,

@@ -409,7 +409,7 @@ class Admission:
                 shared=SharedRequests(requests=requests, clock=self.clock),
             ),
             limits=Limits(
-                background_user=settings.background_user,
+                own_users=settings.own_users,
                 max_recorded=settings.max_recorded,
                 filters=holder.current.filters,
             ),

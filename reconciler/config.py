@@ -81,7 +81,12 @@ class ProcessSettings:
     bind_address: str = _setting("0.0.0.0", "Address that the servers listen on.")  # noqa: S104
     metrics_port: int = _setting(8000, "Port of /metrics, /healthz and /readyz.")
     background_service_account: str = _setting(
-        "kyverno-background-controller", "ServiceAccount that writes targets."
+        "kyverno-background-controller",
+        "ServiceAccount in whose name policies read, call and write.",
+    )
+    controller_service_account: str = _setting(
+        "kube-retrofit-controller",
+        "ServiceAccount of the controller itself, for its own objects.",
     )
     enable_policy_exception: bool = _setting(default=False, meaning="Heed PolicyExceptions.")
     exception_namespace: str = _setting(
@@ -111,8 +116,14 @@ class ProcessSettings:
 
     @property
     def background_user(self) -> str:
-        """Return the full name of the user who writes targets."""
+        """Return the full name of the user in whose name policies work."""
         return f"system:serviceaccount:{self.namespace}:{self.background_service_account}"
+
+    @property
+    def own_users(self) -> tuple[str, str]:
+        """Return the full names of the users whose requests are the controller's own."""
+        controller = f"system:serviceaccount:{self.namespace}:{self.controller_service_account}"
+        return self.background_user, controller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

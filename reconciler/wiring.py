@@ -76,7 +76,7 @@ def controller_services(
         exceptions=exceptions,
         holding=Holding(index=index, clock=clock),
         left_alone=live.leaves_target,
-        own_user=settings.background_user,
+        own_users=settings.own_users,
     )
     sweeper = Sweeper(
         processor=processor,

@@ -15,7 +15,11 @@ from reconciler.cli.dev.cluster import Cluster
 from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import ClusterError
 
-ACCOUNTS = ("kyverno-admission-controller", "kyverno-background-controller")
+ACCOUNTS = {
+    "kyverno-admission-controller": "kyverno-admission-controller",
+    "kyverno-background-controller": "kube-retrofit-controller",
+}
+"""The ServiceAccount that each Deployment runs as."""
 _ROWS = pytest.StashKey[list[Row]]()
 
 
@@ -75,7 +79,7 @@ def stream(facts: Facts, request: pytest.FixtureRequest) -> Callable[[str], Stre
 @pytest.fixture(scope="session")
 def short_tokens(facts: Facts, cluster: Cluster) -> Iterator[ShortTokens]:
     """Tokens that end within a minute, for the programs that are told to use them."""
-    with ShortTokens(cluster, facts.service_account_key, ACCOUNTS) as tokens:
+    with ShortTokens(cluster, facts.service_account_key, tuple(ACCOUNTS.values())) as tokens:
         yield tokens
 
 

@@ -200,7 +200,10 @@ def test_upgrade_to_another_tag(
 ) -> None:
     assert short_tokens.first
     image, _, tag = facts.upgrade.rpartition(":")
-    patches = [{"patch": yaml.safe_dump(patch_of(*each))} for each in CONTAINERS.items()]
+    patches = [
+        {"patch": yaml.safe_dump(patch_of(name, container, ACCOUNTS[name]))}
+        for name, container in CONTAINERS.items()
+    ]
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",

@@ -115,8 +115,8 @@ def secret_of(account: str) -> str:
     return f"token-of-{account}"
 
 
-def patch_of(deployment: str, container: str) -> dict[str, Any]:
-    """Return what makes a Deployment use its account's Secret, which is named like it."""
+def patch_of(deployment: str, container: str, account: str) -> dict[str, Any]:
+    """Return what makes a Deployment use its account's Secret."""
     mount = {"name": "short-token", "mountPath": _PLACE, "readOnly": True}
     return {
         "apiVersion": "apps/v1",
@@ -128,7 +128,7 @@ def patch_of(deployment: str, container: str) -> dict[str, Any]:
                     "automountServiceAccountToken": False,
                     "containers": [{"name": container, "volumeMounts": [mount]}],
                     "volumes": [
-                        {"name": "short-token", "secret": {"secretName": secret_of(deployment)}}
+                        {"name": "short-token", "secret": {"secretName": secret_of(account)}}
                     ],
                 }
             }

@@ -264,7 +264,11 @@ def _assemble(
     leadership = Leadership(
         services=services,
         accounts=accounts,
-        grants=Grants(waiting=services.dispatcher, access=OwnAccess(client), clock=clock),
+        grants=Grants(
+            waiting=services.dispatcher,
+            access=OwnAccess(client.speaking_for(settings.background_user)),
+            clock=clock,
+        ),
         telling=Telling(
             board=KubeBoard(KubeLeases(client, settings.namespace), clock),
             dispatcher=services.dispatcher,
@@ -300,7 +304,7 @@ def _assemble(
             retry=settings.lease_retry,
         ),
     )
-    client.may_write = lambda: election.leading
+    client.allow_writes(lambda: election.leading)
     return Controller(
         settings=settings,
         client=client,

@@ -27,6 +27,7 @@ def rounds_of(
     notices: Notices,
 ) -> Rounds:
     """Return the passes that a controller with these settings makes."""
+    worker = client.speaking_for(settings.background_user)
     cluster, dispatcher, page = services.cluster, services.dispatcher, settings.list_page
 
     def waiting() -> int:
@@ -51,7 +52,7 @@ def rounds_of(
 
     search = Search(
         existing=Existing(
-            kinds=services.kinds, reader=KubeReader(client, metadata_only=True), page=page
+            kinds=services.kinds, reader=KubeReader(worker, metadata_only=True), page=page
         ),
         reader=cluster.reader,
         requests=cluster.requests,

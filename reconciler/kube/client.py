@@ -13,11 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
-from kubernetes.aio.client.rest import RESTClientObject
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -27,7 +25,6 @@ from tenacity import (
     stop_before_delay,
     wait_random_exponential,
 )
-from typing_extensions import override
 from yarl import URL
 
 from reconciler.clock import Clock, SystemClock
@@ -46,6 +43,7 @@ from reconciler.errors import (
 from reconciler.kube.credentials import Credentials, load_credentials
 from reconciler.kube.errors import failure, unreachable
 from reconciler.kube.paths import Call, describe
+from reconciler.kube.transport import CONNECT_TIMEOUT, Line
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -57,9 +55,6 @@ OnCall = Callable[[str, str, int, float], None]
 OnAnswer = Callable[[Call, str], None]
 """Told of every answer to another library: what it asked, and the failure or nothing."""
 
-_CONNECTIONS = 256
-_KEEP_ALIVE = 60.0
-_CONNECT_TIMEOUT = 5.0
 _ATTEMPTS = 5
 _REPEATABLE = frozenset({0, 408, 429, 502, 503, 504})
 _BACKOFF = wait_random_exponential(multiplier=0.2, max=3.0)
@@ -72,31 +67,43 @@ class Client:
     Attributes:
         address: Of the API server, for messages.
         on_call: For metrics; None is nobody.
-        may_write: Asked before each request that is no GET: a leader whose Lease ran out while it
-            was frozen must not finish what it began.
-        date: What the API server said last that the time is, and when that came, monotonic.
     """
 
     def __init__(
-        self, credentials: Credentials, clock: Clock, on_call: OnCall | None, user: str = ""
+        self,
+        credentials: Credentials,
+        clock: Clock,
+        on_call: OnCall | None,
+        user: str = "",
+        line: Line | None = None,
     ) -> None:
-        configuration = credentials.configuration
-        self.address = str(configuration.host)
+        self.address = str(credentials.configuration.host)
         self._headers = {"User-Agent": f"kube-retrofit/{_version()}"}
         if user:
             self._headers["Impersonate-User"] = user
         self.on_call = on_call
-        self.may_write: Callable[[], bool] = lambda: True
-        self.date = "", 0.0
         self._clock = clock
         self._credentials = credentials
-        self._rest = _Transport(configuration)
-        self._session = self._rest.open()
-        self._fixed: dict[str, Any] = {"allow_redirects": False}
-        if proxy := configuration.proxy or _proxy_of(self.address):
-            self._fixed |= {"proxy": proxy, "proxy_headers": configuration.proxy_headers}
-        if configuration.tls_server_name:
-            self._fixed["server_hostname"] = configuration.tls_server_name
+        self._line = line or Line.of(credentials.configuration)
+
+    @property
+    def date(self) -> tuple[str, float]:
+        """Return what the API server said last that the time is, and when, monotonic."""
+        return self._line.date
+
+    def allow_writes(self, may_write: Callable[[], bool]) -> None:
+        """Have somebody asked before each request that is no GET, in whatever name it goes."""
+        self._line.may_write = may_write
+
+    def speaking_for(self, user: str) -> "Client":
+        """Return a client that asks in another user's name, over the same connections.
+
+        Only the first one is closed.
+
+        Args:
+            user: Full name of a ServiceAccount, whose groups the API server adds.
+        """
+        return Client(self._credentials, self._clock, self.on_call, user, self._line)
 
     def open_session(self, on_answer: OnAnswer) -> aiohttp.ClientSession:
         """Return a session for another library, which closes it.
@@ -110,7 +117,7 @@ class Client:
         ) -> aiohttp.ClientResponse:
             url = request.url
             call = describe(request.method, url.path, watch=url.query.get("watch") == "true")
-            request.server_hostname = self._fixed.get("server_hostname")
+            request.server_hostname = self._line.fixed.get("server_hostname")
             try:
                 response = await self._authorized(request, handler)
             except (aiohttp.ClientError, OSError) as error:
@@ -123,8 +130,9 @@ class Client:
             on_answer(call, said)
             return response
 
-        proxy = {key: self._fixed[key] for key in ("proxy", "proxy_headers") if key in self._fixed}
-        return self._rest.open(middlewares=(send,), **proxy)
+        fixed = self._line.fixed
+        proxy = {key: fixed[key] for key in ("proxy", "proxy_headers") if key in fixed}
+        return self._line.transport.open(middlewares=(send,), **proxy)
 
     async def _authorized(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -141,7 +149,7 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._line.session.close()
 
     async def request(
         self,
@@ -184,7 +192,7 @@ class Client:
         seen: list[ClusterError] = []
 
         async def attempt() -> bytes:
-            if method != "GET" and not self.may_write():
+            if method != "GET" and not self._line.may_write():
                 raise ClusterError(f"{call}: this process does not hold the Lease any more")
             try:
                 return await self._attempt(
@@ -238,7 +246,7 @@ class Client:
         """
         call = describe("GET", path, watch=True)
         headers = {"Accept": accept, **self._headers}
-        limits = aiohttp.ClientTimeout(total=total, sock_connect=_CONNECT_TIMEOUT, sock_read=idle)
+        limits = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT, sock_read=idle)
         try:
             async with self._open(
                 call, "GET", self._url(path, query), headers=headers, timeout=limits
@@ -304,11 +312,11 @@ class Client:
             started = self._clock.monotonic()
             status = 0
             try:
-                async with self._session.request(
-                    method, url, **options, **self._fixed
+                async with self._line.session.request(
+                    method, url, **options, **self._line.fixed
                 ) as response:
                     status = response.status
-                    self.date = response.headers.get("Date", ""), self._clock.monotonic()
+                    self._line.date = response.headers.get("Date", ""), self._clock.monotonic()
                     if status < 300:  # noqa: PLR2004
                         yield response
                         return
@@ -399,28 +407,6 @@ def _check_address(address: str) -> None:
         )
 
 
-class _Transport(RESTClientObject):
-    """The client's pool, with connections kept longer and without a look at the environment.
-
-    Proxies and netrc would be looked up for every request, which trebles its cost.
-    """
-
-    def open(self, **more: Any) -> aiohttp.ClientSession:
-        self.configuration.client_session_kwargs = {
-            "trust_env": False,
-            "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
-            "cookie_jar": aiohttp.DummyCookieJar(),
-            **more,
-        }
-        return self._create_pool_manager()
-
-    @override
-    def _create_connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(
-            limit=_CONNECTIONS, ssl=self.ssl_context, keepalive_timeout=_KEEP_ALIVE
-        )
-
-
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     # Not the response's own readline: it gives up on lines of some megabytes.
     rest: list[bytes] = []
@@ -472,13 +458,6 @@ def _pause(state: RetryCallState) -> float:
     error = _outcome(state)
     asked = error.retry_after if isinstance(error, ClusterError) else None
     return max(asked or 0.0, _BACKOFF(state))
-
-
-def _proxy_of(address: str) -> str | None:
-    parts = urlsplit(address)
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    return getproxies().get(parts.scheme)
 
 
 def _version() -> str:

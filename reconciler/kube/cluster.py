@@ -21,7 +21,11 @@ from reconciler.kube.writer import KubeWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeCluster:
-    """One adapter per port, over one client."""
+    """One adapter per port, over one client.
+
+    What policies ask for, reads and writes of users' objects, goes in the name of the account
+    that users grant rights to; what keeps the programs going goes in their own name.
+    """
 
     kinds: KubeKinds
     reader: KubeReader
@@ -43,10 +47,11 @@ class KubeCluster:
         say: Callable[[str], None],
     ) -> Self:
         """Return the adapters that a controller with these settings uses."""
+        worker = client.speaking_for(settings.background_user)
         return cls(
             kinds=KubeKinds(client, clock),
-            reader=KubeReader(client, page_bytes=settings.page_bytes),
-            writer=KubeWriter(client, clock),
+            reader=KubeReader(worker, page_bytes=settings.page_bytes),
+            writer=KubeWriter(worker, clock),
             keys=KubeMergeKeys(client, clock, say),
             policies=KubePolicies(client),
             requests=KubeRequests.of(client, settings),

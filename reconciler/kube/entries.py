@@ -19,10 +19,14 @@ from reconciler.services.protection import Protection
 
 
 class KubeEntries:
-    """GlobalContextEntries, as stored, and the objects that they are about."""
+    """GlobalContextEntries, as stored, and the objects that they are about.
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    The objects are read by `worker`, with the rights that policies have.
+    """
+
+    def __init__(self, client: Client, worker: Client, clock: Clock) -> None:
         self._client = client
+        self._worker = worker
         self._clock = clock
 
     def follow(self) -> Watch:
@@ -31,7 +35,7 @@ class KubeEntries:
 
     def follow_objects(self, kind: Kind, namespace: str) -> Watch:
         """Return all objects of a kind; an empty namespace means everywhere."""
-        return Watch(self._client, kind, self._clock, namespace=namespace)
+        return Watch(self._worker, kind, self._clock, namespace=namespace)
 
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of this very version of an entry; return the stored one."""
@@ -54,13 +58,14 @@ def global_context(
     say: Callable[[str], None],
 ) -> GlobalContext:
     """Return the `Loader` of rules: it keeps the entries of a cluster and reads the rest of it."""
+    worker = client.speaking_for(settings.background_user)
     protection = Protection(namespace=settings.namespace)
     hosts = filter(None, settings.service_hosts.split(","))
     return GlobalContext(
         Surroundings(
-            entries=KubeEntries(client, clock),
+            entries=KubeEntries(client, worker, clock),
             kinds=kinds,
-            loader=KubeLoader(client, hosts, protection=protection),
+            loader=KubeLoader(worker, hosts, protection=protection),
             clock=clock,
             spread=jittered,
             say=say,

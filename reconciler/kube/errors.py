@@ -36,6 +36,9 @@ _QUOTED_VALUE = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: ")
 _DENIED = re.compile(r"^admission webhook \S+ denied|\bdenied (?:the )?request\b")
 # What the authorizer says; every other 403 comes from an admission plugin (quota, pod security).
 _NOT_ALLOWED = re.compile(r"\bcannot [\w*-]+ (?:resource|path) ")
+_NOT_IN_THAT_NAME = re.compile(
+    r'cannot impersonate resource "serviceaccounts" .* in the namespace "(?P<namespace>[^"]+)"'
+)
 # Errors of aiohttp that tell more than the error of the system inside of them.
 _TELLING = (
     aiohttp.ClientConnectorDNSError,
@@ -92,6 +95,9 @@ def _status_of(body: bytes) -> dict[str, Any]:
 
 def _forbidden(call: Call, said: str, answer: Mapping[str, Any]) -> ClusterError:
     message = str(answer.get("message") or "")
+    if found := _NOT_IN_THAT_NAME.search(message):
+        right = f"impersonate serviceaccounts in namespace {found['namespace']}"
+        return Forbidden(f"{said}; grant: {right}", permission=right)
     reading = call.verb in {"get", "list", "watch"}
     if answer and not reading and not _NOT_ALLOWED.search(message):
         return Denied(said, status=403)

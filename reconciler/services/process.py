@@ -88,7 +88,7 @@ class Processor:
     Attributes:
         holding: Holds requests back as their policies say.
         left_alone: Tells of a target that the settings exclude.
-        own_user: Full name of the user who writes targets.
+        own_users: Full names of the users whose requests are the controller's own.
     """
 
     index: PolicyIndex
@@ -101,7 +101,7 @@ class Processor:
     holding: Holding
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     left_alone: Callable[[TargetKey], bool] = lambda _key: False
-    own_user: str = ""
+    own_users: tuple[str, ...] = ()
 
     @property
     def flight(self) -> InFlight:
@@ -273,7 +273,7 @@ class Processor:
 
     def _cause(self, spec: RequestSpec) -> str:
         user = (spec.user.get("userInfo") or {}).get("username", "")
-        return spec.resource.uid if user and user == self.own_user else ""
+        return spec.resource.uid if user in self.own_users else ""
 
     @property
     def _gates(self) -> Gates:

@@ -58,7 +58,7 @@ class Place:
     url: str
     service: str
     namespace: str
-    background_user: str
+    own_users: tuple[str, ...]
     timeout: float
     margin: float = 0.0
 
@@ -69,7 +69,7 @@ class Place:
             url=settings.webhook_url,
             service=settings.service,
             namespace=settings.namespace,
-            background_user=settings.background_user,
+            own_users=settings.own_users,
             timeout=settings.webhook_timeout,
             margin=settings.ready_margin,
         )
@@ -196,7 +196,7 @@ class Registrar:
         return Registration(
             endpoint=Endpoint(url=self.place.url, service=self.place.service, ca_bundle=bundle),
             namespace=self.place.namespace,
-            background_user=self.place.background_user,
+            own_users=self.place.own_users,
             timeout=self.place.timeout,
             settings=self.live.current.webhooks,
             owner=self._owner,
@@ -305,7 +305,7 @@ class Registrar:
         bare = Registration(
             endpoint=registration.endpoint,
             namespace=registration.namespace,
-            background_user=registration.background_user,
+            own_users=registration.own_users,
             timeout=registration.timeout,
         )
         found = False

@@ -55,7 +55,7 @@ class Registration:
 
     Attributes:
         namespace: The program's own, which is never asked about.
-        background_user: Full name of the user who writes targets.
+        own_users: Full names of the users whose requests are the controller's own.
         timeout: Seconds that the API server waits, where no policy asks for more.
         settings: What people add to the webhooks for triggers.
         owner: Reference of an object with which the configurations shall be removed.
@@ -63,7 +63,7 @@ class Registration:
 
     endpoint: Endpoint
     namespace: str
-    background_user: str
+    own_users: tuple[str, ...]
     timeout: float
     settings: WebhookSettings = field(default_factory=WebhookSettings)
     owner: Mapping[str, Any] | None = None
@@ -281,7 +281,8 @@ def _conditions(
     programs = [program for policy in policies for program in policy.programs]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
         # Saves the call for each of our own writes of targets.
-        own = f"request.userInfo.username != '{registration.background_user}'"
+        users = ", ".join(f"'{user}'" for user in registration.own_users)
+        own = f"!(request.userInfo.username in [{users}])"
         # After them, so that an index in what the API server says is the author's index.
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
     return written + narrowing.conditions(policies, kinds, _MOST_CONDITIONS - len(written))

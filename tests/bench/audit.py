@@ -9,8 +9,8 @@ import orjson
 from tests.bench.figures import Calls
 
 ACCOUNTS = frozenset(
-    f"system:serviceaccount:kyverno:kyverno-{name}-controller"
-    for name in ("admission", "background")
+    f"system:serviceaccount:kyverno:{name}"
+    for name in ("kyverno-admission-controller", "kube-retrofit-controller")
 )
 _ASIDE = frozenset({"events", "leases"})
 _CALM = 1.0

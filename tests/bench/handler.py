@@ -42,7 +42,7 @@ def measure(policies: int) -> Handler:
     """Load that many policies, which all name one kind, and ask."""
     index, grown = _loaded(policies)
     limits = Limits(
-        background_user=f"system:serviceaccount:{_NAMESPACE}:kyverno-background-controller",
+        own_users=(f"system:serviceaccount:{_NAMESPACE}:kyverno-background-controller",),
         max_recorded=200_000,
         filters=default_filters(_NAMESPACE),
     )

@@ -28,6 +28,8 @@ from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.requests import REQUESTS
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
+"""In whose name policies work; the controller itself has another one."""
+CONTROLLER_USER = "system:serviceaccount:kyverno:kube-retrofit-controller"
 REACHES_THE_CONTROLLER = "rbac.kyverno.io/aggregate-to-background-controller"
 ALL_VERBS = ("get", "list", "update", "patch")
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
@@ -416,7 +418,7 @@ class Rig:
     def reinstall(self) -> None:
         """Install the manifests again, and give the programs tokens of the new accounts."""
         install(self.cluster, "demo")
-        for name in ("kyverno-admission-controller", "kyverno-background-controller"):
+        for name in ("kyverno-admission-controller", "kube-retrofit-controller"):
             self.cluster.service_account_kubeconfig(NAMESPACE, name)
 
     def ensure(self) -> None:
@@ -508,8 +510,17 @@ class Rig:
                 found.append({"text": line})
         return found
 
-    async def calls(self, verb: str, resource: str, *, name: str = "") -> int:
-        """Return how often the controller made a call in the test's namespace (audit log)."""
+    async def calls(
+        self, verb: str, resource: str, *, name: str = "", user: str | None = None
+    ) -> int:
+        """Return how often the controller made a call in the test's namespace (audit log).
+
+        Args:
+            verb: As the audit log names it.
+            resource: Without its group.
+            name: Of the object; empty: any.
+            user: In whose name; empty: its own, None: any.
+        """
         assert isinstance(self.cluster, ControlPlane)
         assert self.cluster.audit_log is not None
         log = self.cluster.audit_log
@@ -524,7 +535,8 @@ class Rig:
         events = (orjson.loads(line) for line in log.read_bytes().splitlines() if line)
         return sum(
             event["verb"] == verb
-            and event["user"]["username"] == BACKGROUND
+            and event["user"]["username"] == CONTROLLER_USER
+            and (user is None or _spoken_for(event) == user)
             and (ref := event.get("objectRef") or {}).get("resource") == resource
             and (ref.get("namespace") == self.namespace or resource == "updaterequests")
             and (not name or ref.get("name") == name)
@@ -562,6 +574,11 @@ async def open_rig(cluster: Cluster, programs: Programs, namespace: str) -> Asyn
         await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         stack.push_async_callback(rig.clean)
         yield rig
+
+
+def _spoken_for(event: Object) -> str:
+    """Return in whose name a call was made, empty where in no other."""
+    return str((event.get("impersonatedUser") or {}).get("username", ""))
 
 
 def _tail(log: Path) -> str:

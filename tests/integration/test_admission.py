@@ -117,7 +117,7 @@ class World:
             Registration(
                 endpoint=Endpoint(url=self.url, ca_bundle=self.bundle),
                 namespace="kyverno",
-                background_user=OWN,
+                own_users=(OWN,),
                 timeout=10.0,
             ),
         )

@@ -22,6 +22,7 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 OVERLAYS = ("default", "demo", "conformance")
 ADMISSION = "kyverno-admission-controller"
 BACKGROUND = "kyverno-background-controller"
+CONTROLLER = "kube-retrofit-controller"
 REPORTS = "kyverno-reports-controller"
 AGGREGATED = ("admission-controller", "background-controller", "reports-controller")
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -45,7 +46,7 @@ def cluster(binaries: Binaries | Path) -> Iterator[Cluster]:
         plane.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
         for name in ("admin", "view"):
             wait_aggregated(plane, name, "updaterequests")
-        for account in (ADMISSION, BACKGROUND):
+        for account in (ADMISSION, CONTROLLER):
             granted = functools.partial(may, plane, account, "watch clusterpolicies.kyverno.io")
             wait_until(granted, within=20.0, what=f"{account} has its rights")
         yield plane
@@ -224,7 +225,7 @@ def test_both_label_styles_add_rights(cluster: Cluster, controller: str) -> None
             cluster.kubectl("delete", "clusterrole", name)
 
 
-@pytest.mark.parametrize("account", [ADMISSION, BACKGROUND, REPORTS])
+@pytest.mark.parametrize("account", [ADMISSION, BACKGROUND, CONTROLLER, REPORTS])
 def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> None:
     user = f"--as=system:serviceaccount:kyverno:{account}"
     listed = cluster.kubectl("auth", "can-i", "--list", "--no-headers", user, "-n", "default")
@@ -243,14 +244,14 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
     asks = {("subjectaccessreviews.authorization.k8s.io", "create")}
     expected = {
         ADMISSION: events | asks | {(CONDITIONS, verb) for verb in ("create", "patch")},
-        BACKGROUND: events
+        BACKGROUND: set[tuple[str, str]](),
+        CONTROLLER: events
         | {(name, "patch") for name, _ in events}
-        | {(WEBHOOKS, verb) for verb in ("create", "update", "patch", "delete")}
+        | {(WEBHOOKS, verb) for verb in ("create", "update", "delete")}
         | {(name, verb) for name in REPORT_KINDS for verb in ("create", "update", "delete")}
         | {
-            (f"{kind}.kyverno.io/status", verb)
+            (f"{kind}.kyverno.io/status", "patch")
             for kind in ("policies", "clusterpolicies", "globalcontextentries")
-            for verb in ("update", "patch")
         },
         REPORTS: set(),
     }
@@ -286,31 +287,49 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
             ],
         ),
         (
-            BACKGROUND,
+            CONTROLLER,
             [
+                f"impersonate serviceaccounts:{BACKGROUND}",
                 *("create updaterequests.kyverno.io", "patch updaterequests.kyverno.io"),
                 "deletecollection updaterequests.kyverno.io",
                 "patch updaterequests.kyverno.io/status",
-                *("get secrets:kube-retrofit-ca", "list secrets", "delete secrets:ur-1"),
+                *("get secrets:kube-retrofit-ca", "list secrets:kube-retrofit-ca"),
+                *("watch secrets:kube-retrofit-ca", "delete secrets:ur-1"),
                 "create leases.coordination.k8s.io",
                 "update leases.coordination.k8s.io:kube-retrofit-controller",
                 "patch leases.coordination.k8s.io:kube-retrofit-backlog",
                 "get leases.coordination.k8s.io:kyverno-background-controller",
                 "patch leases.coordination.k8s.io:kube-retrofit-catch-up",
                 "get leases.coordination.k8s.io:kube-retrofit-admission",
-                f"patch {WEBHOOKS}:kube-retrofit-policy",
+                f"update {WEBHOOKS}:kube-retrofit-policy",
                 f"delete {WEBHOOKS}:kube-retrofit-resource",
                 f"update {REPORT_KINDS[0]}:kube-retrofit",
             ],
             [
                 *("create secrets", "update secrets:kube-retrofit-ca", "patch secrets:other"),
+                *("list secrets", "impersonate serviceaccounts", "impersonate users"),
+                f"impersonate serviceaccounts:{ADMISSION}",
+                *("get pods", "get deployments.apps", "update updaterequests.kyverno.io"),
                 *("update configmaps:kyverno", "patch deployments.apps"),
                 *(
                     f"update leases.coordination.k8s.io:{name}"
                     for name in ("kyverno", "kube-retrofit-admission")
                 ),
-                *(f"patch {WEBHOOKS}:another", f"update {REPORT_KINDS[0]}:another"),
+                *(f"update {WEBHOOKS}:another", f"update {REPORT_KINDS[0]}:another"),
                 "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
+            ],
+        ),
+        (
+            BACKGROUND,
+            ["get pods", "list namespaces"],
+            [
+                *("get secrets:kube-retrofit-ca", "list secrets", "delete secrets:ur-1"),
+                *("create updaterequests.kyverno.io", "patch updaterequests.kyverno.io/status"),
+                *(f"{verb} {WEBHOOKS}" for verb in ("get", "create")),
+                *(f"{verb} {WEBHOOKS}:kube-retrofit-resource" for verb in ("update", "delete")),
+                *("create leases.coordination.k8s.io", "create events"),
+                "update leases.coordination.k8s.io:kube-retrofit-controller",
+                *("impersonate serviceaccounts", "patch clusterpolicies.kyverno.io/status"),
             ],
         ),
         (REPORTS, [], ["get updaterequests.kyverno.io", "get pods", "create secrets"]),
@@ -425,3 +444,30 @@ def test_pods_are_kept_from_what_ends_them_all(cluster: Cluster, name: str) -> N
             if document["kind"] == "PriorityClass"
         }
         assert classes[pod["priorityClassName"]] == 1_000_000_000
+
+
+def test_only_what_runs_holds_a_token(cluster: Cluster) -> None:
+    documents = rendered(cluster, "default")
+    run = {
+        document["spec"]["template"]["spec"]["serviceAccountName"]
+        for document in documents
+        if document["kind"] == "Deployment"
+    }
+    assert run == {ADMISSION, CONTROLLER}
+    mounted = {
+        document["metadata"]["name"]
+        for document in documents
+        if document["kind"] == "ServiceAccount"
+        and document.get("automountServiceAccountToken") is not False
+    }
+    assert mounted == run
+
+
+def test_an_upgrade_takes_the_rights_of_the_controller_from_policies(cluster: Cluster) -> None:
+    (role,) = (
+        document
+        for document in rendered(cluster, "default")
+        if (document["kind"], document["metadata"]["name"])
+        == ("Role", "kyverno:background-controller")
+    )
+    assert role["rules"] == []

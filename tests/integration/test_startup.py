@@ -23,7 +23,7 @@ from tests.usedrights import audited
 
 MODULES = {"controller": "reconciler", "admission": "admission.main"}
 ACCOUNTS = {
-    "controller": "kyverno-background-controller",
+    "controller": "kube-retrofit-controller",
     "admission": "kyverno-admission-controller",
 }
 BOTH = pytest.mark.parametrize("program", ["controller", "admission"])

@@ -20,7 +20,7 @@ CONTROLLER = "retrofit-controller"
 _MODULES = {ADMISSION: "admission.main", CONTROLLER: "reconciler"}
 _ACCOUNTS = {
     ADMISSION: "kyverno-admission-controller",
-    CONTROLLER: "kyverno-background-controller",
+    CONTROLLER: "kube-retrofit-controller",
 }
 _READY = 60.0
 # Longer than the programs' own time to drain.

@@ -356,7 +356,7 @@ def recorded(
         parent=None,
         namespace_labels={},
         limits=Limits(
-            background_user=background_user,
+            own_users=(background_user,),
             max_recorded=10_000,
             filters=default_filters("kyverno"),
         ),

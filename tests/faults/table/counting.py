@@ -10,7 +10,7 @@ import orjson
 
 from reconciler.api.meta import Object
 from reconciler.cli.dev.cluster import ControlPlane
-from tests.faults.rig import BACKGROUND, Rig, rule, target
+from tests.faults.rig import CONTROLLER_USER, Rig, rule, target
 
 LISTS = 8
 
@@ -149,7 +149,7 @@ def _own_writes(lines: Iterable[bytes], namespace: str) -> Iterable[str]:
         where = event.get("objectRef") or {}
         if (
             event["verb"] in {"patch", "update"}
-            and event["user"]["username"] == BACKGROUND
+            and event["user"]["username"] == CONTROLLER_USER
             and (where.get("resource"), where.get("namespace")) == ("configmaps", namespace)
             and event["responseStatus"]["code"] == 200
         ):

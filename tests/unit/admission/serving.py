@@ -112,7 +112,7 @@ class World:
                 diversion=Diversion(requests=self.requests, clock=clock),
                 shared=SharedRequests(requests=self.requests, clock=clock),
             ),
-            limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
+            limits=Limits(own_users=("own",), max_recorded=1000, filters=parse_filters()),
             settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
             budget_seconds=0.5,
             clock=clock,

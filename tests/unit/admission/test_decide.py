@@ -46,7 +46,7 @@ def run(
         parent=parent,
         namespace_labels=labels,
         limits=Limits(
-            background_user=OWN, max_recorded=limits.get("max_recorded", 1 << 20), filters=filters
+            own_users=(OWN,), max_recorded=limits.get("max_recorded", 1 << 20), filters=filters
         ),
         exceptions=known.of,
         spared=spared,
@@ -332,7 +332,7 @@ class TestExceptions:
             failure_policy="Fail",
             parent=None,
             namespace_labels={},
-            limits=Limits(background_user=OWN, max_recorded=1 << 20, filters=NO_FILTERS),
+            limits=Limits(own_users=(OWN,), max_recorded=1 << 20, filters=NO_FILTERS),
             exceptions=known.of,
         )
         assert len(intent.drafts) == 1

@@ -79,7 +79,7 @@ def drafts(make, facts, *policies):
         failure_policy="Fail",
         parent=None,
         namespace_labels=facts.labels("a"),
-        limits=Limits(background_user="own", max_recorded=1000, filters=parse_filters()),
+        limits=Limits(own_users=("own",), max_recorded=1000, filters=parse_filters()),
         exceptions=facts.exceptions.of,
         excepts=facts.excepts(),
     ).drafts

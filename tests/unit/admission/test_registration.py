@@ -27,7 +27,7 @@ def settings(**endpoint):
     return Registration(
         endpoint=Endpoint(ca_bundle=b"PEM", **endpoint),
         namespace="kyverno",
-        background_user=OWN,
+        own_users=(OWN,),
         timeout=10.0,
     )
 
@@ -107,7 +107,7 @@ async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
         "matchConditions": [
             {
                 "name": "kube-retrofit-own-writes",
-                "expression": f"request.userInfo.username != '{OWN}'",
+                "expression": f"!(request.userInfo.username in ['{OWN}'])",
             }
         ],
     }

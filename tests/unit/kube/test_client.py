@@ -6,7 +6,9 @@ import pytest
 from aiohttp import web
 
 from reconciler.errors import (
+    ClusterError,
     Conflict,
+    Forbidden,
     Gone,
     Invalid,
     InvalidSetting,
@@ -226,3 +228,37 @@ async def test_a_context_that_is_not_there(open_client, tmp_path):
     await open_client()
     with pytest.raises(InvalidSetting, match="elsewhere"):
         await connect(str(tmp_path / "kubeconfig"), "elsewhere")
+
+
+class TestSpeakingForSomebodyElse:
+    WORKER = "system:serviceaccount:kyverno:kyverno-background-controller"
+
+    async def test_each_asks_in_its_own_name(self, api, client):
+        api.answer(ROUTE, {})
+        worker = client.speaking_for(self.WORKER)
+        for one in (client, worker, client):
+            await one.json("GET", PATH)
+        names = [item.headers.get("Impersonate-User") for item in api.seen]
+        assert names == [None, self.WORKER, None]
+
+    async def test_who_must_not_write_any_more_does_not_in_another_name_either(self, api, client):
+        worker = client.speaking_for(self.WORKER)
+        client.allow_writes(lambda: False)
+        with pytest.raises(ClusterError, match="does not hold the Lease"):
+            await worker.request("PUT", PATH, body=b"{}")
+        assert not api.seen
+
+    async def test_what_time_it_is_is_heard_by_both(self, api, client):
+        api.answer(ROUTE, (200, {}, {"Date": "Mon, 01 Jun 2026 12:00:00 GMT"}))
+        await client.speaking_for(self.WORKER).json("GET", PATH)
+        assert client.date[0] == "Mon, 01 Jun 2026 12:00:00 GMT"
+
+    async def test_a_missing_right_to_speak_for_it_is_named(self, api, client):
+        said = (
+            'serviceaccounts "kyverno-background-controller" is forbidden: User "u" cannot'
+            ' impersonate resource "serviceaccounts" in API group "" in the namespace "kyverno"'
+        )
+        api.answer(ROUTE, (403, {"kind": "Status", "reason": "Forbidden", "message": said}))
+        with pytest.raises(Forbidden) as caught:
+            await client.speaking_for(self.WORKER).json("GET", PATH)
+        assert caught.value.permission == "impersonate serviceaccounts in namespace kyverno"

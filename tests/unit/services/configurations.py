@@ -132,7 +132,7 @@ def new_registrar(world, *, log=None, webhooks=None, restored=lambda _name, _tex
             url="",
             service="svc",
             namespace="kyverno",
-            background_user="system:serviceaccount:kyverno:bg",
+            own_users=("system:serviceaccount:kyverno:bg",),
             timeout=10.0,
         ),
         live=SettingsHolder.of("kyverno"),

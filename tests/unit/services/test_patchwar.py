@@ -16,7 +16,7 @@ BY_US = {"userInfo": {"username": OWN}}
 def wars(world):
     """Return the wars of the world; a processor is frozen, so its user is put in by force."""
     world.lanes.wars = PatchWars(limit=LIMIT, window=WINDOW, clock=world.clock)
-    object.__setattr__(world.processor, "own_user", OWN)
+    object.__setattr__(world.processor, "own_users", (OWN,))
     return world.lanes.wars
 
 
