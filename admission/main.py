@@ -364,7 +364,7 @@ class Admission:
             account=f"{settings.namespace}:{account}",
             filters=lambda: holder.current.filters,
             budget=settings.webhook_timeout / 2,
-            protection=Protection(namespace=settings.namespace),
+            protection=Protection.of(settings),
             patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
         )
 

@@ -88,6 +88,11 @@ class ProcessSettings:
         "kube-retrofit-controller",
         "ServiceAccount of the controller itself, for its own objects.",
     )
+    allow_metadata: str = _setting(
+        "",
+        "Fields of a target's metadata that patches may change though they decide when it is"
+        " deleted, separated by commas: ownerReferences, finalizers.",
+    )
     enable_policy_exception: bool = _setting(default=False, meaning="Heed PolicyExceptions.")
     exception_namespace: str = _setting(
         "",

@@ -16,6 +16,9 @@ from reconciler.errors import EvaluationError, InvalidPolicy
 NOTHING = "no patches applied"
 """The message of a rule whose patch leaves the object as it is."""
 
+GUARDED = frozenset({"ownerReferences", "finalizers"})
+"""Fields of ``metadata`` that decide when an object is deleted, and by whom."""
+
 _IDENTITY = ("name", "namespace", "uid")
 
 
@@ -69,6 +72,7 @@ def change(
     obj: Mapping[str, Any],
     *,
     keys: KeyTable = SHIPPED,
+    guarded: frozenset[str] = GUARDED,
 ) -> TargetChange:
     """Return what a rule makes of one target object.
 
@@ -79,6 +83,7 @@ def change(
             entries are bound here, for this object only.
         obj: The target as it stands, not changed by this call.
         keys: Which lists merge by key.
+        guarded: Fields of its metadata that no patch changes.
     """
     try:
         after = _plan(program, index, context, obj, keys)
@@ -90,6 +95,12 @@ def change(
         return _skip(obj, NOTHING)
     if (broken := _broken_identity(obj, after)) is not None:
         return _error(obj, f"the patch changes {broken}, which makes it another object")
+    if (field := _changed_of(guarded, obj, after)) is not None:
+        return _error(
+            obj,
+            f"the patch changes metadata.{field}, which decides when the object is deleted:"
+            f" --allow-metadata={field} of both programs permits that",
+        )
     return TargetChange(
         status=RuleStatus.PASS,
         message=_mutated(after),
@@ -169,6 +180,14 @@ def _broken_identity(before: Mapping[str, Any], after: Any) -> str | None:
     old, new = before.get("metadata") or {}, after.get("metadata") or {}
     changed = (field for field in _IDENTITY if old.get(field) != new.get(field))
     return next((f"metadata.{field}" for field in changed), None)
+
+
+def _changed_of(
+    guarded: frozenset[str], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> str | None:
+    old, new = before.get("metadata") or {}, after.get("metadata") or {}
+    changed = (field for field in sorted(guarded) if old.get(field) != new.get(field))
+    return next(changed, None)
 
 
 def _mutated(obj: Mapping[str, Any]) -> str:

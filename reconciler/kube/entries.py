@@ -59,7 +59,7 @@ def global_context(
 ) -> GlobalContext:
     """Return the `Loader` of rules: it keeps the entries of a cluster and reads the rest of it."""
     worker = client.speaking_for(settings.background_user)
-    protection = Protection(namespace=settings.namespace)
+    protection = Protection.of(settings)
     hosts = filter(None, settings.service_hosts.split(","))
     return GlobalContext(
         Surroundings(

@@ -165,7 +165,7 @@ class Lanes:
             keys=keys,
             parallel=settings.lanes,
             rounds=settings.conflict_retries,
-            protection=Protection(namespace=settings.namespace),
+            protection=Protection.of(settings),
             flight=InFlight.of(settings),
             wars=PatchWars(
                 limit=settings.patch_war_limit, window=settings.patch_war_window, clock=clock
@@ -265,7 +265,9 @@ class Lanes:
         return _all(batch, result)
 
     async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
-        current, results, marked, runs = await _evaluate(key, batch, obj, self.keys)
+        current, results, marked, runs = await _evaluate(
+            key, batch, obj, keys=self.keys, guarded=self.protection.guarded
+        )
         before = resource_version(obj)
         if equal(obj, current):
             return [_settled(result, before) for result in results]
@@ -344,7 +346,12 @@ def _settled(result: TargetResult, version: str) -> TargetResult:
 
 
 async def _evaluate(
-    key: TargetKey, batch: list[Job], obj: Object, keys: MergeKeys
+    key: TargetKey,
+    batch: list[Job],
+    obj: Object,
+    *,
+    keys: MergeKeys,
+    guarded: frozenset[str],
 ) -> tuple[Object, list[TargetResult], list[str], list[Run]]:
     applied = set(_applied(obj))
     current: Mapping[str, Any] = obj
@@ -358,7 +365,9 @@ async def _evaluate(
             )
             continue
         older = current
-        current, result, repeats = await _evaluate_one(key, job, current, keys)
+        current, result, repeats = await _evaluate_one(
+            key, job, current, keys=keys, guarded=guarded
+        )
         results.append(result)
         if result.outcome is Outcome.PATCHED:
             _note(runs, job, older, current)
@@ -377,7 +386,12 @@ def _note(runs: list[Run], job: Job, before: Mapping[str, Any], after: Mapping[s
 
 
 async def _evaluate_one(
-    key: TargetKey, job: Job, obj: Mapping[str, Any], keys: MergeKeys
+    key: TargetKey,
+    job: Job,
+    obj: Mapping[str, Any],
+    *,
+    keys: MergeKeys,
+    guarded: frozenset[str],
 ) -> tuple[Mapping[str, Any], TargetResult, bool]:
     # A subresource carries no labels; who selected it looked at the object itself.
     if not key.kind.subresource and not job.query.accepts(obj):
@@ -390,7 +404,9 @@ async def _evaluate_one(
         if job.exempt is not None and (reason := await job.exempt(key.kind, obj)):
             return obj, TargetResult(outcome=Outcome.SKIPPED, message=reason), False
         changed = await job.loads.evaluate(
-            lambda: change(job.program, job.query.index, job.context, obj, keys=table)
+            lambda: change(
+                job.program, job.query.index, job.context, obj, keys=table, guarded=guarded
+            )
         )
     except EvaluationError as error:
         return obj, TargetResult(outcome=Outcome.FAILED, message=str(error)), False

@@ -7,10 +7,13 @@ policy is written, as far as its text tells, and again with the values that a tr
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import unquote
 
 from reconciler.api.meta import GROUP, Kind, split_api_version
+from reconciler.config import ProcessSettings
+from reconciler.engine.evaluate import GUARDED
+from reconciler.errors import InvalidSetting
 
 OWN_NAMESPACE: Final = "kyverno"
 """Where the programs are unless a flag says otherwise."""
@@ -57,9 +60,26 @@ class Protection:
 
     Attributes:
         namespace: Of the programs.
+        guarded: Fields of metadata that no patch changes.
     """
 
     namespace: str = OWN_NAMESPACE
+    guarded: frozenset[str] = GUARDED
+
+    @classmethod
+    def of(cls, settings: ProcessSettings) -> Self:
+        """Return the one of a program with these settings.
+
+        Raises:
+            InvalidSetting: A field is to be changed that never was guarded.
+        """
+        allowed = {field.strip() for field in settings.allow_metadata.split(",")} - {""}
+        if unknown := allowed - GUARDED:
+            raise InvalidSetting(
+                f"--allow-metadata={settings.allow_metadata}: {', '.join(sorted(unknown))} is not"
+                f" guarded; write {' or '.join(sorted(GUARDED))}"
+            )
+        return cls(namespace=settings.namespace, guarded=GUARDED - allowed)
 
     def of_write(self, group: str, namespace: str) -> str:
         """Return why no policy changes objects of an API group in a namespace."""
@@ -76,6 +96,15 @@ class Protection:
     def of_target(self, kind: Kind, namespace: str) -> str:
         """Return why an object is no target."""
         return self.of_write(kind.group, namespace if kind.namespaced else "")
+
+    def of_field(self, field: str) -> str:
+        """Return why no patch changes a field of a target's metadata."""
+        if field not in self.guarded:
+            return ""
+        return (
+            f"no patch changes metadata.{field}, which decides when an object is deleted, unless"
+            f" both programs run with --allow-metadata={field}"
+        )
 
     def of_trigger(self, kind: str, namespace: str) -> str:
         """Return why an object triggers nothing, a Namespace apart, which is in none."""

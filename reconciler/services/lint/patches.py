@@ -45,7 +45,7 @@ def _of_mutate(mutate: Any, place: str, *, guarded: bool) -> Iterator[Finding]:
 
 def _of_operations(text: str, place: str, *, guarded: bool) -> Iterator[Finding]:
     # With a digit where a variable stands, a value that is not in quotes becomes a number.
-    digits, words = _drawn(text, place, _DIGIT), _drawn(text, place, _WORD)
+    digits, words = drawn(text, place, _DIGIT), drawn(text, place, _WORD)
     for index, (operation, with_word) in enumerate(zip(digits, words, strict=False)):
         if operation.path[-1:] == (APPEND,) and operation.name != "test":
             yield _append(place, operation, guarded=guarded)
@@ -55,10 +55,14 @@ def _of_operations(text: str, place: str, *, guarded: bool) -> Iterator[Finding]
                 yield _not_a_text(f"{place}[{index}].{where}", value, variable=variable)
 
 
-def _drawn(text: str, place: str, standin: str) -> tuple[Operation, ...]:
-    drawn = braces.replace(text, lambda _: standin)
+def drawn(text: str, place: str, standin: str) -> tuple[Operation, ...]:
+    """Return the operations of a JSON patch with a text where each variable stands.
+
+    There are none where it does not compile that way.
+    """
+    plain = braces.replace(text, lambda _: standin)
     try:
-        return compile_operations(parse_operations(drawn, location=place), location=place)
+        return compile_operations(parse_operations(plain, location=place), location=place)
     except InvalidPolicy:
         return ()
 
@@ -117,19 +121,19 @@ def _in_map(patch: Any, place: str) -> Iterator[Finding]:
             yield from _in_map(item, f"{place}[{index}]")
     elif isinstance(patch, dict):
         for key, value in patch.items():
-            written = _written(key)
-            if written == "metadata" and isinstance(value, dict):
+            name = written(key)
+            if name == "metadata" and isinstance(value, dict):
                 yield from _in_metadata(value, f"{place}.{key}")
-            elif written:
+            elif name:
                 yield from _in_map(value, f"{place}.{key}")
 
 
 def _in_metadata(metadata: Mapping[str, Any], place: str) -> Iterator[Finding]:
     for key, value in metadata.items():
-        if _written(key) not in _TEXTS or not isinstance(value, dict):
+        if written(key) not in _TEXTS or not isinstance(value, dict):
             continue
         for name, text in value.items():
-            if _written(name) and isinstance(text, bool | int | float):
+            if written(name) and isinstance(text, bool | int | float):
                 yield _not_a_text(f"{place}.{key}.{name}", text)
 
 
@@ -156,7 +160,7 @@ def _not_a_text(
     )
 
 
-def _written(key: str) -> str:
+def written(key: str) -> str:
     """Return the key that a patch writes, empty where the anchor only tests."""
     if key.startswith("+(") and key.endswith(")"):
         return key[2:-1]

@@ -9,6 +9,7 @@ from reconciler.engine.program import Program
 from reconciler.engine.targets import Target
 from reconciler.engine.variables import Template
 from reconciler.services.lint.finding import Finding, Level
+from reconciler.services.lint.patches import drawn, written
 from reconciler.services.protection import Protection
 
 _NOTHING = Context({})
@@ -31,11 +32,47 @@ def protected_findings(
         place = _namespace(program, target)
         if reason := protection.of_api_version(_constant(target.api_version), place):
             yield _refusal("protected-target", target.location, reason)
+    if program.targets:
+        yield from _of_mutate(rule.get("mutate"), f"{program.origin.location}.mutate", protection)
     yield from _of_calls(rule, program.origin.location, protection)
 
 
 def _namespace(program: Program, target: Target) -> str:
     return program.origin.namespace or _constant(target.namespace)
+
+
+def _of_mutate(mutate: Any, place: str, protection: Protection) -> Iterator[Finding]:
+    if not isinstance(mutate, Mapping):
+        return
+    for where, field in (*_merged(mutate, place), *_operated(mutate, place)):
+        if reason := protection.of_field(field):
+            yield _refusal("guarded-metadata", where, reason)
+    blocks = mutate.get("foreach")
+    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+        yield from _of_mutate(block, f"{place}.foreach[{index}]", protection)
+
+
+def _merged(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of metadata that a merge writes, with their places."""
+    overlay = mutate.get("patchStrategicMerge")
+    for key, value in overlay.items() if isinstance(overlay, Mapping) else ():
+        if written(str(key)) == "metadata" and isinstance(value, Mapping):
+            for name in value:
+                yield f"{place}.patchStrategicMerge.{key}.{name}", written(str(name))
+
+
+def _operated(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
+    """Yield the same of a JSON patch."""
+    text = mutate.get("patchesJson6902")
+    if not isinstance(text, str):
+        return
+    where = f"{place}.patchesJson6902"
+    for index, operation in enumerate(drawn(text, where, "x")):
+        if operation.name == "test":
+            continue
+        for path in (operation.path, operation.source if operation.name == "move" else ()):
+            if len(path) > 1 and path[0] == "metadata":
+                yield f"{where}[{index}]", str(path[1])
 
 
 def _of_calls(value: Any, place: str, protection: Protection) -> Iterator[Finding]:

@@ -613,3 +613,41 @@ def test_a_call_that_no_policy_makes(entry: dict[str, Any], place: str, *, refus
     location = f"{TARGET if place == 'target' else RULE}.context[0].apiCall"
     protected = [item for item in findings if item.code == "protected-call"]
     assert [item.location for item in protected] == ([location] if refused else [])
+
+
+OWNERS = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}]
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        labelled({"finalizers": ["example.org/x"]}),
+        labelled({"+(ownerReferences)": OWNERS}),
+        patched("- {op: add, path: /metadata/finalizers/-, value: example.org/x}"),
+        patched("- {op: remove, path: /metadata/ownerReferences}"),
+        patched("- {op: move, from: /metadata/finalizers, path: /metadata/annotations/a}"),
+        policy(
+            mutate_patchStrategicMerge=None,
+            mutate_foreach=[
+                {
+                    "list": "request.object.data",
+                    "patchStrategicMerge": {"metadata": {"finalizers": None}},
+                }
+            ],
+        ),
+    ],
+)
+def test_what_decides_when_a_target_is_deleted(obj: dict[str, Any]) -> None:
+    (finding,) = [item for item in found(obj) if item.code == "guarded-metadata"]
+    assert finding.level is Level.ERROR
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        labelled({"(finalizers)": ["example.org/x"], "labels": {"x": "y"}}),
+        patched("- {op: test, path: /metadata/finalizers/0, value: example.org/x}"),
+    ],
+)
+def test_what_only_looks_at_it(obj: dict[str, Any]) -> None:
+    assert not [item for item in found(obj) if item.code == "guarded-metadata"]

@@ -3,7 +3,9 @@
 import pytest
 
 from reconciler.api.updaterequest import Outcome
+from reconciler.config import ControllerSettings
 from reconciler.engine.match import Subject
+from reconciler.errors import InvalidSetting
 from reconciler.requests.lifecycle import Done, Fail
 from reconciler.services.protection import Protection
 from reconciler.services.settings import SettingsHolder
@@ -148,3 +150,34 @@ async def test_a_request_about_an_object_of_ours_is_refused_unread(world, make) 
     assert isinstance(ended.disposition, Fail)
     assert ended.disposition.reason == "TriggerRefused"
     assert world.wire.calls["get"] == 0
+
+
+@pytest.mark.parametrize("field", ["ownerReferences", "finalizers"])
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_what_decides_when_a_target_is_deleted_is_left(
+    world, make, field: str, *, allowed: bool
+) -> None:
+    target = world.cluster.add(make.object("Secret", "s"))
+    settings = ControllerSettings(allow_metadata=field if allowed else "")
+    world.lanes.protection = Protection.of(settings)
+    # The name of the field comes out of the trigger: nothing of it stands in the policy.
+    key = "{{ request.object.data.key }}"
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
+    value = [owner] if field == "ownerReferences" else ["example.org/x"]
+    policy = make.policy(patch={"metadata": {key: value}})
+    trigger = world.cluster.add(make.object(data={"key": field}))
+    request = await world.ask(world.install(policy), trigger)
+    ended = await world.processor.attempt(request, 0.0)
+    (result,) = ended.targets
+    if allowed:
+        assert result.outcome is Outcome.PATCHED
+        return
+    assert result.outcome is Outcome.FAILED
+    assert f"metadata.{field}" in result.message
+    assert f"--allow-metadata={field}" in result.message
+    assert await world.read(target) == target
+
+
+def test_only_what_is_guarded_can_be_allowed() -> None:
+    with pytest.raises(InvalidSetting, match="uid is not guarded"):
+        Protection.of(ControllerSettings(allow_metadata="uid, finalizers"))
