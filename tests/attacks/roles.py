@@ -37,6 +37,14 @@ def rights(namespace: str, users: dict[str, str]) -> list[Object]:
     """Return what gives each of the users the rights of their work, and no more."""
     return [
         _bind(namespace, namespace, users["namespace-admin"], "ClusterRole", "admin"),
+        # As where the overlay tenants is installed.
+        _bind(
+            f"tenant-{namespace}",
+            namespace,
+            users["namespace-admin"],
+            "ClusterRole",
+            "kyverno:rbac:admin:policies",
+        ),
         _role(f"writer-{namespace}", namespace, _POLICIES),
         _bind(f"writer-{namespace}", namespace, users["policy-writer"], "Role"),
         _role(f"writer-{namespace}", "", _CLUSTER_POLICIES),

@@ -19,7 +19,7 @@ from reconciler.config import AdmissionSettings, ControllerSettings, ProcessSett
 pytestmark = pytest.mark.cluster
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-OVERLAYS = ("default", "demo", "conformance")
+OVERLAYS = ("default", "demo", "conformance", "tenants")
 ADMISSION = "kyverno-admission-controller"
 BACKGROUND = "kyverno-background-controller"
 CONTROLLER = "kube-retrofit-controller"
@@ -360,8 +360,11 @@ def test_an_overlay_grants_what_it_says(cluster: Cluster, overlay: str) -> None:
 @pytest.mark.parametrize(
     ("role", "verb", "resource", "allowed"),
     [
-        ("admin", "create", "updaterequests.kyverno.io", True),
-        ("admin", "patch", "policies.kyverno.io", True),
+        ("admin", "list", "updaterequests.kyverno.io", True),
+        ("admin", "create", "updaterequests.kyverno.io", False),
+        ("admin", "patch", "policies.kyverno.io", False),
+        ("admin", "create", "clusterpolicies.kyverno.io", False),
+        ("edit", "patch", "policies.kyverno.io", False),
         ("admin", "create", "policyexceptions.kyverno.io", False),
         ("view", "list", "updaterequests.kyverno.io", True),
         ("view", "get", "policyexceptions.kyverno.io", True),
@@ -471,3 +474,19 @@ def test_an_upgrade_takes_the_rights_of_the_controller_from_policies(cluster: Cl
         == ("Role", "kyverno:background-controller")
     )
     assert role["rules"] == []
+
+
+def test_admins_of_namespaces_write_policies_where_that_is_installed(cluster: Cluster) -> None:
+    rights = str(MANIFESTS / "overlays" / "tenants" / "rights.yaml")
+
+    def granted() -> bool:
+        rules = json.loads(cluster.kubectl("get", "clusterrole", "admin", "-o", "json"))["rules"]
+        return any(
+            item.get("resources") == ["policies"] and "create" in item["verbs"] for item in rules
+        )
+
+    assert not granted()
+    cluster.kubectl("apply", "-f", rights)
+    wait_until(granted, within=20.0, what="admin may write policies")
+    cluster.kubectl("delete", "-f", rights)
+    wait_until(lambda: not granted(), within=20.0, what="admin may not any more")
