@@ -29,6 +29,8 @@ _log = logger("admission.server")
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE}
 _JSON = "application/json"
 _PATHS = "/validate/fail, /validate/ignore, /policies and /exceptions"
+_LONGEST_FAREWELL = 10.0
+"""Seconds after which the end does not wait for callers that go on."""
 _LINGERING = 2.0
 """Seconds in which a body that nobody wants may still come, so that its sender reads why."""
 
@@ -39,7 +41,8 @@ class Transport:
 
     Attributes:
         drain_timeout: Seconds that requests in flight get at the end.
-        farewell: Seconds before that, in which an answer tells its caller to connect anew.
+        farewell: Seconds without any request before that. Until then an answer tells its caller to
+            connect anew.
     """
 
     bodies: Bodies
@@ -66,6 +69,7 @@ class WebhookServer:
         self._policies = policies
         self._exceptions = exceptions
         self._ending = False
+        self._asked = 0.0
         self._listener: Listener | None = None
         app = web.Application(middlewares=[self._guard])
         for name in _FAILURE_POLICIES:
@@ -108,10 +112,20 @@ class WebhookServer:
         self._ending = True
         server = self._runner.server
         if server is not None and server.connections:
-            await asyncio.sleep(self._transport.farewell)
+            await self._take_leave()
         if self._listener is not None:
             await self._listener.stop_accepting()
         await self._runner.cleanup()
+
+    async def _take_leave(self) -> None:
+        """Wait until the callers have left the connections that they use."""
+        clock = self._transport.clock
+        self._asked = begun = clock.monotonic()
+        while (now := clock.monotonic()) < begun + _LONGEST_FAREWELL:
+            left = self._asked + self._transport.farewell - now
+            if left <= 0:
+                return
+            await asyncio.sleep(left)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -119,6 +133,7 @@ class WebhookServer:
         if self._listener is None:
             raise RuntimeError("a request came before the server was started")
         connection = self._listener.of(request)
+        self._asked = self._transport.clock.monotonic()
         with connection.answering():
             if refusal := self._transport.callers.refusal(_certificate(request)):
                 code, text = refusal

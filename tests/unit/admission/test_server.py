@@ -45,6 +45,19 @@ async def test_a_connection_ends_with_an_answer_and_not_before_it(make):
         assert len(await world.stored()) == 2
 
 
+async def test_the_end_waits_while_callers_go_on(make):
+    async with World(make.index(make.policy()), farewell=0.5) as world:
+        await world.post("/validate/fail", make.review(obj=make.thing()))
+        closing = asyncio.create_task(world.server.close())
+        for number in range(10):
+            await asyncio.wait({closing}, timeout=0.1)
+            answer = await world.post(
+                "/validate/fail", make.review(obj=make.thing(), uid=f"late-{number}")
+            )
+            assert answer[0] == 200
+        await asyncio.wait_for(closing, 5)
+
+
 async def test_a_replica_that_has_not_heard_of_a_policy_reads_it_before_it_answers(make):
     index, reads = make.index(), []
 
