@@ -29,7 +29,10 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return refuse(policy, _lines(find_errors(error)))
     try:
         async with asyncio.timeout(means.budget):
-            lack = await _lack(compiled, means)
+            lack = await _lack(
+                compiled, means, RightsCheck(kinds=means.kinds, access=means.access)
+            )
+            missed = await _missed_by_author(compiled, means) if not lack.rights else ()
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
     except TimeoutError:
@@ -41,20 +44,27 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return refused
     findings = find_surprises(policy, compiled, scope=scope, protection=means.protection)
     errors = [item for item in findings if item.level is Level.ERROR]
-    if errors:
-        return refuse(policy, _lines(errors))
-    if lack.unserved_targets:
-        return refuse(policy, list(_unserved(lack)))
+    if errors or lack.unserved_targets:
+        return refuse(policy, _lines(errors) or list(_unserved(lack)))
     if lack.rights and not means.dry_run:
         return _not_allowed(policy, compiled, lack, means.account)
+    if missed:
+        return _not_the_authors(policy, missed, means.author_name)
     told = (item for item in findings if item.level is Level.WARNING)
     silent = ((str(item), CURE) for item in filtered(compiled, means.filters()))
     return Answer(warnings=warnings([*silent, *_of_rights(lack), *_texts(told), *_unfired(lack)]))
 
 
-async def _lack(compiled: CompiledPolicy, means: Means) -> Lack:
+async def _missed_by_author(compiled: CompiledPolicy, means: Means) -> tuple[Need, ...]:
+    """Return the rights that a policy works with and its author has not."""
+    if means.author is None:
+        return ()
+    rights = RightsCheck(kinds=means.kinds, access=means.author, whole=True)
+    return (await _lack(compiled, means, rights)).rights
+
+
+async def _lack(compiled: CompiledPolicy, means: Means, rights: RightsCheck) -> Lack:
     """Return what a policy lacks, after a while if what it needs may have come with it."""
-    rights = RightsCheck(kinds=means.kinds, access=means.access)
     lack = await rights.check(compiled)
     if lack.unserved_targets:
         # Its CustomResourceDefinition may have come with the policy.
@@ -135,6 +145,19 @@ def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, account: 
     role = cluster_role(compiled.key, lack.rights)
     message = f"{told}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
     return Answer(allowed=False, code=FORBIDDEN, message=message)
+
+
+def _not_the_authors(policy: Object, missed: Iterable[Need], author: str) -> Answer:
+    lines = [
+        f"{place}: '{author}' may not {', '.join(texts)}"
+        for place, texts in _by_place(missed).items()
+    ]
+    told = refuse(policy, lines, code=FORBIDDEN).message
+    cure = (
+        "A policy does only what its author may do: get these rights, or have it applied by"
+        " somebody who has them."
+    )
+    return Answer(allowed=False, code=FORBIDDEN, message=f"{told}\n{cure}")
 
 
 def _by_place(needs: Iterable[Need]) -> dict[str, list[str]]:

@@ -38,6 +38,8 @@ class Means:
         patience: Seconds of them that a missing right is waited for.
         dry_run: Nothing is stored, and nothing was that came with the object.
         protection: Tells what no policy addresses.
+        author: About who sent the request; None where it is not asked what that one may do.
+        author_name: The name, for people.
     """
 
     kinds: Kinds
@@ -52,6 +54,8 @@ class Means:
     patience: float
     dry_run: bool = False
     protection: Protection = field(default_factory=Protection)
+    author: Access | None = None
+    author_name: str = ""
 
 
 Check = Callable[[Object, Means], Awaitable[Answer]]

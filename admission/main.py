@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -30,7 +31,7 @@ from admission.following import (
 )
 from admission.heartbeat import Heartbeat
 from admission.pki import Pair
-from admission.policies import PolicyWebhook
+from admission.policies import ASKED_AUTHORS, PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
@@ -38,7 +39,7 @@ from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError
-from reconciler.kube.access import AccessReviews
+from reconciler.kube.access import AccessReviews, UserAccess
 from reconciler.kube.authority import authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.backoff import Backoff
@@ -192,7 +193,7 @@ class Admission:
                 neighbour=neighbour,
                 lost=heartbeat.missed,
             ),
-            PolicyWebhook(self._means(kinds, holder)).review,
+            self._policies(kinds, holder).review,
             ExceptionWebhook(heeding).review,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -366,6 +367,13 @@ class Admission:
             budget=settings.webhook_timeout / 2,
             protection=Protection.of(settings),
             patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
+        )
+
+    def _policies(self, kinds: KubeKinds, holder: SettingsHolder) -> PolicyWebhook:
+        return PolicyWebhook(
+            self._means(kinds, holder),
+            about=partial(UserAccess, self.client),
+            asked=ASKED_AUTHORS[self.settings.ask_authors],
         )
 
     def _resources(

@@ -1,7 +1,8 @@
 """Answers to the webhook calls for our own kinds: what cannot work is refused with its place."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from admission.authoring import check_limits, check_policy
 from admission.checks import Check, Means
@@ -9,6 +10,7 @@ from admission.decide import Answer
 from admission.entries import check_entry
 from admission.orders import check_orders
 from reconciler.requests.draft import AdmissionRequest
+from reconciler.services.ports import Access
 
 CHECKS: Mapping[str, Check] = {
     "ClusterPolicy": check_policy,
@@ -17,6 +19,13 @@ CHECKS: Mapping[str, Check] = {
 }
 """By kind; the webhook configuration asks about these (`services.registration`)."""
 
+ASKED_AUTHORS: Mapping[str, frozenset[str]] = {
+    "policies": frozenset({"Policy"}),
+    "all": frozenset({"Policy", "ClusterPolicy"}),
+    "none": frozenset(),
+}
+"""The kinds whose authors are asked, by the setting."""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyWebhook:
@@ -24,9 +33,14 @@ class PolicyWebhook:
 
     Attributes:
         means: What the checks may ask for.
+        about: Gives what tells what the sender of a request may do, who is asked for the rights
+            that a policy of one of the kinds works with.
+        asked: These kinds.
     """
 
     means: Means
+    about: Callable[[Mapping[str, Any]], Access] | None = None
+    asked: frozenset[str] = frozenset()
 
     async def review(self, request: AdmissionRequest) -> Answer:
         """Return whether an object can be stored, and what its author should know.
@@ -42,6 +56,9 @@ class PolicyWebhook:
         if old is not None and old.get("spec") == obj.get("spec"):
             return check_limits(obj, old)
         means = replace(self.means, dry_run=request.dry_run)
+        if self.about is not None and request.kind.name in self.asked:
+            name = str(request.user.get("username", ""))
+            means = replace(means, author=self.about(request.user), author_name=name)
         check = CHECKS[request.kind.name]
         answer = await check(obj, means)
         if old is None or not answer.allowed or check is not check_policy:

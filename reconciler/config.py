@@ -136,6 +136,12 @@ class AdmissionSettings(ProcessSettings):
     """What `retrofit-admission` takes."""
 
     port: int = _setting(9443, "Port of the webhook server.")
+    ask_authors: str = _setting(
+        "policies",
+        "Of what the author needs the rights that it works with: namespaced Policies,"
+        " ClusterPolicies too, or nothing.",
+        choices="policies|all|none",
+    )
     service: str = _setting("kyverno-svc", "Service that the API server reaches the webhook by.")
     webhook_url: str = _setting(
         "", "Base address of the webhook outside a cluster, instead of the Service."

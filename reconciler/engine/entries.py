@@ -188,6 +188,8 @@ class ApiCallEntry:
         path: Into the answer.
         default: Stands in for a call that failed, as it is.
         bound: The namespace that the path must name; empty for a cluster-wide policy.
+        method: Of the call.
+        outline: ``urlPath`` with ``{}`` where a variable stands; empty where a service is called.
     """
 
     name: str
@@ -196,6 +198,8 @@ class ApiCallEntry:
     path: Template | None
     default: Any
     bound: str
+    method: str = "GET"
+    outline: str = ""
 
     def evaluate(self, context: Context) -> Any:
         """Return the answer, or the part of it that the path names."""

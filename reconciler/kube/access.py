@@ -1,11 +1,13 @@
 """What somebody may do: reviews by the API server's authorizer. Nothing is remembered."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.rights import Right
 from reconciler.kube.client import Client, encode
 
 _GROUP = "authorization.k8s.io"
+_OF_USER = ("uid", "groups", "extra")
 
 
 class AccessReviews:
@@ -21,6 +23,20 @@ class AccessReviews:
                 "system:authenticated",
             ],
         }
+
+    async def may(self, right: Right) -> bool:
+        """Ask for one right."""
+        return await _review(self._client, "SubjectAccessReview", right, self._subject)
+
+
+class UserAccess:
+    """The `Access` port about whoever sent a request; needs create of subjectaccessreviews."""
+
+    def __init__(self, client: Client, user: Mapping[str, Any]) -> None:
+        """Take the user as an AdmissionReview describes one."""
+        self._client = client
+        told = {"user": user.get("username"), **{key: user.get(key) for key in _OF_USER}}
+        self._subject = {key: value for key, value in told.items() if value}
 
     async def may(self, right: Right) -> bool:
         """Ask for one right."""

@@ -52,6 +52,7 @@ class ApiPath:
     resource: str
     namespace: str = ""
     name: str = ""
+    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +190,7 @@ def parse_path(parts: list[str]) -> ApiPath | None:
         resource=rest[0],
         namespace=namespace,
         name=rest[1] if len(rest) > 1 else "",
+        subresource="/".join(rest[2:]),
     )
 
 

@@ -146,3 +146,29 @@ async def test_what_a_policy_does_is_done_in_the_name_that_rights_are_granted_to
         made = await rig.calls(verb, resource, name=name)
         assert made > 0
         assert await rig.calls(verb, resource, name=name, user=user) == made
+
+
+async def test_who_writes_policies_only_does_not_change_with_them_what_they_may_not(
+    roles: Roles, rig: Rig
+) -> None:
+    place = rig.namespace
+    made = rule(place, [target(place, "target")], {"data": {"got": "it"}})
+    policy: Object = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy",
+        "metadata": {"name": place, "namespace": place},
+        "spec": {"rules": [made]},
+    }
+    with pytest.raises(ClusterError, match="only what its author may do"):
+        await roles.policy_writer.create(policy)
+    await roles.namespace_admin.create(policy)
+
+
+async def test_what_decides_when_an_object_is_deleted_is_not_written(
+    roles: Roles, rig: Rig
+) -> None:
+    place = rig.namespace
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "x"}
+    patch = {"metadata": {"ownerReferences": [owner]}}
+    made = rule(place, [target(place, "target")], patch)
+    assert "ownerReferences" in await refusal(roles.cluster_policy_writer, made)

@@ -14,7 +14,7 @@ from reconciler.engine.entries import (
     GlobalEntry,
     VariableEntry,
 )
-from reconciler.engine.jmes import compile_expression
+from reconciler.engine.jmes import braces, compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.program import Origin
 from reconciler.engine.variables import Template
@@ -135,7 +135,7 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
                 errors.add(InvalidPolicy(place, "a URLPath cannot be used for service API calls"))
         elif not fields.get("urlPath"):
             errors.add(InvalidPolicy(place, "a urlPath or a service is needed"))
-        errors.attempt(calls.method, fields, place)
+        method = errors.attempt(calls.method, fields, place)
         address = errors.attempt(_address, fields, place, scope)
         template = errors.attempt(checked_template, _without_address(fields), place, scope)
         path = _path(fields, place, scope, of_context=False)
@@ -148,6 +148,8 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
         path=path,
         default=fields.get("default"),
         bound=origin.namespace,
+        method=method or "GET",
+        outline=braces.replace(str(fields.get("urlPath") or ""), lambda _: "{}"),
     )
 
 

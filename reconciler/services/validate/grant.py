@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from reconciler.services.validate.rights import Need
+from reconciler.services.validate.need import Need
 
 LABEL = "rbac.kyverno.io/aggregate-to-background-controller"
 """The controller's role collects every ClusterRole that has it."""

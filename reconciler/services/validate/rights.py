@@ -20,6 +20,8 @@ from reconciler.engine.wildcard import has_wildcard
 from reconciler.requests.draft import READ_LATER
 from reconciler.services.ports import Access, Kinds
 from reconciler.services.registration import lookup
+from reconciler.services.validate.entries import entry_needs
+from reconciler.services.validate.need import Need
 
 _NOTHING = Context({})
 _PARALLEL = 16
@@ -39,19 +41,7 @@ _OWN_NAME = frozenset(
 )
 _MOST_NAMESPACES = 20
 _ALL = ("",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """One thing that a rule needs.
-
-    Attributes:
-        location: In the policy, of the target or the match.
-        options: The rights of which any one is enough; the best comes first.
-    """
-
-    location: str
-    options: tuple[Right, ...]
+_ANY_KIND = Kind(group="*", version="*", kind="*", plural="*", namespaced=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +68,16 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsCheck:
-    """Asks about the rights of the account that the access port knows."""
+    """Asks about the rights of the account that the access port knows.
+
+    Attributes:
+        whole: What context entries read is asked for too, and where only a trigger tells a kind,
+            all kinds: nothing that the policy could do is left out.
+    """
 
     kinds: Kinds
     access: Access
+    whole: bool = False
 
     async def check(self, policy: CompiledPolicy) -> Lack:
         """Return what a policy lacks now; a right is asked for once, all of them side by side.
@@ -93,7 +89,11 @@ class RightsCheck:
         triggers: list[Need] = []
         unserved: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
         for program in policy.programs:
+            if self.whole:
+                targets += entry_needs(program)
             for target in program.targets:
+                if self.whole and not _known_kind(target):
+                    targets += _of_target(program, target, _ANY_KIND)
                 async for kind in self._target_kinds(target, unserved[True]):
                     targets += _of_target(program, target, kind)
             async for kind in self._trigger_kinds(program, unserved[False]):
@@ -109,9 +109,9 @@ class RightsCheck:
     async def _target_kinds(
         self, target: Target, unserved: list[tuple[str, str]]
     ) -> AsyncIterator[Kind]:
-        api_version, kind = _constant(target.api_version), _constant(target.kind)
-        if not api_version or not kind or has_wildcard(kind):
+        if not _known_kind(target):
             return
+        api_version, kind = _constant(target.api_version), _constant(target.kind)
         found = await self.kinds.find(api_version, kind)
         if not found:
             unserved.append((target.location, f"{api_version} {kind}"))
@@ -126,6 +126,8 @@ class RightsCheck:
         place = f"{program.origin.location}.match"
         for selector in dict.fromkeys(item.selector for item in program.matcher.kinds()):
             if has_wildcard(selector.kind):
+                if self.whole:
+                    yield _ANY_KIND
                 continue
             found = await self.kinds.find(*lookup(selector))
             if not found:
@@ -165,6 +167,11 @@ def _missing(needs: Iterable[Need], known: Mapping[Right, bool]) -> Iterator[Nee
     for need in dict.fromkeys(needs):
         if not any(known[option] for option in need.options):
             yield need
+
+
+def _known_kind(target: Target) -> bool:
+    kind = _constant(target.kind)
+    return bool(_constant(target.api_version) and kind) and not has_wildcard(kind)
 
 
 def _of_target(program: Program, target: Target, kind: Kind) -> Iterator[Need]:
