@@ -48,6 +48,11 @@ def run_name(policy_uid: str, value: str, rule: str) -> str:
     return f"sweep-{_hash(policy_uid, 'run', value, rule)}"
 
 
+def manual_name(policy_uid: str, mark: str, rule: str) -> str:
+    """Return the name of the sweep of a rule that a person stores, which no program ever takes."""
+    return f"run-{_hash(policy_uid, mark, rule)}"
+
+
 def order_name(policy_uid: str, rule: str) -> str:
     """Return the name of the order for the triggers of a rule that are not recorded one by one."""
     return f"sweep-{_hash(policy_uid, 'overload', rule)}"

@@ -22,7 +22,10 @@ _KINDS = frozenset(
         "Namespace",
         "Role",
         "RoleBinding",
+        "Secret",
         "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     }
 )
 

@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 _CLUSTER_WIDE: Final = re.compile(r"(?:(?:clusterpolic(?:y|ies)|cpol)/)?([^/]+)")
 _NAMESPACED: Final = re.compile(r"(?:(?:polic(?:y|ies)|pol)/)?([^/]+)/([^/]+)")
-_REQUEST: Final = re.compile(r"(?:(?:updaterequests?|ur)/)?((?:ur|sweep)-[0-9a-f]{32})")
+_REQUEST: Final = re.compile(r"(?:(?:updaterequests?|ur)/)?((?:ur|sweep|run)-[0-9a-f]{32})")
 _ALONE: Final = frozenset({"policy", "policies", "pol"})
 
 

@@ -23,7 +23,7 @@ from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import Gone, InvalidPolicy, InvalidSetting
 from reconciler.requests.lifecycle import FINAL
-from reconciler.requests.naming import run_name
+from reconciler.requests.naming import manual_name
 from reconciler.requests.orders import sweep_order
 from reconciler.services.manual import why_not
 
@@ -72,7 +72,7 @@ async def _run(key: str, rule: str, *, wait: bool, address: dict[str, str]) -> b
                 warn(f"rule {program.rule} cannot run now: {reason}")
                 good = False
                 continue
-            name = run_name(compiled.uid, mark, program.rule)
+            name = manual_name(compiled.uid, mark, program.rule)
             order = sweep_order(compiled, program, Source.MANUAL)
             await place.requests.create(name, order.labels, order.spec)
             click.echo(f"rule {program.rule}: {name}")

@@ -78,6 +78,7 @@ def test_a_request_is_told_from_a_policy_by_its_name() -> None:
     digest = "0" * 32
     assert request_name(f"ur-{digest}") == f"ur-{digest}"
     assert request_name(f"ur/sweep-{digest}") == f"sweep-{digest}"
+    assert request_name(f"run-{digest}") == f"run-{digest}"
     assert request_name("ur-of-mine") == ""
 
 

@@ -1,0 +1,207 @@
+"""UpdateRequests written by people: they ask for work, and say nothing that only a program saw."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_RETRY, Object
+from reconciler.api.updaterequest import State
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.errors import ClusterError, Denied, Forbidden, Invalid
+from reconciler.kube.client import connect
+from tests.attacks.roles import Roles
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+HASH = "0123456789abcdef" * 2
+CA = "kube-retrofit-ca"
+_REQUESTS = "updaterequests.kyverno.io"
+GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
+FORGED_CONTEXT = {
+    "userInfo": {"userInfo": {"username": "root", "groups": ["system:masters"]}},
+    "admissionRequestInfo": {"operation": "DELETE"},
+}
+FORGED_OBJECT = {"object": {"metadata": {"name": "never-existed"}, "data": {"to": "target"}}}
+
+
+def order(rig: Rig, name: str = "", namespace: str = NAMESPACE, **spec: Any) -> Object:
+    """Return a request as a person writes it by hand, for an existing trigger."""
+    resource = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "namespace": rig.namespace,
+        "name": "trigger-1",
+    }
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "UpdateRequest",
+        "metadata": {"name": name or f"by-hand-{uuid.uuid4().hex[:8]}", "namespace": namespace},
+        "spec": {
+            "requestType": "mutate",
+            "policy": rig.namespace,
+            "rule": "rule",
+            "resource": resource,
+            "source": "manual",
+        }
+        | spec,
+    }
+
+
+async def one_rule(rig: Rig) -> None:
+    """Apply the rule that the forged requests name, with its target."""
+    place = rig.namespace
+    await rig.create(config_map(place, "target"))
+    await rig.apply(rule(place, [target(place, "target")], GOT))
+
+
+@contextlib.asynccontextmanager
+async def person(rig: Rig, *verbs: str, resource: str = _REQUESTS) -> AsyncIterator[Rig]:
+    """Somebody with rights on requests that no shipped role gives."""
+    name = f"person-{uuid.uuid4().hex[:8]}"
+    on = ("-n", NAMESPACE)
+    kubectl = rig.cluster.kubectl
+    listed = ",".join(verbs)
+    kubectl("create", "role", name, f"--verb={listed}", f"--resource={resource}", *on)
+    kubectl("create", "rolebinding", name, f"--role={name}", f"--user={name}", *on)
+    client = await connect(str(rig.cluster.kubeconfig), user=name)
+    try:
+        yield Rig(rig.cluster, rig.programs, client, rig.namespace)
+    finally:
+        await client.close()
+        kubectl("delete", "role,rolebinding", name, *on)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"source": "admission"},
+        {"source": "policyChange"},
+        {"source": "catchUp"},
+        {"context": FORGED_CONTEXT},
+        {"recorded": FORGED_OBJECT},
+        {"trigger": {"resourceVersion": "1"}},
+        {"unless": ["other"]},
+        {"sequence": 3},
+    ],
+    ids=lambda spec: "-".join(map(str, spec.values()))[:20],
+)
+async def test_an_operator_says_nothing_that_only_admission_saw(
+    rig: Rig, roles: Roles, spec: Object
+) -> None:
+    with pytest.raises(Denied, match="kube-retrofit's own programs"):
+        await roles.request_operator.create(order(rig, **spec))
+
+
+async def test_a_request_as_a_kyverno_leaves_it_cannot_be_forged(rig: Rig, roles: Roles) -> None:
+    forged = order(rig, context=FORGED_CONTEXT)
+    del forged["spec"]["source"]
+    with pytest.raises(Denied, match="the other sources are those"):
+        await roles.request_operator.create(forged)
+
+
+@pytest.mark.parametrize("name", [f"ur-{HASH}", f"sweep-{HASH}"])
+async def test_an_operator_takes_no_name_that_admission_would_use(
+    rig: Rig, roles: Roles, name: str
+) -> None:
+    with pytest.raises(Denied, match="names of this form"):
+        await roles.request_operator.create(order(rig, name))
+
+
+async def test_nobody_names_the_secret_of_somebody_else(rig: Rig, roles: Roles) -> None:
+    for writer in (rig, roles.request_operator):
+        with pytest.raises((Denied, Invalid)):
+            await writer.create(order(rig, recordedSecret=CA))
+    assert await rig.get("Secret", CA, NAMESPACE)
+
+
+@pytest.mark.parametrize("missing", ["name", "kind"])
+async def test_nobody_asks_for_work_without_a_trigger(
+    rig: Rig, roles: Roles, missing: str
+) -> None:
+    forged = order(rig)
+    del forged["spec"]["resource"][missing]
+    for writer in (rig, roles.request_operator):
+        with pytest.raises(Invalid):
+            await writer.create(forged)
+
+
+async def test_an_operator_asks_for_work_on_what_is_there(rig: Rig, roles: Roles) -> None:
+    await one_rule(rig)
+    await rig.finish(0)
+    operator = roles.request_operator
+    asked = await operator.create(order(rig))
+    await rig.finish()
+    (request,) = await rig.requests()
+    assert (request.name, request.status.reason) == (asked["metadata"]["name"], "TriggerGone")
+    assert "got" not in await rig.data("target")
+    await rig.create(config_map(rig.namespace, "trigger-1"))
+    await rig.applied({"target": {"got": "trigger-1"}}, within=15)
+    marks = {"metadata": {"annotations": {ANNOTATION_RETRY: "now"}}}
+    await operator.merge("UpdateRequest", request.name, marks, namespace=NAMESPACE)
+
+
+async def test_what_is_stored_is_neither_raised_nor_given_to_the_collector(
+    rig: Rig, roles: Roles
+) -> None:
+    operator = roles.request_operator
+    stored = await operator.create(order(rig))
+    name = stored["metadata"]["name"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": str(uuid.uuid4())}
+    for patch, said in (
+        ({"spec": {"sequence": 5}}, "only kube-retrofit's own programs may raise it"),
+        ({"metadata": {"ownerReferences": [owner]}}, "gets no owner"),
+    ):
+        with pytest.raises(Denied, match=said):
+            await operator.merge("UpdateRequest", name, patch, namespace=NAMESPACE)
+    await rig.finish(1)
+    assert await rig.get("UpdateRequest", name, NAMESPACE)
+
+
+async def test_nobody_but_the_controller_says_how_work_ended(rig: Rig, roles: Roles) -> None:
+    await one_rule(rig)
+    paused = {"metadata": {"annotations": {"kube-retrofit.dev/paused": "true"}}}
+    await rig.merge("ClusterPolicy", rig.namespace, paused, namespace="")
+    await rig.create(config_map(rig.namespace, "trigger-1"))
+    (request,) = await rig.requests()
+    ended = {"status": {"state": "Completed"}}
+    where: Any = {"namespace": NAMESPACE, "subresource": "status"}
+    with pytest.raises(Forbidden):
+        await roles.request_operator.merge("UpdateRequest", request.name, ended, **where)
+    async with person(rig, "get", "patch", "update", resource=f"{_REQUESTS}/status") as other:
+        with pytest.raises(Denied, match="the controller's account of its work"):
+            await other.merge("UpdateRequest", request.name, ended, **where)
+    assert [item.status.state for item in await rig.requests()] == [State.PENDING]
+
+
+async def test_who_writes_requests_freely_is_held_to_the_same(rig: Rig) -> None:
+    async with person(rig, "create", "delete", "get", "list", "patch", "update") as writer:
+        for spec in ({"source": "admission"}, {"context": FORGED_CONTEXT}, {"sequence": 1}):
+            with pytest.raises(Denied):
+                await writer.create(order(rig, **spec))
+
+
+async def test_a_request_in_a_tenants_namespace_does_nothing(rig: Rig, roles: Roles) -> None:
+    await one_rule(rig)
+    tenant, place = roles.namespace_admin, rig.namespace
+    forged = order(
+        rig,
+        namespace=place,
+        source="admission",
+        context=FORGED_CONTEXT,
+        recorded=FORGED_OBJECT,
+    )
+    try:
+        stored = await tenant.create(forged)
+    except ClusterError as error:
+        pytest.fail(f"the built-in role admin may write requests in its namespace: {error}")
+    # A real one that came later is done: the forged one had its turn.
+    await rig.create(config_map(place, "trigger-2"))
+    await rig.finish()
+    assert await rig.data("target") == {"got": "trigger-2"}
+    left = await rig.get("UpdateRequest", stored["metadata"]["name"], place)
+    assert (left.get("status") or {}).get("state", "Pending") == "Pending"
+    assert not (left.get("status") or {}).get("attempts")
