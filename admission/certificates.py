@@ -1,9 +1,9 @@
 """The CA and the serving certificate: shared by replicas through two Secrets, renewed in place.
 
-Whichever replica is first makes what is missing, at once when it is told that somebody deleted
-the CA; the others read it. A new CA joins the bundle
-beside the old one, and serving certificates follow at their own renewal, so that whoever trusts
-only the old bundle keeps trusting the server until the bundle has spread.
+The Secrets are made by the manifests, and by the controller where somebody deleted them, always
+empty. Whichever replica is first fills what is empty or due; the others read it. A new CA joins
+the bundle beside the old one, and serving certificates follow at their own renewal, so that
+whoever trusts only the old bundle keeps trusting the server until the bundle has spread.
 """
 
 import asyncio
@@ -11,25 +11,23 @@ import contextlib
 import ssl
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from admission.callers import Callers
 from admission.pki import Pair, ca_is_due, make_ca, make_serving, read_pair, serving_is_due
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError, Conflict, InvalidSetting
-from reconciler.kube.authority import BUNDLE, CA_SECRET
+from reconciler.errors import ClusterError, Conflict, Gone, InvalidSetting
+from reconciler.kube.authority import BUNDLE, CA_SECRET, TLS_SECRET
 from reconciler.kube.secrets import StoredSecret
 from reconciler.observe.logs import logger
-
-TLS_SECRET = "kube-retrofit-tls"  # noqa: S105
 
 _CERTIFICATE, _KEY = "tls.crt", "tls.key"
 _ATTEMPTS = 5
 _CHECK_SECONDS = 60.0
 _RETRY_SECONDS = 2.0
 """Without the CA no policy is in force, so what failed is tried again soon."""
-_LABELS = {"app.kubernetes.io/managed-by": "kube-retrofit"}
 
 _log = logger("admission.certificates")
 
@@ -41,12 +39,8 @@ class Secrets(Protocol):
         """Return it, None where there is none."""
         ...
 
-    async def create_if_absent(self, secret: StoredSecret) -> bool:
-        """Store it; tell whether it was ours that was stored."""
-        ...
-
-    async def replace(self, secret: StoredSecret) -> StoredSecret:
-        """Replace the version that was read."""
+    async def fill(self, secret: StoredSecret) -> StoredSecret:
+        """Write data into the version that was read."""
         ...
 
 
@@ -102,7 +96,7 @@ class Certificates:
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Read the Secrets, make what is missing or due, and load what changed.
+        """Read the Secrets, fill what is empty or due, and load what changed.
 
         Raises:
             ClusterError: The Secrets cannot be read or written.
@@ -148,22 +142,20 @@ class Certificates:
         """Return the pair of a Secret; ``fresh`` gives a new one where the old one will not do."""
         for _ in range(_ATTEMPTS):
             stored = await self._secrets.get(name)
-            old = None if stored is None else _parse(stored)
+            if stored is None:
+                msg = (
+                    f"Secret {name} is not there: retrofit-controller makes it again, where it"
+                    " runs; else apply the manifests"
+                )
+                raise Gone(msg, status=404)
+            old = _parse(stored)
             new = fresh(old)
             if new is None and old is not None:
                 return old
             if new is None:
                 break
-            secret = _render(name, new, "" if stored is None else stored.resource_version)
-            try:
-                if stored is None:
-                    written = await self._secrets.create_if_absent(secret)
-                else:
-                    await self._secrets.replace(secret)
-                    written = True
-            except Conflict:
-                written = False
-            if written:
+            with contextlib.suppress(Conflict):
+                await self._secrets.fill(replace(stored, data=_render(new)))
                 _log.info("certificate stored", secret=name, until=new.until.isoformat())
                 return new
         raise Conflict(f"Secret {name} keeps changing; look at who writes it")
@@ -187,6 +179,8 @@ class Certificates:
 def _parse(secret: StoredSecret) -> Pair | None:
     """Return the pair of a Secret, None where it holds no usable one."""
     data = secret.data
+    if not data:
+        return None
     parts = (data.get(name, b"") for name in (_CERTIFICATE, _KEY, BUNDLE))
     pair = read_pair(*parts)
     if pair is None:
@@ -194,14 +188,8 @@ def _parse(secret: StoredSecret) -> Pair | None:
     return pair
 
 
-def _render(name: str, pair: Pair, resource_version: str) -> StoredSecret:
-    return StoredSecret(
-        name=name,
-        kind="kubernetes.io/tls",
-        labels=_LABELS,
-        data={_CERTIFICATE: pair.certificate, _KEY: pair.key, BUNDLE: pair.bundle},
-        resource_version=resource_version,
-    )
+def _render(pair: Pair) -> dict[str, bytes]:
+    return {_CERTIFICATE: pair.certificate, _KEY: pair.key, BUNDLE: pair.bundle}
 
 
 def _context(callers: Callers) -> ssl.SSLContext:

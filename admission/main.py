@@ -40,7 +40,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.kube.access import AccessReviews, UserAccess
-from reconciler.kube.authority import authority_watch
+from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
@@ -323,16 +323,16 @@ class Admission:
         return Follower(name="settings", watch=watch, take=take, clock=self.clock)
 
     def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
-        watch = authority_watch(self.client, self.clock, self.settings.namespace)
-        authority = Follower(
-            name="authority",
-            watch=watch,
-            take=lambda _change, _secret: self.certificates.look(),
-            clock=self.clock,
-        )
         tasks.create_task(self.certificates.run(), name="certificate")
-        tasks.create_task(authority.run(), name=authority.name)
-        tasks.create_task(authority.tell(), name=f"{authority.name} told")
+        for secret in (CA_SECRET, TLS_SECRET):
+            stored = Follower(
+                name=secret,
+                watch=authority_watch(self.client, self.clock, self.settings.namespace, secret),
+                take=lambda _change, _secret: self.certificates.look(),
+                clock=self.clock,
+            )
+            tasks.create_task(stored.run(), name=stored.name)
+            tasks.create_task(stored.tell(), name=f"{stored.name} told")
 
     def _estimate(self, holder: SettingsHolder) -> Estimate:
         marks, metrics = marks_of(self.settings, holder), self.metrics

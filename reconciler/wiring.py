@@ -21,7 +21,6 @@ from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
 from reconciler.services.registrar import Registrar
-from reconciler.services.retries import Retries
 from reconciler.services.rollout import Rollout, Warn
 from reconciler.services.selection import TargetFinder
 from reconciler.services.settings import SettingsHolder
@@ -40,7 +39,6 @@ class Services:
     entries: GlobalContext
     lanes: Lanes
     collector: Collector
-    retries: Retries
     rollout: Rollout
 
 
@@ -110,8 +108,7 @@ def controller_services(
         dispatcher=dispatcher,
         entries=entries,
         lanes=lanes,
-        collector=Collector(requests=requests, clock=clock, keep=settings.retain_per_policy),
-        retries=Retries(requests=requests, warn=say),
+        collector=Collector.of(settings, requests, clock, say),
         rollout=Rollout(
             index=index,
             policies=cluster.policies,

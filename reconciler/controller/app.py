@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
@@ -237,7 +237,7 @@ def _assemble(
         warn=notices.caution,
     )
     accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
-    services.collector.before = _before_removal(services, accounts)
+    services.collector.before = accounts.progress.flush
     rounds = rounds_of(
         client, settings, services, holder=holder, reporter=reporter, notices=notices
     )
@@ -330,16 +330,6 @@ def _assemble(
     )
 
 
-def _before_removal(services: Services, accounts: Accounts) -> Callable[[], Awaitable[None]]:
-    """Return what has to be done while finished requests are still there."""
-
-    async def prepare() -> None:
-        await services.retries.settle()
-        await accounts.progress.flush()
-
-    return prepare
-
-
 def _heed_success(notices: Notices, *, otherwise: bool) -> Callable[[SettingsHolder], None]:
     """Return what switches events for successes as the ConfigMap says, or else the flag."""
 
@@ -377,6 +367,7 @@ def _surroundings(
         neighbour=neighbour,
         metrics=metrics,
         events=told,
+        leading=told.leading,
         say=log.warning,
     )
 

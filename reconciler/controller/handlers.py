@@ -50,11 +50,9 @@ def build_registry(
             rounds.removed(request)
             services.dispatcher.forget(request.name, request.uid)
             services.collector.forget(request)
-            services.retries.on_deleted(request)
             return
         services.dispatcher.notice(request)
         services.collector.notice(request)
-        services.retries.on_stored(request)
 
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])

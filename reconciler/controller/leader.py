@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from reconciler.api.updaterequest import UpdateRequest
 from reconciler.controller.accounts import Accounts
 from reconciler.errors import ClusterError
 from reconciler.services.backlog import Telling
@@ -65,7 +64,7 @@ class Leadership:
             group.create_task(self.services.dispatcher.run())
             group.create_task(self.services.entries.run())
             group.create_task(self.services.collector.run())
-            group.create_task(self.services.retries.run())
+            group.create_task(self.services.collector.retries.run())
             group.create_task(self.services.rollout.run())
             group.create_task(self.grants.run())
             group.create_task(self.telling.run())
@@ -77,10 +76,6 @@ class Leadership:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.on_failed(error)
 
-    def _found(self, request: UpdateRequest) -> None:
-        self.accounts.found(request)
-        self.services.retries.on_stored(request)
-
     async def _refill(self) -> None:
         pause = 0.5
         collected = False
@@ -90,7 +85,7 @@ class Leadership:
                 if not collected:
                     # An entry that they wait for may have become ready before they were known.
                     self.services.dispatcher.wake_parked(ENTRY_NOT_READY)
-                    await self.services.collector.refill(self._found)
+                    await self.services.collector.refill(self.accounts.found)
                     collected = True
             except ClusterError as error:
                 self.say(f"the waiting requests cannot be listed: {error}")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.clock import Clock
-from reconciler.kube.authority import authority_watch
+from reconciler.errors import ClusterError
+from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.client import Client
 from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import Watch
@@ -63,8 +64,10 @@ class Surroundings:
     neighbour: Neighbour
     metrics: Metrics
     events: Events
+    leading: Callable[[], bool]
     say: Callable[[str], None]
     _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _secret_gone: asyncio.Event = field(default_factory=asyncio.Event)
     _settings: Watch | None = None
 
     def __post_init__(self) -> None:
@@ -87,8 +90,12 @@ class Surroundings:
                 self._take_configuration,
             ),
             "certificate authority": (
-                authority_watch(client, clock, namespace),
-                lambda _change, _secret: self.services.rollout.wake(),
+                authority_watch(client, clock, namespace, CA_SECRET),
+                self._take_authority,
+            ),
+            "certificate": (
+                authority_watch(client, clock, namespace, TLS_SECRET),
+                self._take_certificate,
             ),
             "namespace": (
                 Watch(client, NAMESPACES, clock, fields=own, metadata_only=True),
@@ -99,6 +106,7 @@ class Surroundings:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.neighbour.run(), name="neighbour")
             tasks.create_task(self._heed_kinds(), name="kinds")
+            tasks.create_task(self._restore_secrets(), name="secrets")
             tasks.create_task(self._follow_definitions(definitions), name="definitions")
             tasks.create_task(self._tell("customresourcedefinitions", definitions))
             for name, (watch, take) in watches.items():
@@ -119,6 +127,32 @@ class Surroundings:
             )
         self.report.again(self.holder)
         self._warn_of_neighbour()
+        self._secret_gone.set()
+
+    def _take_authority(self, change: Change, secret: Object) -> None:
+        self._take_certificate(change, secret)
+        self.services.rollout.wake()
+
+    def _take_certificate(self, change: Change, _secret: Object) -> None:
+        if change == "DELETED":
+            self._secret_gone.set()
+
+    async def _restore_secrets(self) -> None:
+        told = ""
+        while True:
+            await self._secret_gone.wait()
+            self._secret_gone.clear()
+            if not self.leading():
+                continue
+            try:
+                await self.services.cluster.authority.restore()
+                told = ""
+            except ClusterError as error:
+                if str(error) != told:
+                    self.say(f"the Secrets of the certificates cannot be made: {error}")
+                told = str(error)
+                await asyncio.sleep(_PATROL)
+                self._secret_gone.set()
 
     def _take_configuration(self, change: Change, configuration: Object) -> None:
         rollout = self.services.rollout

@@ -6,13 +6,14 @@ from reconciler.kube.secrets import SECRETS, NamedSecrets
 from reconciler.kube.watch import Watch
 
 CA_SECRET = "kube-retrofit-ca"  # noqa: S105 - the name of an object
+TLS_SECRET = "kube-retrofit-tls"  # noqa: S105 - the name of an object
 BUNDLE = "ca.crt"
 """The entry with all certificates that a serving certificate may come from."""
 
 
-def authority_watch(client: Client, clock: Clock, namespace: str) -> Watch:
-    """Return a watch on the one Secret, which never reads what stands in it."""
-    fields = f"metadata.name={CA_SECRET}"
+def authority_watch(client: Client, clock: Clock, namespace: str, name: str) -> Watch:
+    """Return a watch on one of the two Secrets, which never reads what stands in it."""
+    fields = f"metadata.name={name}"
     return Watch(client, SECRETS, clock, namespace=namespace, fields=fields, metadata_only=True)
 
 
@@ -21,6 +22,11 @@ class KubeAuthority:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._secrets = NamedSecrets(client, namespace)
+
+    async def restore(self) -> None:
+        """Make the two Secrets again where somebody deleted them; admission servers fill them."""
+        for name in (CA_SECRET, TLS_SECRET):
+            await self._secrets.restore(name)
 
     async def ca_bundle(self) -> bytes | None:
         """Return its certificates in PEM, None where no admission server has made it yet."""

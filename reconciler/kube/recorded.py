@@ -5,17 +5,16 @@ can name the Secret of somebody else.
 """
 
 import base64
+import contextlib
 from collections.abc import Mapping
 
-from reconciler.api.meta import FIELD_MANAGER, PREFIX, Object
-from reconciler.errors import AlreadyExists, Gone
+from reconciler.api.meta import FIELD_MANAGER, LABEL_RECORDED, RECORDED_NAMESPACE, Object
+from reconciler.errors import AlreadyExists, Forbidden, Gone
 from reconciler.kube.client import Client, encode
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.reader import METADATA
 from reconciler.kube.secrets import SECRETS
 from reconciler.requests.naming import recorded_name
-
-LABEL_RECORDED = f"{PREFIX}recorded"
 
 _ENTRY = "recorded"
 _QUERY = {"fieldManager": FIELD_MANAGER}
@@ -24,9 +23,10 @@ _QUERY = {"fieldManager": FIELD_MANAGER}
 class RecordedSecrets:
     """One Secret at most per request."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: Client, former: str) -> None:
+        """Take the namespace where older versions kept them."""
         self._client = client
-        self._namespace = namespace
+        self._former = former
 
     async def create(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
         """Store what belongs to a request; what is stored already stays as it is."""
@@ -35,42 +35,57 @@ class RecordedSecrets:
             "kind": "Secret",
             "metadata": {
                 "name": recorded_name(request),
-                "namespace": self._namespace,
-                "labels": {LABEL_RECORDED: "true", **labels},
+                "namespace": RECORDED_NAMESPACE,
+                "labels": {**labels, LABEL_RECORDED: "true"},
             },
             "immutable": True,
             "data": {_ENTRY: base64.b64encode(data).decode()},
         }
-        path = collection_path(SECRETS, self._namespace)
-        try:
+        path = collection_path(SECRETS, RECORDED_NAMESPACE)
+        with contextlib.suppress(AlreadyExists):
             await self._client.request("POST", path, query=_QUERY, body=encode(body))
-        except AlreadyExists:
-            return
 
-    async def read(self, request: str) -> bytes:
+    async def read(self, request: str, *, former: bool) -> bytes:
         """Return what was stored.
 
+        Args:
+            request: The name of the request.
+            former: Look also where older versions kept it.
+
         Raises:
-            Gone: Nothing was, or the Secret of that name is not one of these.
+            Gone: Nothing was stored, or the Secret of that name is not one of these.
+            Forbidden: It may only be in the former namespace, which the program may not read.
         """
-        path = object_path(SECRETS, self._namespace, recorded_name(request))
-        data = _recorded(await self._client.json("GET", path))
+        path = object_path(SECRETS, RECORDED_NAMESPACE, recorded_name(request))
+        try:
+            secret = await self._client.json("GET", path)
+        except Gone:
+            if not former:
+                raise
+            path = object_path(SECRETS, self._former, recorded_name(request))
+            secret = await self._client.json("GET", path)
+        data = _recorded(secret)
         if data is None:
-            name = f"{self._namespace}/{recorded_name(request)}"
+            name = f"{secret['metadata']['namespace']}/{recorded_name(request)}"
             raise Gone(f"Secret {name} holds no recorded fields")
         return data
 
-    async def delete(self, request: str) -> None:
+    async def delete(self, request: str, *, former: bool) -> None:
         """Remove it; absent is success, and a Secret that is not one of these stays."""
-        path = object_path(SECRETS, self._namespace, recorded_name(request))
-        try:
+        await self._delete(RECORDED_NAMESPACE, request)
+        if former:
+            # Without the right it waits for whoever ends the upgrade.
+            with contextlib.suppress(Forbidden):
+                await self._delete(self._former, request)
+
+    async def _delete(self, namespace: str, request: str) -> None:
+        path = object_path(SECRETS, namespace, recorded_name(request))
+        with contextlib.suppress(Gone):
             # Its metadata only: what stands in it is nobody's business any more.
             secret = await self._client.json("GET", path, accept=METADATA)
             if _is_ours(secret):
                 same = {"preconditions": {"uid": secret["metadata"]["uid"]}}
                 await self._client.request("DELETE", path, body=encode(same))
-        except Gone:
-            return
 
 
 def _recorded(secret: Object) -> bytes | None:

@@ -150,13 +150,13 @@ class KubeRequests:
         """Store recorded fields that must not stand in a request, as a Secret."""
         await self._recorded.create(request, labels, data)
 
-    async def read_recorded(self, request: str) -> bytes:
+    async def read_recorded(self, request: str, *, former: bool = False) -> bytes:
         """Return what `create_recorded` stored."""
-        return await self._recorded.read(request)
+        return await self._recorded.read(request, former=former)
 
-    async def delete_recorded(self, request: str) -> None:
+    async def delete_recorded(self, request: str, *, former: bool = False) -> None:
         """Remove it; absent is success."""
-        await self._recorded.delete(request)
+        await self._recorded.delete(request, former=former)
 
     async def _all(self, fields: str) -> AsyncIterator[UpdateRequest]:
         token = ""

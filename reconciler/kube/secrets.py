@@ -1,15 +1,20 @@
-"""Named Secrets of our own: the CA and the serving certificate."""
+"""Named Secrets of our own: the CA and the serving certificate.
+
+The manifests make them, empty. A program that fills them needs no right to create a Secret, which
+would be the right to a token of any ServiceAccount of the namespace.
+"""
 
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object
-from reconciler.errors import AlreadyExists, Gone
-from reconciler.kube.client import Client, encode
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.errors import Gone
+from reconciler.kube.client import APPLY_PATCH, MERGE_PATCH, Client, encode
+from reconciler.kube.paths import object_path
 
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
+_LABELS = {"app.kubernetes.io/managed-by": "kube-retrofit"}
 _QUERY = {"fieldManager": FIELD_MANAGER}
 
 
@@ -18,10 +23,8 @@ class StoredSecret:
     """A Secret with its data decoded, kept out of every printed form."""
 
     name: str
-    kind: str = "Opaque"
-    labels: Mapping[str, str] = field(default_factory=dict)
     data: Mapping[str, bytes] = field(repr=False)
-    resource_version: str = ""
+    resource_version: str
 
 
 class NamedSecrets:
@@ -39,51 +42,44 @@ class NamedSecrets:
         except Gone:
             return None
 
-    async def create_if_absent(self, secret: StoredSecret) -> bool:
-        """Store a new Secret; tell whether it was ours that was stored."""
-        path = collection_path(SECRETS, self._namespace)
-        try:
-            await self._client.request("POST", path, query=_QUERY, body=self._render(secret))
-        except AlreadyExists:
-            return False
-        return True
+    async def restore(self, name: str) -> None:
+        """Make an empty Secret where there is none; what stands in one stays."""
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": self._namespace, "labels": _LABELS},
+        }
+        await self._client.request(
+            "PATCH",
+            object_path(SECRETS, self._namespace, name),
+            query={**_QUERY, "force": "true"},
+            body=encode(body),
+            content_type=APPLY_PATCH,
+        )
 
-    async def replace(self, secret: StoredSecret) -> StoredSecret:
-        """Replace the stored Secret if it still has the version given.
+    async def fill(self, secret: StoredSecret) -> StoredSecret:
+        """Write data into a stored Secret if it still has the version given.
 
         Raises:
             Conflict: It changed since it was read.
+            Gone: It was deleted.
         """
-        path = object_path(SECRETS, self._namespace, secret.name)
-        answer = await self._client.json("PUT", path, query=_QUERY, body=self._render(secret))
-        return _parse(answer)
-
-    def _render(self, secret: StoredSecret) -> bytes:
-        meta: Object = {
-            "name": secret.name,
-            "namespace": self._namespace,
-            "labels": dict(secret.labels),
-        }
-        if secret.resource_version:
-            meta["resourceVersion"] = secret.resource_version
         data = {key: base64.b64encode(value).decode() for key, value in secret.data.items()}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": meta,
-            "type": secret.kind,
-            "data": data,
-        }
-        return encode(body)
+        body = {"metadata": {"resourceVersion": secret.resource_version}, "data": data}
+        answer = await self._client.json(
+            "PATCH",
+            object_path(SECRETS, self._namespace, secret.name),
+            query=_QUERY,
+            body=encode(body),
+            content_type=MERGE_PATCH,
+        )
+        return _parse(answer)
 
 
 def _parse(obj: Object) -> StoredSecret:
-    meta = obj["metadata"]
     data = obj.get("data") or {}
     return StoredSecret(
-        name=meta["name"],
-        kind=obj.get("type", "Opaque"),
-        labels=meta.get("labels") or {},
+        name=obj["metadata"]["name"],
         data={key: base64.b64decode(value) for key, value in data.items()},
-        resource_version=meta["resourceVersion"],
+        resource_version=obj["metadata"]["resourceVersion"],
     )

@@ -1,11 +1,12 @@
 """The `Requests`, `Policies` and `Events` ports on the in-memory cluster."""
 
 import base64
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.api.meta import Kind, Object, resource_version
+from reconciler.api.meta import RECORDED_NAMESPACE, Kind, Object, resource_version
 from reconciler.api.updaterequest import (
     API_VERSION,
     KIND,
@@ -90,19 +91,26 @@ class MemoryRequests:
         """Store recorded fields that must not stand in a request."""
         encoded = base64.b64encode(data).decode()
         body = {"apiVersion": "v1", "kind": "Secret", "data": {"recorded": encoded}}
-        self._create(SECRETS, recorded_name(request), labels, body)
+        meta = {"name": recorded_name(request), "namespace": RECORDED_NAMESPACE}
+        with contextlib.suppress(AlreadyExists):
+            self._cluster.create(SECRETS, {**body, "metadata": {**meta, "labels": dict(labels)}})
 
-    async def read_recorded(self, request: str) -> bytes:
+    async def read_recorded(self, request: str, *, former: bool = False) -> bytes:
         """Return what `create_recorded` stored."""
-        secret = await self._cluster.get(SECRETS, self._namespace, recorded_name(request))
+        name = recorded_name(request)
+        try:
+            secret = await self._cluster.get(SECRETS, RECORDED_NAMESPACE, name)
+        except Gone:
+            if not former:
+                raise
+            secret = await self._cluster.get(SECRETS, self._namespace, name)
         return base64.b64decode(secret["data"]["recorded"])
 
-    async def delete_recorded(self, request: str) -> None:
+    async def delete_recorded(self, request: str, *, former: bool = False) -> None:
         """Remove it; absent is success."""
-        try:
-            self._cluster.delete(SECRETS, self._namespace, recorded_name(request))
-        except Gone:
-            return
+        for namespace in (RECORDED_NAMESPACE, *((self._namespace,) if former else ())):
+            with contextlib.suppress(Gone):
+                self._cluster.delete(SECRETS, namespace, recorded_name(request))
 
     def _create(self, kind: Kind, name: str, labels: Mapping[str, str], body: Object) -> str:
         meta = {"name": name, "namespace": self._namespace, "labels": dict(labels)}

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.api.meta import Object, ObjectRef, resource_version
+from reconciler.api.meta import LABEL_RECORDED, Object, ObjectRef, resource_version
 from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord
 from reconciler.engine.program import Paths, Program, Projection, project
 from reconciler.errors import RetrofitError
@@ -185,6 +185,8 @@ def draft(
         unless=tuple(item.rule for item in unless),
     )
     labels = naming.labels(origin.policy, _shard_key(request), Source.ADMISSION)
+    if hidden:
+        labels[LABEL_RECORDED] = "true"
     if hidden or not replaces_one_version(spec):
         return Draft(name=name, labels=labels, spec=spec, secret=content if hidden else None)
     whose = spec.user if reads.request is None or reads.request & _OF_USER else sender

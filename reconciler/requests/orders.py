@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.api.meta import ObjectRef
+from reconciler.api.meta import LABEL_RECORDED, ObjectRef
 from reconciler.api.updaterequest import RequestSpec, Source, UpdateRequest
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.requests.naming import labels, recorded_name
@@ -68,4 +68,4 @@ def retry_order(failed: UpdateRequest, name: str) -> Order:
     secret = recorded_name(name) if failed.spec.recorded_secret else ""
     spec = replace(failed.spec, source=Source.MANUAL, sequence=0, recorded_secret=secret)
     marks = labels(policy=spec.policy, source=spec.source, trigger_uid=spec.resource.uid)
-    return Order(labels=marks, spec=spec)
+    return Order(labels=marks | ({LABEL_RECORDED: "true"} if secret else {}), spec=spec)

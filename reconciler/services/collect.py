@@ -8,12 +8,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
+from reconciler.api.meta import LABEL_RECORDED
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
 from reconciler.errors import ClusterError
 from reconciler.requests.lifecycle import FINAL, minute
 from reconciler.services.ports import Requests
+from reconciler.services.retries import Retries
 
 AT_ONCE = "now"
 
@@ -27,6 +31,7 @@ class Collector:
     """Knows the finished requests by minute of removal; only a leader runs it.
 
     Attributes:
+        retries: Told of every finished request, and done before one is removed.
         keep: Finished requests kept per policy.
         pause: Seconds between two looks.
         before: Done before anything is removed: what is gone can be counted by nobody.
@@ -34,29 +39,45 @@ class Collector:
 
     requests: Requests
     clock: Clock
+    retries: Retries
     keep: int = 1000
     pause: float = 1.0
     before: Callable[[], Awaitable[None]] = _nothing
     _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
-    _recorded: set[str] = field(default_factory=set)
-    _orphans: set[str] = field(default_factory=set)
+    _recorded: dict[str, bool] = field(default_factory=dict)
+    _orphans: dict[str, bool] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        settings: ControllerSettings,
+        requests: Requests,
+        clock: Clock,
+        warn: Callable[[str], None],
+    ) -> Self:
+        """Return what removes the finished requests of a controller with these settings."""
+        retries = Retries(requests=requests, warn=warn)
+        keep = settings.retain_per_policy
+        return cls(requests=requests, clock=clock, retries=retries, keep=keep)
 
     def notice(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; only final ones count, and not what is taken back."""
+        self.retries.on_stored(request)
         if request.ended_by:
             return
         if request.status.state in FINAL and request.status.remove_after:
             bucket = self._buckets.setdefault(request.status.remove_after, {})
             bucket[request.name] = request.spec.policy
             if request.spec.recorded_secret:
-                self._recorded.add(request.name)
+                self._recorded[request.name] = _former(request)
 
     def forget(self, request: UpdateRequest) -> None:
         """A request was deleted."""
+        self.retries.on_deleted(request)
         self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
-        self._recorded.discard(request.name)
+        self._recorded.pop(request.name, None)
         if request.spec.recorded_secret:
-            self._orphans.add(request.name)
+            self._orphans[request.name] = _former(request)
 
     async def refill(self, found: Callable[[UpdateRequest], None] | None = None) -> None:
         """Take in what is stored already, and tell somebody else of it."""
@@ -81,18 +102,19 @@ class Collector:
             await self._remove(name)
         for policy, bucket in list(self._over_limit()):
             await self._remove(bucket, policy)
-        for request in list(self._orphans):
-            await self.requests.delete_recorded(request)
-            self._orphans.discard(request)
+        for request, former in list(self._orphans.items()):
+            await self.requests.delete_recorded(request, former=former)
+            self._orphans.pop(request, None)
 
     async def _remove(self, bucket: str, policy: str = "") -> None:
+        await self.retries.settle()
         await self.before()
         members = self._buckets.get(bucket, {})
         gone = [name for name, owner in members.items() if policy in ("", owner)]
         # Secrets first: a request that is left leads to its Secret, a Secret to no request.
-        for name in self._recorded.intersection(gone):
-            await self.requests.delete_recorded(name)
-            self._recorded.discard(name)
+        for name in self._recorded.keys() & set(gone):
+            await self.requests.delete_recorded(name, former=self._recorded[name])
+            self._recorded.pop(name, None)
         await self.requests.remove(remove_after=bucket, policy=policy)
         for name in gone:
             members.pop(name, None)
@@ -108,3 +130,8 @@ class Collector:
                     yield policy, bucket
                 else:
                     kept[policy] += number
+
+
+def _former(request: UpdateRequest) -> bool:
+    """Tell whether an older version stored what was recorded for a request."""
+    return LABEL_RECORDED not in request.labels

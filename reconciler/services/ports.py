@@ -209,16 +209,21 @@ class Requests(Protocol):
         """
         ...
 
-    async def read_recorded(self, request: str) -> bytes:
+    async def read_recorded(self, request: str, *, former: bool = False) -> bytes:
         """Return what `create_recorded` stored.
+
+        Args:
+            request: The name of the request.
+            former: Look also where older versions stored it.
 
         Raises:
             Gone: Nothing is stored.
+            Forbidden: It may be where older versions stored it, which may not be read.
         """
         ...
 
-    async def delete_recorded(self, request: str) -> None:
-        """Remove it; absent is success."""
+    async def delete_recorded(self, request: str, *, former: bool = False) -> None:
+        """Remove it, with ``former`` also where older versions stored it; absent is success."""
         ...
 
 
@@ -402,6 +407,10 @@ class ReportStore(Protocol):
 
 class Authority(Protocol):
     """The certificate authority that the webhook's serving certificate comes from."""
+
+    async def restore(self) -> None:
+        """Make the Secrets that hold it and the certificate again, empty, where they are gone."""
+        ...
 
     async def ca_bundle(self) -> bytes | None:
         """Return its certificates in PEM, None where no admission server has made it yet."""

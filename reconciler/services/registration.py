@@ -10,7 +10,14 @@ from hashlib import blake2b
 from typing import Any
 
 from reconciler.api.globalcontext import ENTRIES
-from reconciler.api.meta import EXCEPTION_VERSION, GROUP, POLICY_VERSION, Kind, Object
+from reconciler.api.meta import (
+    EXCEPTION_VERSION,
+    GROUP,
+    POLICY_VERSION,
+    RECORDED_NAMESPACE,
+    Kind,
+    Object,
+)
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
 from reconciler.engine.wildcard import has_wildcard
@@ -247,7 +254,7 @@ def _client(path: str, registration: Registration) -> Object:
 
 def _namespace_selector(policies: Sequence[CompiledPolicy], registration: Registration) -> Object:
     # The selector is also asked about Namespace objects themselves, by their own labels.
-    never = {registration.namespace, "kube-system"}
+    never = {registration.namespace, RECORDED_NAMESPACE, "kube-system"}
     only = _namespaces(policies)
     own: Object = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted(never)}
     if only is not None and 0 < len(only - never) <= _MOST_NAMESPACES:

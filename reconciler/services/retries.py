@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from reconciler.api.meta import ANNOTATION_RETRIED
+from reconciler.api.meta import ANNOTATION_RETRIED, LABEL_RECORDED
 from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.errors import ClusterError, Gone
 from reconciler.requests.naming import retry_name
@@ -76,7 +76,8 @@ class Retries:
         if request.spec.recorded_secret:
             # Where it is gone the new request ends with that as its reason.
             with contextlib.suppress(Gone):
-                data = await self.requests.read_recorded(request.name)
+                former = LABEL_RECORDED not in request.labels
+                data = await self.requests.read_recorded(request.name, former=former)
                 await self.requests.create_recorded(name, order.labels, data)
         await self.requests.create(name, order.labels, order.spec)
         with contextlib.suppress(Gone):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.meta import NAMESPACES, Object, split_api_version
+from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, split_api_version
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
@@ -106,7 +106,9 @@ class TriggerReader:
 
     async def _recorded(self, request: UpdateRequest) -> Mapping[str, Any]:
         if request.spec.recorded_secret:
-            read: Mapping[str, Any] = json.loads(await self.requests.read_recorded(request.name))
+            former = LABEL_RECORDED not in request.labels
+            content = await self.requests.read_recorded(request.name, former=former)
+            read: Mapping[str, Any] = json.loads(content)
             return read
         return request.spec.recorded or {}
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import time
 import uuid
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -20,7 +21,7 @@ from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.reader import KubeReader
-from reconciler.kube.secrets import NamedSecrets, StoredSecret
+from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WebhookConfigurations
 from reconciler.kube.writer import KubeWriter
@@ -198,19 +199,20 @@ async def test_webhook_configurations_are_kept_by_name(client):
 async def test_named_secrets_have_one_first_writer(client, place):
     secrets = NamedSecrets(client, place)
     assert await secrets.get("ca") is None
-    assert await secrets.create_if_absent(StoredSecret(name="ca", data={"k": b"\x00one"}))
-    assert not await secrets.create_if_absent(StoredSecret(name="ca", data={"k": b"two"}))
-    stored = await secrets.get("ca")
+    await secrets.restore("ca")
+    empty = await secrets.get("ca")
+    assert empty.data == {}
+    stored = await secrets.fill(replace(empty, data={"k": b"\x00one"}))
+    with pytest.raises(Conflict):
+        await secrets.fill(replace(empty, data={"k": b"two"}))
+    assert await secrets.get("ca") == stored
     assert stored.data == {"k": b"\x00one"}
     assert "one" not in repr(stored)
-    await secrets.replace(
-        StoredSecret(name="ca", data={"k": b"three"}, resource_version=stored.resource_version)
-    )
-    with pytest.raises(Conflict):
-        await secrets.replace(
-            StoredSecret(name="ca", data={}, resource_version=stored.resource_version)
-        )
-    assert (await secrets.get("ca")).data == {"k": b"three"}
+    # Whoever makes it again, or applies the manifests again, takes nothing out.
+    await secrets.restore("ca")
+    assert (await secrets.get("ca")).data == {"k": b"\x00one"}
+    with pytest.raises(Gone):
+        await secrets.fill(replace(stored, name="other"))
 
 
 async def test_rights_are_reviewed(client, place):

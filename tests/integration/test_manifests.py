@@ -11,6 +11,7 @@ import click
 import pytest
 import yaml
 
+from reconciler.api.meta import RECORDED_NAMESPACE
 from reconciler.cli.dev.binaries import Binaries
 from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
 from reconciler.cli.dev.waiting import wait_until
@@ -265,8 +266,9 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
             ADMISSION,
             [
                 *("create updaterequests.kyverno.io", "get updaterequests.kyverno.io"),
-                *("create secrets", "get secrets:kube-retrofit-ca"),
-                *("update secrets:kube-retrofit-ca", "watch secrets:kube-retrofit-tls"),
+                *("get secrets:kube-retrofit-ca", "patch secrets:kube-retrofit-ca"),
+                *("patch secrets:kube-retrofit-tls", "watch secrets:kube-retrofit-tls"),
+                "record updaterequests.kyverno.io",
                 *("get configmaps:kyverno", "watch configmaps:kyverno"),
                 f"patch {CONDITIONS}:kube-retrofit-check",
                 "patch updaterequests.kyverno.io",
@@ -280,6 +282,8 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 "watch leases.coordination.k8s.io:kyverno",
                 "update leases.coordination.k8s.io:kube-retrofit-backlog",
                 *("get secrets:other", "list secrets", "delete secrets:kube-retrofit-ca"),
+                *("create secrets", "create secrets:kube-retrofit-tls", "patch secrets:other"),
+                "process updaterequests.kyverno.io",
                 *("get configmaps:other", "update configmaps:kyverno"),
                 "update leases.coordination.k8s.io:kyverno",
                 *(f"create {WEBHOOKS}", f"patch {CONDITIONS}:other"),
@@ -293,8 +297,9 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 *("create updaterequests.kyverno.io", "patch updaterequests.kyverno.io"),
                 "deletecollection updaterequests.kyverno.io",
                 "patch updaterequests.kyverno.io/status",
-                *("get secrets:kube-retrofit-ca", "list secrets:kube-retrofit-ca"),
-                *("watch secrets:kube-retrofit-ca", "delete secrets:ur-1"),
+                *("record updaterequests.kyverno.io", "process updaterequests.kyverno.io"),
+                *("get secrets:kube-retrofit-ca", "watch secrets:kube-retrofit-tls"),
+                *("create secrets:kube-retrofit-ca", "patch secrets:kube-retrofit-tls"),
                 "create leases.coordination.k8s.io",
                 "update leases.coordination.k8s.io:kube-retrofit-controller",
                 "patch leases.coordination.k8s.io:kube-retrofit-backlog",
@@ -307,7 +312,9 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
             ],
             [
                 *("create secrets", "update secrets:kube-retrofit-ca", "patch secrets:other"),
-                *("list secrets", "impersonate serviceaccounts", "impersonate users"),
+                *("get secrets:kube-retrofit-tls", "get secrets:other", "list secrets"),
+                *("delete secrets:kube-retrofit-ca", "delete secrets:ur-1"),
+                *("impersonate serviceaccounts", "impersonate users"),
                 f"impersonate serviceaccounts:{ADMISSION}",
                 *("get pods", "get deployments.apps", "update updaterequests.kyverno.io"),
                 *("update configmaps:kyverno", "patch deployments.apps"),
@@ -340,6 +347,45 @@ def test_rights_in_the_own_namespace(
 ) -> None:
     answers = reviewed(cluster, account, *allowed, *refused, namespace="kyverno")
     assert answers == dict.fromkeys(allowed, True) | dict.fromkeys(refused, False)
+
+
+@pytest.mark.parametrize(
+    ("account", "granted"),
+    [
+        (ADMISSION, {"create"}),
+        (BACKGROUND, {"get", "create", "delete"}),
+        (REPORTS, set[str]()),
+    ],
+)
+def test_rights_in_the_namespace_of_recorded_secrets(
+    cluster: Cluster, account: str, granted: set[str]
+) -> None:
+    verbs = ("get", "list", "watch", *WRITES)
+    expected = {f"{verb} secrets": verb in granted for verb in verbs}
+    expected |= dict.fromkeys(("create serviceaccounts", "create serviceaccounts/token"), False)
+    assert reviewed(cluster, account, *expected, namespace=RECORDED_NAMESPACE) == expected
+
+
+@pytest.mark.parametrize("role", ["admin", "edit", "kyverno:rbac:operate:updaterequests"])
+def test_no_role_of_people_grants_what_only_programs_write(cluster: Cluster, role: str) -> None:
+    rules = json.loads(cluster.kubectl("get", "clusterrole", role, "-o", "json"))["rules"]
+    verbs = {
+        verb
+        for item in rules
+        if "updaterequests" in item.get("resources", ())
+        for verb in item["verbs"]
+    }
+    assert verbs.isdisjoint({"*", "record", "process"})
+
+
+def test_applying_again_leaves_the_certificates_as_they_are(cluster: Cluster) -> None:
+    held = json.dumps({"data": {"tls.crt": "aGVsZA=="}})
+    cluster.kubectl("patch", "secret", "kube-retrofit-tls", "-n", "kyverno", "-p", held)
+    folder = str(MANIFESTS / "overlays" / "default")
+    cluster.kubectl("apply", "-k", folder)
+    cluster.kubectl("apply", "-k", folder, "--server-side", "--force-conflicts")
+    get = ("get", "secret", "kube-retrofit-tls", "-n", "kyverno", "-o", "json")
+    assert json.loads(cluster.kubectl(*get))["data"] == {"tls.crt": "aGVsZA=="}
 
 
 def test_an_overlay_grants_what_it_says(cluster: Cluster, overlay: str) -> None:

@@ -10,9 +10,10 @@ from cryptography import x509
 
 from admission import pki
 from admission.certificates import CA_SECRET, TLS_SECRET, Certificates, server_names
-from reconciler.errors import Conflict, InvalidSetting
+from reconciler.errors import Conflict, Gone, InvalidSetting
 from reconciler.kube.authority import BUNDLE
 from reconciler.kube.authority import CA_SECRET as SECRET_OF_THE_CONTROLLER
+from reconciler.kube.secrets import StoredSecret
 
 # The TLS library compares with the real time.
 NOW = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
@@ -20,33 +21,28 @@ NAMES = frozenset({"kyverno-svc.kyverno.svc", "127.0.0.1"})
 
 
 class Secrets:
-    """Secrets in memory, with versions."""
+    """The two Secrets as the manifests make them, in memory, with versions."""
 
     def __init__(self):
         self.stored = {}
         self.writes = 0
+        for name in (CA_SECRET, TLS_SECRET):
+            self.restore(name)
 
     async def get(self, name):
         await asyncio.sleep(0)
         return self.stored.get(name)
 
-    async def create_if_absent(self, secret):
-        await asyncio.sleep(0)
-        if secret.name in self.stored:
-            return False
-        self._put(secret)
-        return True
-
-    async def replace(self, secret):
+    async def fill(self, secret):
         await asyncio.sleep(0)
         if self.stored[secret.name].resource_version != secret.resource_version:
             raise Conflict("it changed", status=409)
-        return self._put(secret)
-
-    def _put(self, secret):
         self.writes += 1
         self.stored[secret.name] = replace(secret, resource_version=str(self.writes))
         return self.stored[secret.name]
+
+    def restore(self, name):
+        self.stored[name] = StoredSecret(name=name, data={}, resource_version="new")
 
 
 class Clock:
@@ -209,12 +205,21 @@ def test_an_address_that_is_not_https_is_refused(url):
         server_names("svc", "ns", url)
 
 
+@pytest.mark.parametrize("name", [CA_SECRET, TLS_SECRET])
+async def test_a_secret_that_is_not_there_is_somebody_elses_to_make(name):
+    secrets = Secrets()
+    del secrets.stored[name]
+    with pytest.raises(Gone, match=f"{name} is not there: retrofit-controller makes it again"):
+        await Certificates(secrets, NAMES, Clock()).refresh()
+
+
 async def test_a_ca_that_somebody_deleted_is_made_again_when_it_is_told():
     secrets, loaded = Secrets(), asyncio.Event()
     certificates = Certificates(secrets, NAMES, Clock(), lambda _pair: loaded.set())
     await certificates.refresh()
     loaded.clear()
-    first = secrets.stored.pop(CA_SECRET)
+    first = secrets.stored[CA_SECRET]
+    secrets.restore(CA_SECRET)
     running = asyncio.create_task(certificates.run())
     try:
         certificates.look()

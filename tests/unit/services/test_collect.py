@@ -3,16 +3,20 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.meta import ANNOTATION_RETRY_FAILED
 from reconciler.api.updaterequest import RequestStatus, State
 from reconciler.errors import Unavailable
 from reconciler.requests.lifecycle import minute
+from reconciler.requests.naming import retry_name
 from reconciler.services.collect import AT_ONCE, Collector
+from reconciler.services.retries import Retries
 from tests.unit.services.conftest import START
 
 
 @pytest.fixture
 def collector(world):
-    return Collector(requests=world.requests, clock=world.clock, keep=100)
+    retries = Retries(requests=world.requests, warn=pytest.fail)
+    return Collector(requests=world.requests, clock=world.clock, retries=retries, keep=100)
 
 
 @pytest.fixture
@@ -192,6 +196,20 @@ class TestRecordedSecrets:
         failing = False
         await collector.collect()
         assert (await left(world), await self.secrets(world)) == ([], [])
+
+
+async def test_what_somebody_wants_done_again_is_ordered_before_it_is_removed(
+    world, collector, finished
+):
+    request = await finished("ur-1", 1, notice=False)
+    await world.requests.write_status(request, replace(request.status, state=State.FAILED))
+    await world.requests.annotate("ur-1", {ANNOTATION_RETRY_FAILED: "now"})
+    await collector.refill()
+    world.clock.tick(300)
+    await collector.collect()
+    assert await left(world) == []
+    (again,) = [item async for item in world.requests.waiting()]
+    assert again.name == retry_name(request.uid, sweep=False)
 
 
 async def test_what_is_removed_was_counted_before(world, collector, finished):

@@ -1,0 +1,91 @@
+"""What was recorded of Secrets goes with its request, and nothing else does."""
+
+import base64
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import LABEL_RECORDED, RECORDED_NAMESPACE, Object
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.requests.naming import recorded_name
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+
+def secret(request: str, namespace: str, **labels: str) -> Object:
+    """Return a Secret under the name that belongs to a request."""
+    meta = {"name": recorded_name(request), "namespace": namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+
+
+def order(rig: Rig, name: str) -> Object:
+    """Return a request that says that something was recorded for it."""
+    resource = {"apiVersion": "v1", "kind": "Secret", "namespace": rig.namespace, "name": "gone"}
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "UpdateRequest",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "requestType": "mutate",
+            "policy": rig.namespace,
+            "rule": "rule",
+            "resource": resource,
+            "source": "manual",
+            "recordedSecret": recorded_name(name),
+        },
+    }
+
+
+async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
+    """A Secret may bear the name that belongs to a request and be something else."""
+    ours, other = (f"ur-{uuid.uuid4().hex}" for _ in range(2))
+    await rig.create(secret(ours, RECORDED_NAMESPACE, **{LABEL_RECORDED: "true"}))
+    await rig.create(secret(other, RECORDED_NAMESPACE))
+    for name in (ours, other):
+        await rig.create(order(rig, name))
+    await rig.finish(2)
+    for name in (other, ours):
+        await rig.delete("UpdateRequest", name, NAMESPACE)
+
+    async def left() -> Any:
+        return await rig.find("Secret", recorded_name(ours), RECORDED_NAMESPACE)
+
+    await rig.settle(left, within=15)
+    assert await rig.find("Secret", recorded_name(other), RECORDED_NAMESPACE)
+    await rig.delete("Secret", recorded_name(other), RECORDED_NAMESPACE)
+
+
+async def test_what_an_older_version_recorded_is_read_when_that_is_granted(rig: Rig) -> None:
+    place, name = rig.namespace, f"ur-{uuid.uuid4().hex}"
+    await rig.create(config_map(place, "target"))
+    got = {"data": {"got": "{{ request.object.data.key }}"}}
+    await rig.apply(rule(place, [target(place, "target")], got, names="gone", kinds=["Secret"]))
+    gone = {"metadata": {"name": "gone", "namespace": place}, "data": {"key": "djE="}}
+    gone |= {"apiVersion": "v1", "kind": "Secret"}
+    content = base64.b64encode(json.dumps({"object": gone}).encode()).decode()
+    former = secret(name, NAMESPACE, **{LABEL_RECORDED: "true"}) | {"data": {"recorded": content}}
+    await rig.create(former)
+    stored = order(rig, name)
+    info = {"operation": "DELETE", "admissionRequest": {"operation": "DELETE"}}
+    stored["spec"] |= {"source": "admission", "context": {"admissionRequestInfo": info}}
+    await rig.create(stored)
+    waiting = await rig.parked("Forbidden")
+    assert waiting.status.missing_permission == f"get secrets in namespace {NAMESPACE}"
+    kubectl, on = rig.cluster.kubectl, ("-n", NAMESPACE)
+    account = f"--serviceaccount={NAMESPACE}:kube-retrofit-controller"
+    kubectl("create", "role", place, "--verb=get,delete", "--resource=secrets", *on)
+    kubectl("create", "rolebinding", place, f"--role={place}", account, *on)
+    try:
+        await rig.applied({"target": {"got": "djE="}}, within=30)
+        await rig.finish()
+        await rig.delete("UpdateRequest", name, NAMESPACE)
+
+        async def left() -> Any:
+            return await rig.find("Secret", recorded_name(name), NAMESPACE)
+
+        await rig.settle(left, within=15)
+    finally:
+        kubectl("delete", "role,rolebinding", place, *on)

@@ -1,0 +1,96 @@
+"""Somebody has the token of the admission server: they get no account but that one."""
+
+import asyncio
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import RECORDED_NAMESPACE, Object
+from reconciler.cli.dev.cluster import Cluster
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.errors import ClusterError
+from reconciler.kube.authority import CA_SECRET, TLS_SECRET
+from tests.faults.rig import Rig
+
+pytestmark = pytest.mark.cluster
+
+ADMISSION = f"system:serviceaccount:{NAMESPACE}:kyverno-admission-controller"
+CONTROLLER = "kube-retrofit-controller"
+TOKEN_TYPE = "kubernetes.io/service-account-token"
+
+
+def secret_with_a_token(namespace: str, account: str, name: str = "") -> Object:
+    """Return a Secret that Kubernetes would put a token of an account into."""
+    marks = {"kubernetes.io/service-account.name": account}
+    name = name or f"stolen-{uuid.uuid4().hex[:8]}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "annotations": marks},
+        "type": TOKEN_TYPE,
+    }
+
+
+async def refusal(cluster: Cluster, user: str, obj: Object, *words: str) -> str:
+    """Write an object as somebody and return why that is refused."""
+    args = ("-f", "-", "--as", user, "--as-group", "system:authenticated")
+    with pytest.raises(ClusterError) as refused:
+        await asyncio.to_thread(cluster.kubectl, *words, *args, stdin=json.dumps(obj))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("way", [("create",), ("apply", "--server-side", "--force-conflicts")])
+async def test_it_gets_no_token_in_the_namespace_of_the_programs(
+    rig: Rig, way: tuple[str, ...]
+) -> None:
+    for name in ("", "not-yet-there"):
+        forged = secret_with_a_token(NAMESPACE, CONTROLLER, name)
+        said = await refusal(rig.cluster, ADMISSION, forged, *way)
+        assert "forbidden" in said, said
+
+
+async def test_it_gets_no_token_through_a_secret_that_it_may_fill(rig: Rig) -> None:
+    """Deleted by an owner that never was, it would come again with the type of a token."""
+    for name in (CA_SECRET, TLS_SECRET):
+        before = await rig.get("Secret", name, NAMESPACE)
+        forged = secret_with_a_token(NAMESPACE, CONTROLLER, name)
+        for way in (("create",), ("replace",), ("apply", "--server-side", "--force-conflicts")):
+            await refusal(rig.cluster, ADMISSION, forged, *way)
+        after = await rig.get("Secret", name, NAMESPACE)
+        assert (after["type"], after["data"]) == (before["type"], before["data"])
+
+
+async def test_it_gets_no_token_where_recorded_fields_are_kept(rig: Rig) -> None:
+    forged = secret_with_a_token(RECORDED_NAMESPACE, "default")
+    said = await refusal(rig.cluster, ADMISSION, forged, "create")
+    assert "a Secret here has type Opaque" in said
+    # Nor does anybody else.
+    with pytest.raises(ClusterError, match="a Secret here has type Opaque"):
+        await rig.create(forged)
+
+
+async def test_it_reads_nothing_back_of_what_was_recorded(rig: Rig) -> None:
+    name = f"recorded-{uuid.uuid4().hex[:8]}"
+    meta = {"name": name, "namespace": RECORDED_NAMESPACE}
+    await rig.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
+    read = ("get", "secret", "-n", RECORDED_NAMESPACE, "--as", ADMISSION)
+    for words in ((name,), ()):
+        with pytest.raises(ClusterError, match="Forbidden"):
+            await asyncio.to_thread(rig.cluster.kubectl, *read, *words)
+    await rig.delete("Secret", name, RECORDED_NAMESPACE)
+
+
+@pytest.mark.parametrize("name", [CA_SECRET, TLS_SECRET])
+async def test_a_certificate_that_somebody_deleted_comes_again(rig: Rig, name: str) -> None:
+    """Admission may not make the Secret, so the controller does."""
+    old = await rig.get("Secret", name, NAMESPACE)
+    await rig.delete("Secret", name, NAMESPACE)
+
+    async def missing() -> Any:
+        found = await rig.find("Secret", name, NAMESPACE) or {}
+        new = (found.get("metadata") or {}).get("uid") != old["metadata"]["uid"]
+        return "" if new and (found.get("data") or {}).get("tls.crt") else found or "nothing"
+
+    await rig.settle(missing, within=30)
