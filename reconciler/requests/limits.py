@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from reconciler.api.meta import ANNOTATION_RUN, PREFIX, Object
+from reconciler.api.meta import ANNOTATION_ALL_KINDS, ANNOTATION_RUN, PREFIX, Object
 from reconciler.engine.match.selectors import LabelSelector, compile_selector
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.lifecycle import Hold
@@ -24,7 +24,8 @@ FAILURES: Final = f"{PREFIX}max-failures"
 CANARY: Final = f"{PREFIX}canary"
 PROMOTE: Final = f"{PREFIX}promote"
 NAMES: Final = (PAUSED, WINDOW, RATE, BATCH, FAILURES, CANARY, PROMOTE)
-KNOWN: Final = ", ".join(name.removeprefix(PREFIX) for name in (*NAMES, ANNOTATION_RUN))
+_KNOWN: Final = (*NAMES, ANNOTATION_RUN, ANNOTATION_ALL_KINDS)
+KNOWN: Final = ", ".join(name.removeprefix(PREFIX) for name in _KNOWN)
 AUTO: Final = "auto"
 
 _RATE: Final = re.compile(r"(\d{1,6})\s*/\s*(s|m|h)")
@@ -98,7 +99,7 @@ def limits_of(policy: Mapping[str, Any]) -> Object:
 
 def unread(policy: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of those of them that mean nothing."""
-    return tuple(name for name in limits_of(policy) if name not in {*NAMES, ANNOTATION_RUN})
+    return tuple(name for name in limits_of(policy) if name not in _KNOWN)
 
 
 def compile_labels(text: str, location: str = "") -> LabelSelector:

@@ -21,7 +21,7 @@ from reconciler.api.meta import (
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
 from reconciler.engine.wildcard import has_wildcard
-from reconciler.services import narrowing
+from reconciler.services import narrowing, standing
 from reconciler.services.policies import digest_of
 from reconciler.services.settings import WebhookSettings
 
@@ -128,6 +128,7 @@ def configurations(
                         (ENTRIES.version, ENTRIES.plural),
                     ),
                     registration,
+                    standing.harmless_edits(),
                 ),
                 _written(
                     "exception",
@@ -187,7 +188,11 @@ def _resource_webhooks(
 
 
 def _written(
-    name: str, path: str, resources: Iterable[tuple[str, str]], registration: Registration
+    name: str,
+    path: str,
+    resources: Iterable[tuple[str, str]],
+    registration: Registration,
+    conditions: Sequence[Object] = (),
 ) -> Object:
     """Return the webhook that is asked when people write objects of ours."""
     rules: Rules = {
@@ -203,7 +208,7 @@ def _written(
         timeoutSeconds=_timeout((), registration.timeout),
         namespaceSelector={},
         objectSelector={},
-        matchConditions=[],
+        matchConditions=list(conditions),
     )
 
 
@@ -292,6 +297,8 @@ def _conditions(
         own = f"!(request.userInfo.username in [{users}])"
         # After them, so that an index in what the API server says is the author's index.
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
+    # What keeps a cluster alive comes before what only saves calls.
+    written += standing.exclusions(policies, kinds, _MOST_CONDITIONS - len(written))
     return written + narrowing.conditions(policies, kinds, _MOST_CONDITIONS - len(written))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import ANNOTATION_ALL_KINDS, Object
 from reconciler.cli.dev.binaries import Binaries
 from reconciler.cli.dev.cluster import ControlPlane
 from reconciler.cli.dev.install import install
@@ -317,7 +317,7 @@ def policy_for_everything() -> Object:
     return {
         "apiVersion": "kyverno.io/v1",
         "kind": "ClusterPolicy",
-        "metadata": {"name": "all"},
+        "metadata": {"name": "all", "annotations": {ANNOTATION_ALL_KINDS: "fail"}},
         "spec": {
             "failurePolicy": "Fail",
             "rules": [{"name": "r", "match": match, "mutate": mutate}],

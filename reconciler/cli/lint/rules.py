@@ -37,6 +37,7 @@ RULES: Final = {
     "no-catch-up": "What is lost under failurePolicy Ignore is lost for good.",
     "unknown-name": "An expression with a call names what nothing is called.",
     "unused-entry": "Nothing reads a context entry.",
+    "all-kinds-fail": "A rule for all kinds stops a cluster while nobody answers its webhook.",
     "unknown-annotation": "Nothing reads an annotation of ours.",
     "promote-without-canary": "There are no canaries that could be promoted.",
     "not-acted-on": "A rule or field is stored, but not acted on.",

@@ -14,6 +14,7 @@ from reconciler.services.lint.fields import rule_findings, spec_findings
 from reconciler.services.lint.finding import Finding, Level, Scope, invalid
 from reconciler.services.lint.firing import firing_findings, lost_findings, unused_entries
 from reconciler.services.lint.limits import limit_findings
+from reconciler.services.lint.lockout import lockout_findings
 from reconciler.services.lint.names import unknown_names
 from reconciler.services.lint.patches import patch_findings
 from reconciler.services.lint.protected import protected_findings
@@ -101,6 +102,7 @@ def find_surprises(
     background = spec.get("background") is not False
     found = [*policy_refusals(policy), *limit_findings(policy), *spec_findings(spec)]
     found += _not_acted_on(compiled.warnings)
+    found += lockout_findings(policy, compiled)
     for index, rule in enumerate(spec["rules"]):
         location = f"spec.rules[{index}]"
         if any(_is_within(error.location, location) for error in wrong):

@@ -317,6 +317,49 @@ def test_policies_have_a_webhook_of_their_own():
     assert DNS.fullmatch(hook["name"])
 
 
+class TestStanding:
+    """What keeps a cluster alive while nobody answers."""
+
+    async def conditions(self, make, *kinds):
+        compiled = make.index(make.policy(resources={"kinds": list(kinds)})).policies()
+        cluster = MemoryCluster()
+        cluster.serve(
+            Kind(group="", version="v1", kind="Node", plural="nodes", namespaced=False),
+            Kind(
+                group="coordination.k8s.io",
+                version="v1",
+                kind="Lease",
+                plural="leases",
+                namespaced=True,
+            ),
+        )
+        found = {item: await cluster.find(*lookup(item)) for item in selectors(compiled)}
+        (hook,) = configurations(compiled, found, settings())[RESOURCE_CONFIGURATION]["webhooks"]
+        prefix = "kube-retrofit-standing-"
+        names = (item["name"] for item in hook["matchConditions"])
+        return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+
+    async def test_a_rule_for_all_kinds_is_not_asked_about_what_a_cluster_lives_on(self, make):
+        assert await self.conditions(make, "*") == {
+            "node-users",
+            "nodes",
+            "node-leases",
+            "tokens",
+            "authentication",
+            "authorization",
+            "certificates",
+            "policies",
+        }
+
+    async def test_a_kind_that_is_named_is_asked_about(self, make):
+        found = await self.conditions(make, "*", "Node", "coordination.k8s.io/v1/Lease")
+        assert {"nodes", "node-leases"} & found == set()
+        assert {"node-users", "tokens", "authorization"} <= found
+
+    async def test_rules_for_named_kinds_need_no_exclusions(self, make):
+        assert await self.conditions(make, "Node") == set()
+
+
 async def test_the_result_does_not_depend_on_the_order_of_policies(make):
     policies = [
         make.policy(f"p{number}", uid=str(number), resources={"kinds": [kind]})

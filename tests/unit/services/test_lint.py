@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.meta import ANNOTATION_ALL_KINDS
 from reconciler.services.lint import Finding, Level, lint_policy
 
 NAMESPACED = {"ConfigMap": True, "Deployment": True, "Node": False, "Namespace": False}
@@ -15,6 +16,9 @@ TARGET = f"{RULE}.mutate.targets[0]"
 
 def scope(_api_version: str, kind: str) -> bool | None:
     return NAMESPACED.get(kind)
+
+
+CONSENT = {"name": "p", "annotations": {ANNOTATION_ALL_KINDS: "fail"}}
 
 
 def policy(**changes: Any) -> dict[str, Any]:
@@ -264,7 +268,7 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             id="unknown name in a call",
         ),
         pytest.param(
-            policy(resources_kinds=["*"], spec_background=False),
+            policy(resources_kinds=["*"], spec_background=False, top_metadata=CONSENT),
             "warning",
             "every-kind",
             f"{RULE}.match",
@@ -386,7 +390,10 @@ OF_ONE = {"resources": {"kinds": ["ConfigMap"], "names": ["a-1"]}}
 
 
 def excluded(match: Any, exclude: Any) -> dict[str, Any]:
-    return policy(rule_match=match, rule_exclude=exclude)
+    return policy(rule_match=match, rule_exclude=exclude, top_metadata=CONSENT)
+
+
+EVERYTHING = {"resources_kinds": ["*"]}
 
 
 def named(name: str, annotations: dict[str, str]) -> dict[str, Any]:
@@ -419,6 +426,15 @@ def named(name: str, annotations: dict[str, str]) -> dict[str, Any]:
             "empty-match",
             f"{RULE}.exclude",
             id="one of all",
+        ),
+        pytest.param(
+            policy(**EVERYTHING), "all-kinds-fail", f"{RULE}.match", id="all kinds under Fail"
+        ),
+        pytest.param(
+            policy(resources_kinds=["ConfigMap", "*/*"]),
+            "all-kinds-fail",
+            f"{RULE}.match",
+            id="all subresources under Fail",
         ),
         pytest.param(
             policy(spec_admission=False), "admission-off", "spec.admission", id="no admission"
@@ -465,6 +481,22 @@ def named(name: str, annotations: dict[str, str]) -> dict[str, Any]:
 def test_one_reason_to_refuse(obj: dict[str, Any], code: str, location: str) -> None:
     errors = [item for item in found(obj) if item.level is Level.ERROR]
     assert [(item.code, item.location) for item in errors] == [(code, location)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"top_metadata": CONSENT},
+        {"spec_failurePolicy": "Ignore"},
+        {"resources_namespaces": ["a"]},
+        {"resources_kinds": ["apps/*"]},
+        {"spec_webhookConfiguration": {"matchConditions": [{"name": "a", "expression": "true"}]}},
+        {"top_kind": "Policy", "top_metadata": {"name": "p", "namespace": "a"}},
+    ],
+    ids=["consent", "ignore", "a namespace", "a group", "conditions", "a namespace's policy"],
+)
+def test_what_cannot_stop_a_cluster_is_not_refused(changes: dict[str, Any]) -> None:
+    assert "all-kinds-fail" not in {item.code for item in found(policy(**EVERYTHING | changes))}
 
 
 @pytest.mark.parametrize(

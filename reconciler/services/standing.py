@@ -1,0 +1,142 @@
+"""Conditions that keep a cluster alive, and policies within reach, while admission is away; pure.
+
+A webhook for all kinds with failurePolicy Fail would refuse what a cluster needs to run: the
+heartbeats of nodes, tokens and access reviews, and the policy that is to be taken back.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.api.meta import GROUP, PREFIX, Kind, Object
+from reconciler.engine.match import KindSelector
+from reconciler.engine.program import CompiledPolicy
+
+_NAME: Final = "kube-retrofit-standing-{}"
+_NODES: Final = "system:nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """Something that a rule for all kinds is never asked about.
+
+    Attributes:
+        name: Part of the condition's name.
+        expression: True of it.
+        group: Of its kinds; a policy that names one of them is asked.
+        resources: Their plurals; empty: all of the group.
+    """
+
+    name: str
+    expression: str
+    group: str | None = None
+    resources: frozenset[str] = frozenset()
+
+    def is_named(self, named: Iterable[tuple[str, str]]) -> bool:
+        """Tell whether a policy names one of the kinds itself."""
+        return any(
+            group == self.group and (not self.resources or plural in self.resources)
+            for group, plural in named
+        )
+
+
+def _all_of(group: str) -> str:
+    return f"request.resource.group == {json.dumps(group)}"
+
+
+def _of(group: str, plural: str) -> str:
+    return f"{_all_of(group)} && request.resource.resource == {json.dumps(plural)}"
+
+
+_STANDING: Final = (
+    _Standing(name="node-users", expression=f'"{_NODES}" in request.userInfo.groups'),
+    _Standing(name="nodes", expression=_of("", "nodes"), group="", resources=frozenset({"nodes"})),
+    _Standing(
+        name="node-leases",
+        expression=f"{_of('coordination.k8s.io', 'leases')}"
+        ' && request.namespace == "kube-node-lease"',
+        group="coordination.k8s.io",
+        resources=frozenset({"leases"}),
+    ),
+    _Standing(
+        name="tokens",
+        expression=f'{_of("", "serviceaccounts")} && request.subResource == "token"',
+        group="",
+        resources=frozenset({"serviceaccounts/token"}),
+    ),
+    _Standing(
+        name="authentication",
+        expression=_all_of("authentication.k8s.io"),
+        group="authentication.k8s.io",
+    ),
+    _Standing(
+        name="authorization",
+        expression=_all_of("authorization.k8s.io"),
+        group="authorization.k8s.io",
+    ),
+    _Standing(
+        name="certificates",
+        expression=_all_of("certificates.k8s.io"),
+        group="certificates.k8s.io",
+    ),
+    _Standing(name="policies", expression=_all_of(GROUP), group=GROUP),
+)
+
+
+def exclusions(
+    policies: Sequence[CompiledPolicy],
+    kinds: Mapping[KindSelector, Sequence[Kind]],
+    most: int,
+) -> list[Object]:
+    """Return what a webhook is never asked about for rules of all kinds, ``most`` conditions.
+
+    A kind that one of the policies names is asked about.
+    """
+    selectors = {
+        scope.selector
+        for policy in policies
+        for program in policy.programs
+        for scope in program.matcher.kinds()
+    }
+    if not any(item.kind == "*" for item in selectors):
+        return []
+    named = {
+        (kind.group, f"{kind.plural}/{kind.subresource}" if kind.subresource else kind.plural)
+        for item in selectors
+        for kind in kinds.get(item, ())
+    }
+    left = [item for item in _STANDING if not item.is_named(named)]
+    return [
+        {"name": _NAME.format(item.name), "expression": f"!({item.expression})"}
+        for item in left[: max(0, most)]
+    ]
+
+
+_ANNOTATIONS: Final = (
+    "(has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
+    f'.all(key, !key.startsWith("{PREFIX}") || (has({{1}}.metadata.annotations)'
+    " && key in {1}.metadata.annotations"
+    " && {0}.metadata.annotations[key] == {1}.metadata.annotations[key]))"
+)
+_TO_IGNORE: Final = (
+    'has(object.spec.failurePolicy) && object.spec.failurePolicy == "Ignore"'
+    ' && object.spec.all(key, key == "failurePolicy"'
+    " || (key in oldObject.spec && object.spec[key] == oldObject.spec[key]))"
+    ' && oldObject.spec.all(key, key == "failurePolicy" || key in object.spec)'
+)
+
+
+def harmless_edits() -> list[Object]:
+    """Return what keeps the webhook for policies from being asked about edits that do no harm.
+
+    Labels, finalizers, owners and annotations that are not ours; the spec with nothing new but
+    ``failurePolicy: Ignore``; whatever happens to one that is being deleted.
+    """
+    ours = f"{_ANNOTATIONS.format('object', 'oldObject')}"
+    theirs = f"{_ANNOTATIONS.format('oldObject', 'object')}"
+    expression = (
+        'request.operation != "UPDATE" || !(has(object.metadata.deletionTimestamp)'
+        f" || ((object.spec == oldObject.spec || ({_TO_IGNORE})) && {ours} && {theirs}))"
+    )
+    return [{"name": _NAME.format("edits"), "expression": expression}]

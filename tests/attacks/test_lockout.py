@@ -1,0 +1,141 @@
+"""A rule for all kinds under Fail, and nobody answers: the cluster lives on, with a way out."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.cli.dev.binaries import Binaries
+from reconciler.cli.dev.cluster import ControlPlane, Options
+from reconciler.cli.dev.install import install
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from reconciler.cli.dev.waiting import wait_until
+from reconciler.errors import ClusterError
+from tests.architecture.conftest import ROOT
+from tests.documents import blocks
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+PAGE = ROOT / "docs/how-to/break-glass.md"
+NAME = "note-everything"
+KUBELET = ("--as=system:node:node-1", "--as-group=system:nodes")
+LEASE = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "node-1", "namespace": "kube-node-lease"},
+    "spec": {"holderIdentity": "node-1"},
+}
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
+ACCESS = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SubjectAccessReview",
+    "spec": {"user": "jane", "resourceAttributes": {"verb": "get", "resource": "pods"}},
+}
+TOKEN = {
+    "apiVersion": "authentication.k8s.io/v1",
+    "kind": "TokenReview",
+    "spec": {"token": "of nobody"},
+}
+# Of a key that nobody has: it is stored, and never signed.
+SIGNING = {
+    "apiVersion": "certificates.k8s.io/v1",
+    "kind": "CertificateSigningRequest",
+    "metadata": {"name": "node-1"},
+    "spec": {"signerName": "example.com/none", "usages": ["client auth"]},
+}
+
+
+def everything(**annotations: str) -> dict[str, Any]:
+    """Return the policy of the page."""
+    (text,) = (item.text for item in blocks(PAGE) if item.kind == "yaml")
+    policy: dict[str, Any] = yaml.safe_load(text)
+    policy["metadata"]["annotations"] = annotations
+    return policy
+
+
+def commands(*words: str) -> list[str]:
+    """Return the words behind ``kubectl`` of the one command of the page that begins so."""
+    lines = [line for item in blocks(PAGE) if item.kind == "sh" for line in item.text.splitlines()]
+    (line,) = (line for line in lines if line.startswith(" ".join(("kubectl", *words))))
+    return shlex.split(line.replace("NAME", NAME))[1:]
+
+
+@pytest.fixture
+def locked(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]]:
+    """A cluster whose every write is asked about, and nobody answers."""
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
+    with ControlPlane.start(Options(binaries=binaries)) as plane:
+        settings = install(plane, "demo")
+        with start_programs(plane, settings=settings) as programs:
+            policy = everything(**{"kube-retrofit.dev/all-kinds": "fail"})
+            wait_until(lambda: not refusal(plane, policy), within=60, what="the policy is stored")
+            plane.kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"cpol/{NAME}")
+            programs.kill(ADMISSION)
+            wait_until(
+                lambda: "failed calling webhook" in refusal(plane, config_map("before")),
+                within=60,
+                what="a write is refused",
+            )
+            yield plane, programs
+
+
+def config_map(name: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+
+def refusal(plane: ControlPlane, obj: dict[str, Any], *flags: str, verb: str = "apply") -> str:
+    """Return why an object was refused, empty where it was not."""
+    try:
+        plane.kubectl(verb, "-f", "-", *flags, stdin=json.dumps(obj))
+    except ClusterError as error:
+        return str(error)
+    return ""
+
+
+def free(plane: ControlPlane, name: str) -> None:
+    wait_until(
+        lambda: not refusal(plane, config_map(name)), within=60, what=f"{name} can be written"
+    )
+
+
+def test_the_cluster_lives_on_and_the_page_leads_out(
+    locked: tuple[ControlPlane, Programs],
+) -> None:
+    plane, programs = locked
+    alive = {
+        "a node": refusal(plane, NODE),
+        "its lease": refusal(plane, LEASE, *KUBELET, verb="create"),
+        "an access review": refusal(plane, ACCESS, verb="create"),
+        "a token review": refusal(plane, TOKEN, verb="create"),
+    }
+    assert alive == dict.fromkeys(alive, "")
+    # Whatever its signing request is told, no webhook says it.
+    assert "webhook" not in refusal(plane, SIGNING, verb="create")
+    assert plane.kubectl("create", "token", "default", "-n", "default")
+    plane.kubectl("create", "configmap", "free", "-n", "kube-system")
+    plane.kubectl("label", "clusterpolicy", NAME, "team=a")
+    # Nobody could check it, so it waits.
+    changed = everything(**{"kube-retrofit.dev/all-kinds": "fail"})
+    changed["spec"]["rules"][0]["name"] = "another"
+    assert "failed calling webhook" in refusal(plane, changed)
+    limited = {"kube-retrofit.dev/all-kinds": "fail", "kube-retrofit.dev/paused": "true"}
+    assert "failed calling webhook" in refusal(plane, everything(**limited))
+    plane.kubectl(*commands("patch"))
+    free(plane, "after-the-patch")
+    plane.kubectl(*commands("delete", "clusterpolicy"))
+    free(plane, "after-the-deletion")
+    programs.kill(CONTROLLER)
+    plane.kubectl(*commands("delete", "validatingwebhookconfigurations"))
+    assert not refusal(plane, everything())
+
+
+def test_deleting_the_policy_is_enough(locked: tuple[ControlPlane, Programs]) -> None:
+    plane, _ = locked
+    plane.kubectl(*commands("delete", "clusterpolicy"))
+    free(plane, "after-the-deletion")
