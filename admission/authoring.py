@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 
+from admission.asking import BoundedAccess, TooManyRights
 from admission.checks import FORBIDDEN, UNAVAILABLE, Means, refuse, warnings
 from admission.decide import Answer
 from reconciler.api.meta import Object
@@ -12,6 +13,7 @@ from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
 from reconciler.requests.limits import limits_of
 from reconciler.services.caveats import CURE, filtered
 from reconciler.services.lint import Finding, Level, find_errors, find_surprises, limit_findings
+from reconciler.services.ports import Access
 from reconciler.services.validate import Lack, Need, RightsCheck, cluster_role
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
@@ -29,9 +31,7 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return refuse(policy, _lines(find_errors(error)))
     try:
         async with asyncio.timeout(means.budget):
-            lack = await _lack(
-                compiled, means, RightsCheck(kinds=means.kinds, access=means.access)
-            )
+            lack = await _lack(compiled, means, means.access)
             missed = await _missed_by_author(compiled, means) if not lack.rights else ()
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
@@ -39,7 +39,7 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         reason = f"{_UNCHECKED}: no answer within {means.budget:g} s; try again"
         return refuse(policy, [reason], code=UNAVAILABLE)
     except ClusterError as error:
-        return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
+        return _unanswered(policy, error)
     if refused is not None:
         return refused
     findings = find_surprises(policy, compiled, scope=scope, protection=means.protection)
@@ -59,12 +59,15 @@ async def _missed_by_author(compiled: CompiledPolicy, means: Means) -> tuple[Nee
     """Return the rights that a policy works with and its author has not."""
     if means.author is None:
         return ()
-    rights = RightsCheck(kinds=means.kinds, access=means.author, whole=True)
-    return (await _lack(compiled, means, rights)).rights
+    return (await _lack(compiled, means, means.author, whole=True)).rights
 
 
-async def _lack(compiled: CompiledPolicy, means: Means, rights: RightsCheck) -> Lack:
+async def _lack(
+    compiled: CompiledPolicy, means: Means, access: Access, *, whole: bool = False
+) -> Lack:
     """Return what a policy lacks, after a while if what it needs may have come with it."""
+    bounded = BoundedAccess(access=access, gate=means.gate)
+    rights = RightsCheck(kinds=means.kinds, access=bounded, whole=whole)
     lack = await rights.check(compiled)
     if lack.unserved_targets:
         # Its CustomResourceDefinition may have come with the policy.
@@ -114,6 +117,12 @@ def _lines(findings: Iterable[Finding]) -> list[str]:
         f"{item.location}: {item.text}" + (f"; {item.cure}" if item.cure else "")
         for item in findings
     ]
+
+
+def _unanswered(policy: Object, error: ClusterError) -> Answer:
+    if isinstance(error, TooManyRights):
+        return refuse(policy, [str(error)])
+    return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
 
 
 def _unchecked(error: ClusterError, what: str = _UNCHECKED) -> str:

@@ -1,8 +1,10 @@
 """What the checks of single kinds share: the means to look something up, the form of a refusal."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from admission.asking import TOGETHER
 from admission.decide import Answer
 from reconciler.api.meta import Object, ref_of
 from reconciler.services.lint import Scope
@@ -36,6 +38,7 @@ class Means:
         filters: Gives the resource filters and excluded users that hold now.
         budget: Seconds that all questions together may take.
         patience: Seconds of them that a missing right is waited for.
+        gate: Of all questions about rights.
         dry_run: Nothing is stored, and nothing was that came with the object.
         protection: Tells what no policy addresses.
         author: About who sent the request; None where it is not asked what that one may do.
@@ -52,6 +55,7 @@ class Means:
     filters: Callable[[], Filters]
     budget: float
     patience: float
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TOGETHER))
     dry_run: bool = False
     protection: Protection = field(default_factory=Protection)
     author: Access | None = None

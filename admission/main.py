@@ -20,6 +20,7 @@ from admission.certificates import Certificates, server_names
 from admission.checks import Means
 from admission.connections import ConnectionLimits
 from admission.decide import Limits
+from admission.digests import Digests
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.facts import Facts
 from admission.following import (
@@ -408,6 +409,7 @@ class Admission:
                 metrics=self.metrics,
                 authenticated=self.callers.file is not None,
             ),
+            digests=Digests(read_policies=read_policies, clock=self.clock),
             kinds=kinds,
             recorder=Recorder(
                 index=feed.index,
@@ -427,7 +429,6 @@ class Admission:
             clock=self.clock,
             metrics=self.metrics,
             caught_up=caught_up,
-            read_policies=read_policies,
             standing_by=lambda: neighbour.standing_by,
             lost=lost,
         )

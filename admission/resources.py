@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from admission.beliefs import Beliefs, rests_on_past
 from admission.decide import Answer, Intent, Limits, answer, decide, unknown
+from admission.digests import Digests
 from admission.facts import Facts
 from admission.roles import Roles
 from reconciler.clock import Clock, SystemClock
@@ -20,8 +21,6 @@ from reconciler.services.record import OVERLOAD, Recorder, Unrecorded, fault
 from reconciler.services.settings import SettingsHolder
 
 _log = logger("admission.resources")
-
-_LEARNED = 100
 
 # Of these the admission request names the object's own kind, not one of the subresource.
 _OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
@@ -64,8 +63,7 @@ class ResourceWebhook:
         beliefs: About what reviews show of the past.
         settings: Their filters hold instead of those in ``limits``.
         budget_seconds: Time for recording; what is not stored then counts as failed.
-        read_policies: Takes all stored policies into the index.
-        learned: Digests of registrations after which the policies were read.
+        digests: Reads the policies where a registration is for others than those that are known.
         lost: Told that something was admitted without a request.
         caught_up: Returns when the policies are those that are stored.
         standing_by: Returns why nothing is to be recorded, empty where all is.
@@ -75,6 +73,7 @@ class ResourceWebhook:
     index: PolicyIndex
     facts: Facts
     beliefs: Beliefs
+    digests: Digests
     kinds: Kinds
     recorder: Recorder
     limits: Limits
@@ -83,9 +82,7 @@ class ResourceWebhook:
     clock: Clock
     metrics: Metrics
     caught_up: Callable[[], Awaitable[None]] = _at_once
-    read_policies: Callable[[], Awaitable[None]] = _at_once
     lost: Callable[[], None] = lambda: None
-    learned: dict[str, None] = field(default_factory=dict)
     standing_by: Callable[[], str] = str
     costly: CostlyRules = field(default_factory=CostlyRules)
 
@@ -193,7 +190,7 @@ class ResourceWebhook:
         try:
             async with asyncio.timeout(self.budget_seconds):
                 await self.caught_up()
-                await self._learn(digest)
+                await self.digests.learn(digest, self.index.digest)
         except TimeoutError:
             message = f"the policies could not be read within {self.budget_seconds:g} s"
             raise Unavailable(message) from None
@@ -207,16 +204,6 @@ class ResourceWebhook:
         except TimeoutError:
             message = f"the role bindings could not be read within {self.budget_seconds:g} s"
             raise Unavailable(message) from None
-
-    async def _learn(self, digest: str) -> None:
-        """Read the policies where a registration is for others than those that are known."""
-        if digest in {"", self.index.digest} or digest in self.learned:
-            return
-        await self.read_policies()
-        # What was read then may be newer than the registration, and differ from it for good.
-        self.learned[digest] = None
-        if len(self.learned) > _LEARNED:
-            self.learned.pop(next(iter(self.learned)))
 
     async def _parent(self, request: AdmissionRequest) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""

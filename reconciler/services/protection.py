@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import unquote
 
-from reconciler.api.meta import GROUP, Kind, split_api_version
+from reconciler.api.meta import GROUP, RECORDED_NAMESPACE, Kind, split_api_version
 from reconciler.config import ProcessSettings
 from reconciler.engine.evaluate import GUARDED
 from reconciler.errors import InvalidSetting
@@ -84,9 +84,9 @@ class Protection:
 
     def of_write(self, group: str, namespace: str) -> str:
         """Return why no policy changes objects of an API group in a namespace."""
-        if namespace == self.namespace:
+        if self._is_own(namespace):
             return f"namespace {namespace} is that of the programs, and no policy changes it"
-        if _is_own(group):
+        if _is_own_group(group):
             return f"no policy changes objects of {group}: they say what the programs do"
         if group == _ADMISSION:
             return f"no policy changes objects of {group}: they decide who sees all requests"
@@ -109,7 +109,7 @@ class Protection:
 
     def of_trigger(self, kind: str, namespace: str) -> str:
         """Return why an object triggers nothing, a Namespace apart, which is in none."""
-        if namespace == self.namespace and kind != "Namespace":
+        if self._is_own(namespace) and kind != "Namespace":
             return f"namespace {namespace} is that of the programs, and nothing triggers there"
         return ""
 
@@ -123,7 +123,7 @@ class Protection:
             return f"no policy reads objects of {group}"
         if (group, resource) == _REQUESTS:
             return "no policy reads UpdateRequests: they hold what was recorded for other policies"
-        if namespace == self.namespace and (group, resource) != _SETTINGS:
+        if self._is_own(namespace) and (group, resource) != _SETTINGS:
             return (
                 f"namespace {namespace} is that of the programs, and a policy reads nothing but"
                 " ConfigMaps there"
@@ -165,7 +165,10 @@ class Protection:
 
     def _holds(self, obj: Any) -> bool:
         meta = obj.get("metadata") if isinstance(obj, Mapping) else None
-        return isinstance(meta, Mapping) and meta.get("namespace") == self.namespace
+        return isinstance(meta, Mapping) and self._is_own(str(meta.get("namespace", "")))
+
+    def _is_own(self, namespace: str) -> bool:
+        return namespace in (self.namespace, RECORDED_NAMESPACE)
 
 
 def segments(path: str) -> list[str]:
@@ -194,5 +197,5 @@ def parse_path(parts: list[str]) -> ApiPath | None:
     )
 
 
-def _is_own(group: str) -> bool:
+def _is_own_group(group: str) -> bool:
     return any(group == own or group.endswith(f".{own}") for own in _OWN_GROUPS)

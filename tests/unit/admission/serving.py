@@ -10,6 +10,7 @@ from admission.bodies import Bodies
 from admission.callers import Callers
 from admission.connections import ConnectionLimits
 from admission.decide import Limits
+from admission.digests import Digests
 from admission.exceptions import ExceptionWebhook
 from admission.facts import Facts
 from admission.policies import PolicyWebhook
@@ -64,6 +65,10 @@ class Away(MemoryCluster):
         raise Unavailable("gone for lunch")
 
 
+async def at_once():
+    """Nothing has to be read."""
+
+
 class World:
     """A server, its cluster, and a client."""
 
@@ -82,6 +87,7 @@ class World:
         callers=None,
         context=None,
         largest=MAX_BODY,
+        read_policies=None,
         **callbacks,
     ):
         self.cluster = cluster()
@@ -104,6 +110,7 @@ class World:
                 metrics=self.metrics,
                 authenticated=callers is not None,
             ),
+            digests=Digests(read_policies=read_policies or at_once, clock=clock),
             kinds=self.cluster,
             recorder=Recorder(
                 index=index,

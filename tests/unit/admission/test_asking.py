@@ -1,0 +1,56 @@
+"""Policies that need very many rights."""
+
+import asyncio
+
+import pytest
+
+from admission.asking import MOST_CALLS, MOST_RIGHTS, BoundedAccess, TooManyRights
+from admission.policies import PolicyWebhook
+from admission.review import parse_review
+from reconciler.api.rights import Right
+from tests.unit.admission.conftest import make_means
+
+
+class Counted:
+    """Grants what it is told to, and counts."""
+
+    def __init__(self, *, granted):
+        self.granted, self.calls = granted, 0
+
+    async def may(self, _right):
+        self.calls += 1
+        return self.granted
+
+
+def right(number):
+    return Right(verb="get", group="", resource="secrets", name=f"s-{number}")
+
+
+async def test_one_policy_cannot_ask_for_thousands(make):
+    account = Counted(granted=True)
+    policy = make.policy()
+    target = policy["spec"]["rules"][0]["mutate"]["targets"][0]
+    targets = [{**target, "namespace": f"n-{number}"} for number in range(2000)]
+    policy["spec"]["rules"][0]["mutate"]["targets"] = targets
+    review = parse_review(make.review(obj=policy))
+    answer = await PolicyWebhook(make_means(account=account)).review(review)
+    assert answer.allowed is False
+    assert account.calls <= MOST_RIGHTS
+
+
+async def test_what_is_missing_is_asked_for_again_but_not_for_ever():
+    account = Counted(granted=False)
+    access = BoundedAccess(access=account, gate=asyncio.Semaphore(4))
+    for _ in range(10):
+        for number in range(MOST_RIGHTS):
+            assert await access.may(right(number)) is False
+    assert account.calls == MOST_CALLS
+    with pytest.raises(TooManyRights, match="split the policy"):
+        await access.may(right(MOST_RIGHTS))
+
+
+async def test_what_is_granted_is_asked_for_once():
+    account = Counted(granted=True)
+    access = BoundedAccess(access=account, gate=asyncio.Semaphore(4))
+    assert [await access.may(right(1)) for _ in range(5)] == [True] * 5
+    assert account.calls == 1

@@ -1,0 +1,63 @@
+"""Addresses of registrations that nobody here has heard of, real ones and invented ones."""
+
+import asyncio
+
+import pytest
+
+from admission.digests import Digests
+from reconciler.clock import SystemClock
+from reconciler.errors import Unavailable
+
+
+class Policies:
+    """Counts how often the policies are read."""
+
+    def __init__(self):
+        self.reads, self.broken = 0, False
+        self.digests = Digests(read_policies=self.read, clock=SystemClock())
+
+    async def read(self):
+        self.reads += 1
+        await asyncio.sleep(0)
+        if self.broken:
+            raise Unavailable("gone for lunch")
+
+
+@pytest.fixture
+def policies():
+    return Policies()
+
+
+async def test_many_that_nobody_knows_share_reads(policies):
+    known = "0" * 16
+    invented = [f"{number:016x}" for number in range(1, 301)]
+    for part in (invented[:100], invented[100:]):
+        await asyncio.gather(*(policies.digests.learn(item, known) for item in part))
+    assert policies.reads == 2
+    for item in invented:
+        await policies.digests.learn(item, known)
+    assert policies.reads == 2
+
+
+@pytest.mark.parametrize("text", ["", "0123456789abcdef", "../../x", "0123456789ABCDEF", "a" * 99])
+async def test_what_is_known_or_no_digest_costs_nothing(policies, text):
+    await policies.digests.learn(text, "0123456789abcdef")
+    assert policies.reads == 0
+
+
+async def test_who_comes_while_the_policies_are_read_waits_for_a_read_of_its_own(policies):
+    first = asyncio.create_task(policies.digests.learn("1" * 16, ""))
+    while policies.reads == 0:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await policies.digests.learn("2" * 16, "")
+    await first
+    assert policies.reads == 2
+
+
+async def test_a_read_that_failed_is_told_and_made_again(policies):
+    policies.broken = True
+    with pytest.raises(Unavailable):
+        await policies.digests.learn("1" * 16, "")
+    policies.broken = False
+    await policies.digests.learn("1" * 16, "")
+    assert policies.reads == 2
