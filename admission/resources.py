@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from admission.beliefs import Beliefs, rests_on_past
 from admission.decide import Answer, Intent, Limits, answer, decide, unknown
