@@ -82,11 +82,11 @@ def open_house(binaries: Binaries, setting: Setting) -> Iterator[House]:
 def _plane(binaries: Binaries, setting: Setting) -> Iterator[ControlPlane]:
     if setting.quota:
         os.environ[_QUOTA] = str(setting.quota)
-    try:
-        plane = audited(binaries)
-    finally:
-        os.environ.pop(_QUOTA, None)
-    with plane:
+    with contextlib.ExitStack() as stack:
+        try:
+            plane = stack.enter_context(audited(binaries))
+        finally:
+            os.environ.pop(_QUOTA, None)
         yield plane
 
 
