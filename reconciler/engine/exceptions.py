@@ -26,7 +26,8 @@ class PolicyException:
 
     Attributes:
         key: ``namespace/name``.
-        projection: What the conditions read of the request.
+        projection: What the conditions read of the request, and the annotations that match
+            asks for.
         background: It also holds where no request came, as for a changed policy.
         triggers: Rules leave triggers that it matches alone.
         targets: Rules leave targets that it matches alone.

@@ -21,8 +21,6 @@ from reconciler.requests import naming
 READ_LATER = frozenset({"", "status"})
 """Subresources that carry the whole object, so that a live read gives the trigger again."""
 
-# A second copy of the whole object, which is why it is kept only where a rule reads it.
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _IDENTITY = ("name", "generateName", "namespace", "uid", "labels")
 _USER_FIELDS = frozenset({"userInfo", "roles", "clusterRoles"})
 _OF_USER = _USER_FIELDS | {"serviceAccountName", "serviceAccountNamespace"}
@@ -33,7 +31,7 @@ _IDENTIFYING = (
 )
 # What every request has, whatever its rule reads.
 _ALWAYS = frozenset({"operation", "object", "oldObject", "name", "namespace", "kind"})
-_SECRET_FIELDS = frozenset({"data", "stringData"})
+_OPEN_FIELDS = frozenset({"apiVersion", "kind", "metadata", "type", "immutable"})
 
 
 class TooLarge(RetrofitError):
@@ -254,6 +252,8 @@ def _reads(*programs: Program) -> Projection:
     reads = Projection()
     for program in programs:
         reads = reads.joined(program.projection)
+        # Only those: kubectl keeps a second copy of the whole object in another one.
+        reads = reads.joined(Projection(object=program.matcher.annotations))
         if program.matcher.uses_user_info:
             reads = reads.joined(Projection(request=_USER_FIELDS))
     return reads
@@ -306,20 +306,13 @@ def _recorded(request: AdmissionRequest, reads: Projection) -> Object | None:
 
 
 def _identified(tree: Object, paths: Paths) -> Object:
-    """Return the named parts and what match needs: kind, name, labels, annotations."""
+    """Return the named parts and what every match needs: kind, name, labels."""
     kept: Object = project(tree, paths)
     if () in paths:
         return kept
     meta = tree.get("metadata") or {}
     own = kept.get("metadata") or {}
-    annotations = {
-        key: value
-        for key, value in (meta.get("annotations") or {}).items()
-        if key != _LAST_APPLIED
-    } | (own.get("annotations") or {})
     identity = {key: meta[key] for key in _IDENTITY if key in meta}
-    if annotations:
-        identity["annotations"] = annotations
     types: Object = {key: tree[key] for key in ("apiVersion", "kind") if key in tree}
     return {**types, **kept, "metadata": {**own, **identity}}
 
@@ -328,7 +321,6 @@ def _is_confidential(request: AdmissionRequest, recorded: Mapping[str, Object]) 
     if request.kind.group or request.kind.name != "Secret":
         return False
     return any(
-        not _SECRET_FIELDS.isdisjoint(part)
-        or _LAST_APPLIED in ((part.get("metadata") or {}).get("annotations") or {})
+        not _OPEN_FIELDS.issuperset(part) or (part.get("metadata") or {}).get("annotations")
         for part in recorded.values()
     )

@@ -9,6 +9,7 @@ from reconciler.dialects.kyverno.projection import find_projection
 from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.match import compile_match, reading
 from reconciler.engine.preconditions import Conditions, compile_conditions
+from reconciler.engine.program import Projection
 from reconciler.engine.wildcard import compile_any, has_wildcard
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
@@ -55,7 +56,9 @@ def compile_exception(obj: Object) -> PolicyException:
         ),
         matcher=matcher,
         conditions=conditions,
-        projection=find_projection((), conditions, (), ()),
+        projection=find_projection((), conditions, (), ()).joined(
+            Projection(object=matcher.annotations)
+        ),
         background=background,
         triggers=triggers,
         targets=targets,

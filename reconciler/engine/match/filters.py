@@ -55,6 +55,7 @@ class Filter:
         operations: Empty for all of them.
         names: The literal names, or None when the filter leaves the name open.
         namespaces: The literal namespaces, or None when the filter leaves them open.
+        annotations: The paths of the annotations that it asks for.
         steps: What it costs to ask it, beside the labels and annotations of the object.
         wild_pairs: Patterns that look at each label or annotation.
     """
@@ -69,6 +70,7 @@ class Filter:
     namespaces: tuple[str, ...] | None
     namespaces_given: bool
     selector: LabelSelector | None
+    annotations: frozenset[tuple[str, ...]]
     uses_namespace_selector: bool
     uses_roles: bool
     steps: int
@@ -159,6 +161,7 @@ def compile_filter(
         namespaces=_literal(namespaces),
         namespaces_given=bool(namespaces),
         selector=selector,
+        annotations=frozenset(map(_annotation_path, annotations or ())),
         uses_namespace_selector=namespace_selector is not None,
         uses_roles=bool(fields.get("roles") or fields.get("clusterRoles")),
         steps=_PATTERN * sum(1 for _ in walk(raw)),
@@ -244,6 +247,11 @@ def _namespace_checks(namespaces: Sequence[str]) -> Iterable[Check]:
             ),
             "namespace does not match",
         )
+
+
+def _annotation_path(key: str) -> tuple[str, ...]:
+    whole = ("metadata", "annotations")
+    return whole if wildcard.has_wildcard(key) else (*whole, key)
 
 
 def _annotation_checks(wanted: Mapping[str, str]) -> Iterable[Check]:

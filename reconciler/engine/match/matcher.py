@@ -199,6 +199,13 @@ class Matcher:
         return any(item.uses_roles for item in self._all_filters)
 
     @property
+    def annotations(self) -> frozenset[tuple[str, ...]]:
+        """The paths of the annotations that match or exclude asks for."""
+        return frozenset[tuple[str, ...]]().union(
+            *(item.annotations for item in self._all_filters)
+        )
+
+    @property
     def uses_namespace_selector(self) -> bool:
         """Whether match or exclude asks for the labels of the namespace."""
         return any(item.uses_namespace_selector for item in self._all_filters)

@@ -22,7 +22,9 @@ from reconciler.requests.draft import (
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def program(*, kinds=("ConfigMap",), patch="{{ request.object.data.mode }}"):
+def program(
+    *, kinds=("ConfigMap",), patch="{{ request.object.data.mode }}", match=None, exclude=None
+):
     policy = {
         "apiVersion": "kyverno.io/v1",
         "kind": "ClusterPolicy",
@@ -37,10 +39,12 @@ def program(*, kinds=("ConfigMap",), patch="{{ request.object.data.mode }}"):
                                 "resources": {
                                     "kinds": list(kinds),
                                     "operations": ["CREATE", "UPDATE", "DELETE"],
+                                    **(match or {}),
                                 }
                             }
                         ]
                     },
+                    **({"exclude": {"any": [{"resources": exclude}]}} if exclude else {}),
                     "mutate": {
                         "targets": [
                             {"apiVersion": "v1", "kind": "Pod", "name": "t", "namespace": "a"}
@@ -249,7 +253,6 @@ def test_a_deletion_records_what_the_rule_reads_and_what_match_needs():
                 "namespace": "a",
                 "uid": "u",
                 "labels": {"a": "b"},
-                "annotations": {"c": "d"},
             },
             "data": {"mode": "on"},
         }
@@ -262,13 +265,33 @@ def test_a_deletion_also_keeps_what_is_read_as_the_old_object():
     assert found.spec.recorded["object"]["data"] == {"mode": "on", "more": "x"}
 
 
-def test_annotations_that_the_rule_reads_are_kept_beside_the_others():
+def test_only_annotations_that_the_rule_reads_are_kept():
     path = "{{ request.object.metadata.annotations.c }}"
     old = obj(metadata={"annotations": {"c": "d", "e": "f", LAST_APPLIED: "{...}"}})
     found = drafted(request("DELETE", None, old), program(patch=path))
     kept = found.spec.recorded["object"]["metadata"]
-    assert kept["annotations"] == {"c": "d", "e": "f"}
+    assert kept["annotations"] == {"c": "d"}
     assert kept["name"] == "dict"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [({"c": "d*"}, {"c": "d"}), ({"x/*": "?"}, {"c": "d", "e": "f", LAST_APPLIED: "{...}"})],
+)
+@pytest.mark.parametrize("section", ["match", "exclude"])
+def test_annotations_that_match_asks_for_are_kept(section, wanted, kept):
+    old = obj(metadata={"annotations": {"c": "d", "e": "f", LAST_APPLIED: "{...}"}})
+    rule = program(**{section: {"annotations": wanted}})
+    found = drafted(request("DELETE", None, old), rule)
+    assert found.spec.recorded["object"]["metadata"]["annotations"] == kept
+
+
+def test_an_annotation_of_a_secret_that_is_kept_goes_into_a_secret():
+    rule = program(kinds=["Secret"], patch="{{ request.object.metadata.annotations.copy }}")
+    old = obj("Secret", metadata={"annotations": {"copy": "aHVu", "other": "x"}})
+    found = drafted(request("DELETE", None, old), rule)
+    assert found.spec.recorded is None
+    assert orjson.loads(found.secret)["object"]["metadata"]["annotations"] == {"copy": "aHVu"}
 
 
 def test_an_expression_over_the_whole_object_keeps_all_of_it():
