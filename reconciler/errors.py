@@ -9,7 +9,7 @@ The person who starts a program: `InvalidSetting`.
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import ClassVar, ParamSpec, Self, TypeVar
 
 _Args = ParamSpec("_Args")
 _Item = TypeVar("_Item")
@@ -17,7 +17,32 @@ _Value = TypeVar("_Value")
 
 
 class RetrofitError(Exception):
-    """Base of all errors that this project raises on purpose; its text is for people."""
+    """Base of all errors that this project raises on purpose; its text is for people.
+
+    The text may quote the objects that an evaluation read. Where a Secret is among them, only
+    `without_values` may leave the process.
+
+    Attributes:
+        kind_of_failure: What went wrong, in words that hold for every error of the class.
+    """
+
+    kind_of_failure: ClassVar[str] = "it failed"
+    _bare: str = ""
+
+    def bare(self, text: str) -> Self:
+        """Give the error a second text, without any value of an object; return the error."""
+        self._bare = text
+        return self
+
+    @property
+    def without_values(self) -> str:
+        """Say what everybody may read: the second text of this error, or of what caused it."""
+        error: BaseException | None = self
+        while error is not None:
+            if isinstance(error, RetrofitError) and error._bare:  # noqa: SLF001 - its own class
+                return error._bare  # noqa: SLF001
+            error = error.__cause__
+        return self.kind_of_failure
 
 
 class InvalidPolicy(RetrofitError):
@@ -28,6 +53,8 @@ class InvalidPolicy(RetrofitError):
         reason: What is wrong there and what to do about it, one sentence.
         others: What else is wrong with the same object; none of them has others of its own.
     """
+
+    kind_of_failure = "a part with variables became what no policy may hold"
 
     def __init__(
         self, location: str, reason: str, *, others: "Sequence[InvalidPolicy]" = ()
@@ -123,6 +150,8 @@ def read_each(
 class EvaluationError(RetrofitError):
     """A rule that compiled could not be evaluated on these objects; no write may follow."""
 
+    kind_of_failure = "the rule could not be evaluated"
+
 
 class InvalidSetting(RetrofitError):
     """A flag, environment variable or file of the process cannot be used."""
@@ -136,6 +165,8 @@ class ClusterError(RetrofitError):
         retry_after: Seconds that the server asked to wait, or None.
     """
 
+    kind_of_failure = "the API server did not do what it was asked"
+
     def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status = status
@@ -145,17 +176,25 @@ class ClusterError(RetrofitError):
 class Conflict(ClusterError):
     """The object changed since it was read (409); read again and decide again."""
 
+    kind_of_failure = "the object changed meanwhile"
+
 
 class AlreadyExists(ClusterError):
     """An object of that name is there already (409 on create)."""
+
+    kind_of_failure = "an object of that name exists already"
 
 
 class Gone(ClusterError):
     """The object does not exist (404)."""
 
+    kind_of_failure = "an object that is read does not exist"
+
 
 class UnknownKind(ClusterError):
     """The cluster does not serve the kind (404 of the resource)."""
+
+    kind_of_failure = "the cluster does not serve the kind"
 
 
 class Forbidden(ClusterError):
@@ -165,6 +204,8 @@ class Forbidden(ClusterError):
         permission: The verb and resource to grant, as ``patch deployments.apps in namespace a``.
     """
 
+    kind_of_failure = "a right is missing"
+
     def __init__(self, message: str, *, permission: str, status: int = 403) -> None:
         super().__init__(message, status=status)
         self.permission = permission
@@ -173,30 +214,46 @@ class Forbidden(ClusterError):
 class Invalid(ClusterError):
     """The API server refuses the content (400, 415, 422): no repetition will help."""
 
+    kind_of_failure = "the content is refused"
+
 
 class Denied(ClusterError):
     """An admission webhook or policy of somebody else refused the write."""
+
+    kind_of_failure = "an admission plugin or webhook refuses the write"
 
 
 class Unauthorized(ClusterError):
     """The token is missing, wrong or expired (401)."""
 
+    kind_of_failure = "the API server does not accept the credentials"
+
 
 class Throttled(ClusterError):
     """The server asks to slow down (429)."""
+
+    kind_of_failure = "the server asks to slow down"
 
 
 class Unavailable(ClusterError):
     """No usable answer: connection refused, time-out, 5xx."""
 
+    kind_of_failure = "the server gave no usable answer"
+
 
 class TooMuch(ClusterError):
     """The answer is larger than the caller takes; ask for less."""
+
+    kind_of_failure = "the answer is too large"
 
 
 class NotReady(ClusterError):
     """A GlobalContextEntry that a rule reads is missing, or has no data that may be used now."""
 
+    kind_of_failure = "a GlobalContextEntry is not ready"
+
 
 class Expired(ClusterError):
     """A continue token or a watch position is too old (410); start the list again."""
+
+    kind_of_failure = "a list has to be started again"

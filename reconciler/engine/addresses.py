@@ -68,8 +68,7 @@ def check_name(text: str, place: str) -> str:
     found = _NO_NAME.search(text)
     if not text or text in _DOTS or found:
         why = f"it holds {found[0]!r}" if found else "it is empty" if not text else "it is dots"
-        msg = f"{place}: {why}, and no object has such a name"
-        raise EvaluationError(msg)
+        raise _refused(f"{place}: {why}, and no object has such a name")
     return text
 
 
@@ -89,7 +88,7 @@ def _check(template: Template, location: str, first: str) -> None:
 def _join_path(pieces: Iterable[Piece]) -> str:
     first, *rest = pieces
     if first[1]:
-        raise EvaluationError(
+        raise _refused(
             "it begins with a variable: write the path out, and use variables for single segments"
             " and for values of the query"
         )
@@ -101,7 +100,7 @@ def _join_url(pieces: Iterable[Piece]) -> str:
     while rest and "/" not in made.partition(_SCHEME)[2]:
         text, is_value = rest.pop(0)
         if is_value and made and not _HOST_PART.fullmatch(text):
-            raise EvaluationError("a variable within the host gives what is no part of a name")
+            raise _refused("a variable within the host gives what is no part of a name")
         made += text
     return _join(made, rest, begin=made.find("/", made.find(_SCHEME) + len(_SCHEME)))
 
@@ -122,18 +121,18 @@ def _join(made: str, pieces: Iterable[Piece], *, begin: int) -> str:
         end = path.find("/", at)
         segment = path[path.rfind("/", begin, at) + 1 : None if end < 0 else end]
         if not segment:
-            raise EvaluationError(
+            raise _refused(
                 "a variable resolves to nothing, and an empty name never means all of them"
             )
         if segment in _DOTS:
-            raise EvaluationError("a variable makes a segment of dots, which leads elsewhere")
+            raise _refused("a variable makes a segment of dots, which leads elsewhere")
     return made
 
 
 def _in_segment(text: str) -> str:
     found = _ENDS_SEGMENT.search(text)
     if found:
-        raise EvaluationError(
+        raise _refused(
             f"the value of a variable holds {found[0]!r}, which would lead elsewhere: a variable"
             " stands for one segment of the path, or for the value of a parameter of the query"
         )
@@ -142,8 +141,12 @@ def _in_segment(text: str) -> str:
 
 def _in_query(text: str, made: str) -> str:
     if "=" not in re.split(r"[?&]", made)[-1]:
-        raise EvaluationError(
+        raise _refused(
             "a variable stands for the name of a parameter of the query: write the name out, as in"
             " ?labelSelector={{ ... }}"
         )
     return quote(text, safe="")
+
+
+def _refused(reason: str) -> EvaluationError:
+    return EvaluationError(reason).bare(reason)

@@ -223,7 +223,7 @@ class ApiCallEntry:
             address = render(self.address, context)
         except EvaluationError as error:
             msg = f"context entry {self.name}: {field}: {error}"
-            raise EvaluationError(msg) from error
+            raise EvaluationError(msg).bare(f"{field}: {error.without_values}") from error
         if service is not None:
             return {**call, "service": {**service, "url": address}}
         _check_path(address, self.bound)
@@ -320,7 +320,14 @@ def with_entries(context: Context, entries: Iterable[Entry]) -> Context:
 
 
 def _bound(entry: Entry, context: Context) -> Any:
-    return lambda: entry.evaluate(context)
+    def evaluate() -> Any:
+        try:
+            return entry.evaluate(context)
+        except EvaluationError as error:
+            error.bare(f"context entry {entry.name}: {error.without_values}")
+            raise
+
+    return evaluate
 
 
 def _loaded(load: Load, context: Context, failing: str) -> Any:
@@ -330,7 +337,7 @@ def _loaded(load: Load, context: Context, failing: str) -> Any:
         raise NeedsLoad(load) from None
     if isinstance(found, LoadFailure):
         msg = f"{failing}: {found.message}"
-        raise EvaluationError(msg)
+        raise EvaluationError(msg).bare("it cannot be read")
     return found
 
 

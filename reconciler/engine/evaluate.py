@@ -41,25 +41,29 @@ def decide(program: Program, subject: Subject, context: Context) -> TriggerDecis
         held = program.preconditions.evaluate(context)
     except EvaluationError as error:
         msg = f"failed to evaluate preconditions: {error}"
-        raise EvaluationError(msg) from error
+        raise EvaluationError(msg).bare(_failed_at(error)) from error
     if held.passed:
         return TriggerDecision(fires=True)
     return TriggerDecision(fires=False, message=_unmet(held.message))
+
+
+def _failed_at(error: EvaluationError) -> str:
+    return f"failed to evaluate preconditions: {error.without_values}"
 
 
 def _unmet(message: str) -> str:
     return f"preconditions not met; {message}" if message else "preconditions not met"
 
 
-def queries(program: Program, context: Context) -> tuple[list[TargetQuery], list[str]]:
+def queries(program: Program, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
     """Return what the rule's targets mean for a trigger, and the errors of those that fail."""
     found: list[TargetQuery] = []
-    errors: list[str] = []
+    errors: list[EvaluationError] = []
     for index, target in enumerate(program.targets):
         try:
             query = resolve(index, target, context, policy_namespace=program.origin.namespace)
         except EvaluationError as error:
-            errors.append(str(error))
+            errors.append(error)
         else:
             found.append(query)
     return found, errors
@@ -88,9 +92,9 @@ def change(
     try:
         after = _plan(program, index, context, obj, keys)
     except (EvaluationError, InvalidPolicy) as error:
-        return _error(obj, str(error))
+        return _error(obj, str(error), error.without_values)
     if isinstance(after, Unmet):
-        return _skip(obj, after.reason)
+        return _skip(obj, after.reason, after.bare)
     if equal(obj, after):
         return _skip(obj, NOTHING)
     if (broken := _broken_identity(obj, after)) is not None:
@@ -123,9 +127,9 @@ def own_change(
     try:
         after = apply_edits(program.edits, context, obj, keys)
     except (EvaluationError, InvalidPolicy) as error:
-        return _error(obj, str(error))
+        return _error(obj, str(error), error.without_values)
     if isinstance(after, Unmet):
-        return _skip(obj, after.reason)
+        return _skip(obj, after.reason, after.bare)
     if equal(obj, after):
         return _skip(obj, NOTHING)
     return TargetChange(status=RuleStatus.PASS, message=_mutated(after), after=after)
@@ -141,18 +145,18 @@ def _plan(
             held = target.preconditions.evaluate(bound)
         except EvaluationError as error:
             msg = f"failed to evaluate preconditions: {error}"
-            raise EvaluationError(msg) from error
+            raise EvaluationError(msg).bare(_failed_at(error)) from error
         if not held.passed:
             return Unmet(reason=_unmet(held.message))
     return apply_edits(program.edits, bound, obj, keys)
 
 
-def _skip(obj: Mapping[str, Any], message: str) -> TargetChange:
-    return TargetChange(status=RuleStatus.SKIP, message=message, after=obj)
+def _skip(obj: Mapping[str, Any], message: str, bare: str = "") -> TargetChange:
+    return TargetChange(status=RuleStatus.SKIP, message=message, bare=bare, after=obj)
 
 
-def _error(obj: Mapping[str, Any], message: str) -> TargetChange:
-    return TargetChange(status=RuleStatus.ERROR, message=message, after=obj)
+def _error(obj: Mapping[str, Any], message: str, bare: str = "") -> TargetChange:
+    return TargetChange(status=RuleStatus.ERROR, message=message, bare=bare, after=obj)
 
 
 def _repeats(

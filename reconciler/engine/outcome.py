@@ -20,12 +20,14 @@ class TargetChange:
 
     Attributes:
         after: The object as it shall be; with any status but PASS the object as it was.
+        bare: The message without any value of an object; empty where it has none anyway.
         repeats: The rule would change its own result again (an append, a timestamp).
     """
 
     status: RuleStatus
     message: str
     after: Mapping[str, Any]
+    bare: str = ""
     repeats: bool = False
 
 

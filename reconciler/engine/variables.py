@@ -74,7 +74,8 @@ class _Variable:
 
     def _failed(self, reason: str) -> EvaluationError:
         place = f" at path {self.place}" if self.place else ""
-        return EvaluationError(f"failed to resolve {self.expression.source}{place}: {reason}")
+        said = f"failed to resolve {self.expression.source}{place}"
+        return EvaluationError(f"{said}: {reason}").bare(said)
 
 
 _Parts = tuple[str | _Variable, ...]

@@ -34,6 +34,8 @@ _LONGEST_VALUE = 80
 _QUOTED_VALUE = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: ")
 # Webhooks say "denied the request", ValidatingAdmissionPolicies "denied request".
 _DENIED = re.compile(r"^admission webhook \S+ denied|\bdenied (?:the )?request\b")
+_WEBHOOK = re.compile(r'admission webhook "([a-z0-9.-]+)" denied')
+_KEY = re.compile(r"\[[^\]]*[^\d\]][^\]]*\]")
 # What the authorizer says; every other 403 comes from an admission plugin (quota, pod security).
 _NOT_ALLOWED = re.compile(r"\bcannot [\w*-]+ (?:resource|path) ")
 _NOT_IN_THAT_NAME = re.compile(
@@ -61,6 +63,22 @@ _SIMPLE: Mapping[int, type[ClusterError]] = {410: Expired, 408: Unavailable, 429
 def failure(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """Return the error that an answer of 300 or more stands for."""
     answer = _status_of(body)
+    error = _failure(call, status, headers, answer)
+    return error.bare(f"{call.verb}: {error.kind_of_failure} ({status}){_where(answer)}")
+
+
+def _where(answer: Mapping[str, Any]) -> str:
+    """Return which fields, or whose webhook, refuse; a key of a map may be a value of another."""
+    causes = (answer.get("details") or {}).get("causes") or ()
+    fields = (_KEY.sub("[...]", str(item.get("field") or "")) for item in causes)
+    found = ", ".join(dict.fromkeys(field for field in fields if field))
+    webhook = _WEBHOOK.match(str(answer.get("message") or ""))
+    return (f" at {found}" if found else "") + (f" by webhook {webhook[1]}" if webhook else "")
+
+
+def _failure(
+    call: Call, status: int, headers: Mapping[str, str], answer: Mapping[str, Any]
+) -> ClusterError:
     details = answer.get("details") or {}
     text = readable(str(answer.get("message") or ""), secret=call.resource.startswith("secrets"))
     said = f"{call}: {text}" if text else f"{call}: the API server answered {status}"

@@ -2,11 +2,15 @@
 
 import logging
 import sys
+import traceback
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 import orjson
 import structlog
-from structlog.typing import EventDict, Processor
+from structlog.typing import EventDict, ExcInfo, Processor
+
+from reconciler.errors import RetrofitError
 
 Logger = structlog.stdlib.BoundLogger
 
@@ -66,14 +70,44 @@ def _renderers(log_format: str) -> list[Processor]:
             structlog.dev.ConsoleRenderer(
                 colors=False,
                 # The other formatters print local variables, and with them objects and tokens.
-                exception_formatter=structlog.dev.plain_traceback,
+                exception_formatter=_print_traceback,
             )
         ]
     return [
-        structlog.processors.format_exc_info,
+        structlog.processors.ExceptionRenderer(_traceback),
         structlog.processors.EventRenamer("message"),
         structlog.processors.JSONRenderer(serializer=_dumps),
     ]
+
+
+def _traceback(exc_info: ExcInfo) -> str:
+    return "".join(_lines(exc_info[1]))
+
+
+def _print_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
+    stream.write(_traceback(exc_info))
+
+
+def _lines(error: BaseException) -> Iterator[str]:
+    """Yield where an exception was raised, and its text where no object can stand in it."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        yield from _lines(cause)
+        yield "\nof which came:\n\n"
+    yield "Traceback (most recent call last):\n"
+    yield from traceback.format_tb(error.__traceback__)
+    yield f"{type(error).__qualname__}: {_said(error)}\n"
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _lines(inner)
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, RetrofitError):
+        return error.without_values
+    if isinstance(error, OSError):
+        return str(error)
+    return "its text is left out, for it may quote an object"
 
 
 def _dumps(event: EventDict, **_: Any) -> str:

@@ -14,6 +14,7 @@ from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, ref_of, resour
 from reconciler.api.updaterequest import Outcome
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
+from reconciler.engine.confidential import is_secret
 from reconciler.engine.context import Context
 from reconciler.engine.edits import merges
 from reconciler.engine.evaluate import NOTHING, change
@@ -38,6 +39,7 @@ from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
 from reconciler.services.ports import MergeKeys, Reader, Writer
 from reconciler.services.protection import Protection
+from reconciler.services.redaction import told_permission, withheld
 
 ENTRY_NOT_READY = "EntryNotReady"
 """The reason of what waits for a GlobalContextEntry."""
@@ -63,6 +65,7 @@ class TargetResult:
         reason: Of the request that waits for it, where the outcome says too little.
         permission: What to grant, where a right is missing.
         uid: Of the object, where it was read.
+        bare: The message without any value of an object; empty where it has none anyway.
     """
 
     outcome: Outcome
@@ -74,6 +77,25 @@ class TargetResult:
     reason: str = ""
     permission: str = ""
     uid: str = ""
+    bare: str = ""
+
+    @property
+    def may_quote(self) -> bool:
+        """Whether the message may quote the target; names in it are another matter."""
+        evaluated = self.outcome in {Outcome.FAILED, Outcome.SKIPPED} and not self.again
+        return evaluated or self.outcome in {Outcome.INVALID, Outcome.DENIED}
+
+    def withheld(self, namespaces: frozenset[str]) -> Self:
+        """Return the result as it may be told where a Secret has a part in it.
+
+        Args:
+            namespaces: Those that may be named.
+        """
+        right = told_permission(self.permission, namespaces)
+        message = withheld(self.bare) if self.bare else self.message
+        if right:
+            message += f"; grant: {right}"
+        return replace(self, message=message, permission=right, bare="")
 
 
 NOT_FOUND = TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
@@ -96,6 +118,7 @@ class Job:
         listed: The object as a live list gave it, or None where it has to be read.
         exempt: Asked about the object before it is changed; None where nothing exempts any.
         cause: The uid of a trigger that our own write changed, else empty.
+        named: Namespaces that a message may name, whatever is confidential.
     """
 
     request: str
@@ -107,6 +130,7 @@ class Job:
     listed: Object | None = None
     exempt: Exempt | None = None
     cause: str = ""
+    named: frozenset[str] = frozenset()
     result: asyncio.Future[TargetResult] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -224,7 +248,7 @@ class Lanes:
             if not isinstance(error, Exception):
                 raise
             return
-        for job, result in zip(batch, results, strict=True):
+        for job, result in zip(batch, _told(key, batch, results), strict=True):
             if not job.result.done():
                 job.result.set_result(result)
 
@@ -301,6 +325,10 @@ class Lanes:
 
 def failure(error: ClusterError) -> TargetResult:
     """Return the result that an error of the API server means."""
+    return replace(_failure(error), bare=error.without_values)
+
+
+def _failure(error: ClusterError) -> TargetResult:
     message = str(error)
     match error:
         case Forbidden(permission=permission):
@@ -327,6 +355,18 @@ def failure(error: ClusterError) -> TargetResult:
             )
         case _:
             return TargetResult(outcome=Outcome.FAILED, message=message, again=True)
+
+
+def _told(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:
+    """Return results as they may be told: without what Secrets gave."""
+    # What one request made of the object, the others have read.
+    if any(job.loads.confidential for job in batch):
+        pairs = zip(batch, results, strict=True)
+        return [result.withheld(job.named) for job, result in pairs]
+    if is_secret(key.kind.group, key.kind.kind):
+        named = frozenset({key.namespace})
+        return [item.withheld(named) if item.may_quote else item for item in results]
+    return results
 
 
 def _names(key: TargetKey, job: Job) -> bool:
@@ -409,7 +449,8 @@ async def _evaluate_one(
             )
         )
     except EvaluationError as error:
-        return obj, TargetResult(outcome=Outcome.FAILED, message=str(error)), False
+        told = TargetResult(outcome=Outcome.FAILED, message=str(error), bare=error.without_values)
+        return obj, told, False
     except ClusterError as error:
         return obj, failure(error), False
     return changed.after, _result(changed), changed.repeats
@@ -422,9 +463,11 @@ def _result(changed: TargetChange) -> TargetResult:
         case RuleStatus.SKIP if changed.message == NOTHING:
             return TargetResult(outcome=Outcome.UNCHANGED)
         case RuleStatus.SKIP:
-            return TargetResult(outcome=Outcome.SKIPPED, message=changed.message)
+            return TargetResult(
+                outcome=Outcome.SKIPPED, message=changed.message, bare=changed.bare
+            )
         case RuleStatus.ERROR:
-            return TargetResult(outcome=Outcome.FAILED, message=changed.message)
+            return TargetResult(outcome=Outcome.FAILED, message=changed.message, bare=changed.bare)
 
 
 def _applied(obj: Mapping[str, Any]) -> list[str]:

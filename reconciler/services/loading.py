@@ -5,9 +5,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Load, LoadFailure, NeedsLoad
-from reconciler.errors import EvaluationError, Gone, Invalid, UnknownKind
+from reconciler.errors import ClusterError, EvaluationError, Gone, Invalid, UnknownKind
 from reconciler.services.ports import Loader
 
 MAX_LOADS = 100
@@ -21,10 +22,12 @@ class Loads:
     """The reads of one attempt, shared by its targets.
 
     Attributes:
+        confidential: A Secret is the trigger, or may be among what was read.
         found: By what was asked for; a `LoadFailure` where there is nothing to be read.
     """
 
     loader: Loader
+    confidential: bool = False
     found: dict[Hashable, Any] = field(default_factory=dict)
     _running: dict[Load, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -49,6 +52,7 @@ class Loads:
         if len(self.found) >= MAX_LOADS:
             msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
             raise EvaluationError(msg)
+        self.confidential = self.confidential or may_hold_secrets(load)
         running = self._running.get(load)
         if running is None:
             running = asyncio.create_task(self._fetch(load))
@@ -61,5 +65,9 @@ class Loads:
             self.found[load] = await self.loader.load(load)
         except (Gone, UnknownKind, Invalid) as error:
             self.found[load] = LoadFailure(str(error))
+        except ClusterError as error:
+            # What was asked for is made of data, and stands in the texts of the adapter.
+            error.bare(f"a context entry cannot be read: {error.kind_of_failure}")
+            raise
         finally:
             del self._running[load]

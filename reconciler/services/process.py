@@ -6,7 +6,8 @@ is a `Disposition`, so that nothing ends without a word.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import (
@@ -20,6 +21,7 @@ from reconciler.api.updaterequest import (
     TargetStatus,
     UpdateRequest,
 )
+from reconciler.engine.confidential import is_secret, named_by_content
 from reconciler.engine.context import Context
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
@@ -48,6 +50,7 @@ from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Loader, Policies
+from reconciler.services.redaction import HIDDEN, said
 from reconciler.services.selection import Found, Selection, TargetFinder
 from reconciler.services.trigger import Trigger, TriggerReader
 
@@ -165,16 +168,19 @@ class Processor:
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
-        subject, loads = trigger.subject, Loads(self.loader)
+        subject = trigger.subject
+        loads = Loads(self.loader, confidential=is_secret(subject.group, subject.kind))
+        named = frozenset({"", subject.namespace, program.origin.namespace})
         plain = loads.of(trigger.context)
         context = with_entries(plain, program.entries)
         try:
             closed = await self.closed(request.spec, program, subject, plain, loads)
         except EvaluationError as error:
-            fail = Fail(reason="EvaluationFailed", message=str(error))
+            message = said(error, confidential=loads.confidential)
+            fail = Fail(reason="EvaluationFailed", message=message)
             return Attempt(disposition=fail, program=program)
         except ClusterError as error:
-            retry = self._retry(request, failure(error), chance)
+            retry = self._retry(request, _told(failure(error), loads, named), chance)
             return Attempt(disposition=retry, targets=request.status.targets, program=program)
         if closed is not None:
             return Attempt(disposition=closed, program=program)
@@ -197,18 +203,22 @@ class Processor:
                             listed=item.obj,
                             exempt=exempt,
                             cause=self._cause(request.spec),
+                            named=named | _named(item, program),
                         ),
                     )
                     for item in chosen
                 )
             )
         found = tuple(zip(chosen, results, strict=True))
+        reference = partial(_reference, program=program, confidential=loads.confidential)
+        statuses = _statuses(found, reference)
         targets = merge_targets(
             request.status.targets,
-            [*_statuses(found), *_vanished(request.status, selection)],
+            [*statuses, *_vanished(request.status, selection, statuses)],
         )
-        outcomes = (*results, *selection.failures)
-        disposition = self._conclude(request, targets, outcomes, selection, chance)
+        outcomes = (*results, *(_told(item, loads, named) for item in selection.failures))
+        errors = [said(error, confidential=loads.confidential) for error in selection.errors]
+        disposition = self._conclude(request, targets, outcomes, errors, chance)
         return Attempt(disposition=disposition, targets=targets, program=program)
 
     async def closed(
@@ -301,7 +311,7 @@ class Processor:
         request: UpdateRequest,
         targets: Sequence[TargetStatus],
         results: Iterable[TargetResult],
-        selection: Selection,
+        errors: Sequence[str],
         chance: float,
     ) -> Disposition:
         retries = [item for item in results if item.again and not _exhausted(item, targets)]
@@ -310,8 +320,8 @@ class Processor:
             soon = [item for item in retries if item.reason != PATCH_WAR]
             worst = max(soon or retries, key=_urgency)
             return self._retry(request, worst, chance)
-        if selection.errors:
-            return Fail(reason="TargetUnresolved", message="; ".join(selection.errors))
+        if errors:
+            return Fail(reason="TargetUnresolved", message="; ".join(errors))
         failed = [item for item in targets if item.outcome not in SUCCESSES]
         if failed:
             first = failed[0]
@@ -363,23 +373,46 @@ def _identity(key: TargetKey) -> tuple[str, str, str, str, str]:
     return kind.api_version, kind.kind, key.namespace, key.name, kind.subresource
 
 
-def _statuses(found: Iterable[tuple[Found, TargetResult]]) -> list[TargetStatus]:
+def _told(result: TargetResult, loads: Loads, named: frozenset[str]) -> TargetResult:
+    return result.withheld(named) if loads.confidential else result
+
+
+def _named(item: Found, program: Program) -> frozenset[str]:
+    if named_by_content(program, item.query.index):
+        return frozenset()
+    return frozenset({item.key.namespace})
+
+
+def _reference(
+    item: Found, result: TargetResult, *, program: Program, confidential: bool
+) -> ObjectRef:
+    """Return what a status calls a target: one that is made of a Secret only if it was read."""
+    ref = _ref(item.key, result.uid)
+    if not confidential or result.uid or not named_by_content(program, item.query.index):
+        return ref
+    return replace(ref, namespace=HIDDEN if ref.namespace else "", name=HIDDEN)
+
+
+def _statuses(
+    found: Iterable[tuple[Found, TargetResult]],
+    reference: Callable[[Found, TargetResult], ObjectRef],
+) -> list[TargetStatus]:
     # Two targets of a rule may select one object: what went wrong is what shall stand there.
-    by_target: dict[TargetKey, TargetResult] = {}
+    by_target: dict[TargetKey, tuple[Found, TargetResult]] = {}
     for item, result in found:
         other = by_target.get(item.key)
-        if other is None or _SEVERITY.get(result.outcome, 3) > _SEVERITY.get(other.outcome, 3):
-            by_target[item.key] = result
+        if other is None or _SEVERITY.get(result.outcome, 3) > _SEVERITY.get(other[1].outcome, 3):
+            by_target[item.key] = item, result
     return [
         TargetStatus(
-            ref=_ref(key, result.uid),
-            subresource=key.kind.subresource,
+            ref=reference(item, result),
+            subresource=item.key.kind.subresource,
             outcome=result.outcome,
             message=result.message,
             before=result.before,
             after=result.after_version,
         )
-        for key, result in by_target.items()
+        for item, result in by_target.values()
     ]
 
 
@@ -393,10 +426,13 @@ def _done(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
     return {identity(item) for item in status.targets if item.outcome in ended}
 
 
-def _vanished(status: RequestStatus, selection: Selection) -> list[TargetStatus]:
+def _vanished(
+    status: RequestStatus, selection: Selection, statuses: Iterable[TargetStatus]
+) -> list[TargetStatus]:
     if selection.errors or selection.failures:
         return []
     there = {_identity(item.key) for item in selection.found}
+    there.update(identity(item) for item in statuses)
     return [
         TargetStatus(
             ref=item.ref,

@@ -36,7 +36,7 @@ class Selection:
     """
 
     found: tuple[Found, ...]
-    errors: tuple[str, ...]
+    errors: tuple[EvaluationError, ...]
     failures: tuple[TargetResult, ...]
 
 
@@ -70,7 +70,7 @@ class TargetFinder:
         try:
             asked, errors = await loads.evaluate(lambda: queries(program, context))
         except EvaluationError as error:
-            return Selection(found=(), errors=(str(error),), failures=())
+            return Selection(found=(), errors=(error,), failures=())
         except ClusterError as error:
             return Selection(found=(), errors=(), failures=(failure(error),))
         found: list[Found] = []
@@ -79,7 +79,7 @@ class TargetFinder:
             try:
                 found.extend([item async for item in self._matching(query, room)])
             except EvaluationError as error:
-                errors.append(str(error))
+                errors.append(error)
             except ClusterError as error:
                 failures.append(failure(error))
         return Selection(found=tuple(found), errors=tuple(errors), failures=tuple(failures))

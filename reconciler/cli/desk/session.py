@@ -191,7 +191,8 @@ class Session:
     ) -> AsyncIterator[RuleResult]:
         program = frame.program
         selection = await self.stock.finder.select(program, context, loads)
-        for message in (*selection.errors, *(item.message for item in selection.failures)):
+        errors = map(str, selection.errors)
+        for message in (*errors, *(item.message for item in selection.failures)):
             yield frame.own(RuleStatus.ERROR, message)
         if not (selection.found or selection.errors or selection.failures):
             yield frame.own(RuleStatus.SKIP, NO_TARGET)

@@ -68,7 +68,8 @@ class TargetStory:
             found = [item for item in selection.found if item.query.index == index]
             await self._objects(found, inner)
             await self._others(query, found, inner)
-        for message in (*selection.errors, *(item.message for item in selection.failures)):
+        errors = map(str, selection.errors)
+        for message in (*errors, *(item.message for item in selection.failures)):
             page.answer(FAIL, "selection", values.mask.text(message))
 
     def _query(self, index: int, target: Target) -> TargetQuery:

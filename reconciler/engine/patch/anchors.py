@@ -96,9 +96,11 @@ class Unmet:
 
     Attributes:
         reason: Which condition, for the message of the rule.
+        bare: The reason without any value; empty where it has none anyway.
     """
 
     reason: str
+    bare: str = ""
 
 
 class _UnmetCondition(Exception):
@@ -106,8 +108,8 @@ class _UnmetCondition(Exception):
 
     def __init__(self, kind: AnchorKind, problem: str) -> None:
         self.is_global = kind is AnchorKind.GLOBAL
-        scope = "global condition" if self.is_global else "condition"
-        super().__init__(f"{scope} failed: {problem}")
+        self.scope = f"{'global condition' if self.is_global else 'condition'} failed"
+        super().__init__(f"{self.scope}: {problem}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ class StrategicPatch:
         try:
             plain = _resolve_map(self.anchors, patch, resource, schema)
         except _UnmetCondition as unmet:
-            return Unmet(reason=str(unmet))
+            return Unmet(reason=str(unmet), bare=unmet.scope)
         except RecursionError as error:
             raise EvaluationError("the patch is nested too deeply") from error
         return {} if plain is _NOTHING else plain

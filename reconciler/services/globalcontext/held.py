@@ -10,6 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.engine.jmes import Expression
 from reconciler.errors import EvaluationError, NotReady
 from reconciler.services.globalcontext.sources import Source
+from reconciler.services.redaction import said
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Held:
     Attributes:
         stored: The entry as stored last.
         source: Where its data comes from; None where the entry cannot be compiled.
+        confidential: Its data may hold Secrets, so that no message quotes it.
         fault: What is wrong beside the data.
         task: Keeps the data up to date.
         since: Monotonic time at which it began.
@@ -30,6 +32,7 @@ class Held:
     stored: Object
     source: Source | None
     projections: Mapping[str, Expression] = field(default_factory=dict)
+    confidential: bool = False
     fault: str = ""
     task: asyncio.Task[None] | None = None
     since: float
@@ -84,7 +87,7 @@ class Held:
         try:
             return self._part(self.source, projection)
         except EvaluationError as error:
-            self._broken, self._looked_at = f"projection {projection}: {error}", -1
+            self._broken, self._looked_at = self._failed(projection, error), -1
             raise NotReady(
                 f"GlobalContextEntry {self.name} is not ready: {self._broken}"
             ) from error
@@ -104,8 +107,11 @@ class Held:
             try:
                 self._part(source, name)
             except EvaluationError as error:
-                self._broken = f"projection {name}: {error}"
+                self._broken = self._failed(name, error)
                 return
+
+    def _failed(self, projection: str, error: EvaluationError) -> str:
+        return f"projection {projection}: {said(error, confidential=self.confidential)}"
 
     def _part(self, source: Source, name: str) -> Any:
         revision, value = self._parts.get(name, (-1, None))

@@ -15,7 +15,8 @@ from typing import Any
 from reconciler.api.globalcontext import EntryStatus, render_refresh, render_status
 from reconciler.api.meta import Object
 from reconciler.clock import Clock
-from reconciler.dialects import CompiledEntry, ResourceSource, compile_entry
+from reconciler.dialects import CallSource, CompiledEntry, ResourceSource, compile_entry
+from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.entries import GlobalLoad, Load
 from reconciler.errors import ClusterError, Conflict, Gone, InvalidPolicy, NotReady
 from reconciler.services.globalcontext.held import Held
@@ -157,6 +158,7 @@ class GlobalContext:
             stored=entry,
             source=self._source(compiled),
             projections=compiled.projections,
+            confidential=_is_confidential(compiled.source),
             since=now,
         )
 
@@ -238,6 +240,12 @@ def _newer(refresh: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
         return refresh
     passed = datetime.fromisoformat(new) - datetime.fromisoformat(old)
     return refresh if passed.total_seconds() >= 1.0 else {}
+
+
+def _is_confidential(source: ResourceSource | CallSource) -> bool:
+    if isinstance(source, ResourceSource):
+        return (source.group, source.resource) == ("", "secrets")
+    return may_hold_secrets(source.load)
 
 
 def _ended(held: Held, task: asyncio.Task[None]) -> None:

@@ -118,7 +118,7 @@ def test_targets_that_fail_do_not_hide_the_others():
     found, errors = queries(program, context())
     assert found == []
     assert len(errors) == 1
-    assert "spec.rules[0].mutate.targets[0].name" in errors[0]
+    assert "spec.rules[0].mutate.targets[0].name" in str(errors[0])
 
 
 class TestChange:

@@ -2,11 +2,13 @@
 
 import io
 import logging
+import uuid
 
 import orjson
 import pytest
 import structlog
 
+from reconciler.errors import EvaluationError
 from reconciler.observe import logs
 
 
@@ -57,7 +59,33 @@ def test_an_exception_is_one_line_of_json():
     except ValueError:
         logs.logger("x").exception("failed")
     line = orjson.loads(stream.getvalue())
-    assert "ValueError: boom" in line["exception"]
+    assert "ValueError: its text is left out" in line["exception"]
+    assert "test_logs.py" in line["exception"]
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_no_text_of_an_exception_is_written_that_may_quote_an_object(log_format):
+    secret = uuid.uuid4().hex
+    stream = io.StringIO()
+    logs.configure(log_format, "info", stream=stream)
+    try:
+        try:
+            _read({secret: secret})
+        except ExceptionGroup as error:
+            raise EvaluationError(f"the value {secret} is none").bare("no value") from error
+    except EvaluationError:
+        logs.logger("x").exception("failed")
+    assert secret not in stream.getvalue()
+    assert "EvaluationError: no value" in stream.getvalue()
+    assert "KeyError" in stream.getvalue()
+
+
+def _read(obj):
+    try:
+        obj[obj.popitem()[0]]
+    except KeyError as error:
+        group = ExceptionGroup(f"of {error}", [error])
+    raise group
 
 
 def test_console_lines_are_text():

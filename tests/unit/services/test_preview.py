@@ -15,6 +15,7 @@ from reconciler.services.preview import (
     Ports,
     preview_over,
 )
+from reconciler.services.redaction import withheld
 from reconciler.services.settings import parse_filters
 
 UPDATE = Occasion(operation="UPDATE")
@@ -203,7 +204,7 @@ async def test_what_the_server_refuses_is_refused_and_not_seen_later(
     seen = await see(make.policy(), preview=preview)
     (touch,) = seen.touches
     assert (touch.outcome, touch.refused) == (Outcome.DENIED, True)
-    assert touch.message == "denied by somebody"
+    assert touch.message == withheld(Denied.kind_of_failure)
     assert seen.writes == {}
     again = await see(make.policy(), preview=preview)
     assert again.outcomes == [Outcome.DENIED]

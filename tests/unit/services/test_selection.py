@@ -104,7 +104,7 @@ async def test_one_target_that_cannot_be_resolved_stops_no_other(select, secrets
     )
     assert names(selection) == {"a/one"}
     (error,) = selection.errors
-    assert "request.object.data.nothing" in error
+    assert "request.object.data.nothing" in str(error)
 
 
 async def test_one_target_that_cannot_be_listed_stops_no_other(world, select, secrets, make):
@@ -136,13 +136,13 @@ async def test_a_cluster_scoped_kind_is_found_by_its_name_alone(select):
 async def test_nothing_cluster_scoped_is_in_a_namespace(select, place):
     selection = await select({"apiVersion": "v1", "kind": "Node", "name": "n", **place})
     assert not selection.found
-    assert "cluster-scoped" in selection.errors[0]
+    assert "cluster-scoped" in str(selection.errors[0])
 
 
 async def test_a_namespaced_policy_does_not_reach_cluster_scoped_objects(select):
     selection = await select({"apiVersion": "v1", "kind": "Node", "name": "n"}, namespace="a")
     assert not selection.found
-    assert "use a ClusterPolicy" in selection.errors[0]
+    assert "use a ClusterPolicy" in str(selection.errors[0])
 
 
 async def test_a_namespaced_policy_stays_in_its_namespace(select, secrets):
