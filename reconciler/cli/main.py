@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from reconciler.cli.output.exits import INTERRUPTED, code_of
 from reconciler.cli.output.screen import warn
+from reconciler.cli.output.terminal import visible_streams
 from reconciler.errors import RetrofitError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -116,6 +117,11 @@ class _Retrofit(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in _COMMANDS.items()])
+
+    @override
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        with visible_streams():
+            return super().main(*args, **kwargs)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:

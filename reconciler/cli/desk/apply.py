@@ -22,6 +22,7 @@ from reconciler.cli.desk.stored import exception_namespace, heeded_exceptions
 from reconciler.cli.desk.summary import Summary, passed_over
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.screen import screen_of, warn
+from reconciler.cli.output.terminal import bare_stream
 from reconciler.errors import InvalidSetting, RetrofitError
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -90,11 +91,17 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     help="Say on stderr which operation is assumed, why rules left objects alone, and which files"
     " were passed over.",
 )
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="Show the content of Secrets in diffs and messages, not ***.",
+)
 @click.option("--check", is_flag=True, help=f"Exit with {FINDINGS} when something would change.")
 def apply(
     *,
     output: str,
     verbose: bool,
+    show_secrets: bool,
     check: bool,
     cluster: bool,
     namespace: str,
@@ -128,8 +135,8 @@ def apply(
         warn(text)
     if not inputs.policies.compiled and not inputs.policies.wrong:
         raise InvalidSetting("no policy of a language that is evaluated here: nothing to apply")
-    summary = Summary(verbose=verbose)
-    writer = writer_of(output, sys.stdout, unplaced=inputs.unplaced)
+    summary = Summary(verbose=verbose, shows_secrets=show_secrets)
+    writer = writer_of(output, sys.stdout, unplaced=inputs.unplaced, shows_secrets=show_secrets)
     work = _Work(inputs=inputs, operation=operation, writer=writer, summary=summary)
     try:
         unread = asyncio.run(work.live(where) if cluster else work.offline())
@@ -245,5 +252,5 @@ def _progress(triggers: Sequence[Object] | Iterator[Object]) -> Iterator[Iterato
     if few or not sys.stderr.isatty() or sys.stdout.isatty():
         yield iter(triggers)
         return
-    with click.progressbar(triggers, label="objects", file=sys.stderr) as bar:
+    with click.progressbar(triggers, label="objects", file=bare_stream(sys.stderr)) as bar:
         yield iter(bar)

@@ -21,6 +21,7 @@ MAX_FILE: Final = 100 * 1024**2
 MAX_OBJECT: Final = 3 * 1024**2
 """Bytes; API servers take no request that is larger."""
 _WILDCARDS = "*?["
+_OPENED: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _TOOLS: Final = ("kustomize.config.k8s.io", "cli.kyverno.io")
 """Groups of files that tools read; no cluster has such objects."""
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
@@ -79,6 +80,12 @@ def read(path: Path) -> bytes:
         InvalidSetting: It cannot be read.
     """
     try:
+        # Opening a named pipe waits for whoever writes into it, which may be nobody; those that
+        # a shell has opened, as for <(kustomize build .), are no such.
+        if path.exists() and not path.is_file() and not str(path).startswith(_OPENED):
+            raise InvalidSetting(
+                f"{path}: it is no regular file: name one, or pipe the content in and name -"
+            )
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
     except OSError as error:

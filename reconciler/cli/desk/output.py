@@ -11,7 +11,8 @@ from typing_extensions import override
 from reconciler.cli.desk.emit import paint, render_yaml, title, unified_diff
 from reconciler.cli.desk.session import RuleResult, TriggerRun
 from reconciler.cli.desk.stock import Key, key_of
-from reconciler.cli.desk.summary import place_of
+from reconciler.cli.desk.summary import mask_of_run, place_of
+from reconciler.cli.output.masking import Mask
 from reconciler.cli.output.screen import screen_of
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import json_diff
@@ -36,13 +37,21 @@ class Writer(ABC):
         """Write what belongs at the end."""
 
 
-def writer_of(output: str, stream: TextIO, *, unplaced: AbstractSet[Key] = frozenset()) -> Writer:
+def writer_of(
+    output: str,
+    stream: TextIO,
+    *,
+    unplaced: AbstractSet[Key] = frozenset(),
+    shows_secrets: bool = False,
+) -> Writer:
     """Return the writer of a format.
 
     Args:
         output: One of `FORMATS`.
         stream: Where to write.
         unplaced: Objects that are written without their namespace, as they were read.
+        shows_secrets: A diff shows the content of Secrets as well; the other formats are for
+            programs, which need the objects as they are.
     """
     match output:
         case "yaml":
@@ -52,29 +61,34 @@ def writer_of(output: str, stream: TextIO, *, unplaced: AbstractSet[Key] = froze
         case "patch":
             return _Patches(stream)
         case _:
-            return _Diffs(stream)
+            return _Diffs(stream, shows_secrets=shows_secrets)
 
 
 class _Diffs(Writer):
     """A unified diff for each change."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, shows_secrets: bool) -> None:
         super().__init__(stream)
         self._screen = screen_of(stream)
+        self._shows_secrets = shows_secrets
 
     @override
     def write(self, run: TriggerRun) -> None:
+        mask = Mask() if self._shows_secrets else mask_of_run(run)
         for result in run.results:
             if result.status is RuleStatus.PASS:
-                self._show(result)
+                self._show(result, mask)
 
     @override
     def close(self) -> None:
         self._stream.flush()
 
-    def _show(self, result: RuleResult) -> None:
+    def _show(self, result: RuleResult, mask: Mask) -> None:
         name = title(result.before)
-        lines = unified_diff(result.before, result.after, names=(name, name))
+        before, after = result.before, result.after
+        if not self._shows_secrets:
+            before, after = mask.pair(before, after)
+        lines = unified_diff(before, after, names=(name, name))
         head = self._screen.fold(f"{result.policy} / {result.rule}: {place_of(result)}")
         bold = [self._screen.style(line, bold=True) for line in head]
         self._stream.write("\n".join([*bold, *paint(lines, self._screen), "", ""]))

@@ -1,15 +1,16 @@
 """What a call of `apply` came to: counts, what went wrong, and why rules left objects alone."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from typing_extensions import override
 
 from reconciler.cli.desk.emit import title
 from reconciler.cli.desk.session import RuleResult, TriggerRun
+from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
@@ -49,9 +50,11 @@ class Summary:
     Attributes:
         verbose: It is also said on which operation each rule was looked at, and why rules left
             objects alone.
+        shows_secrets: Messages may quote the content of Secrets.
     """
 
     verbose: bool = False
+    shows_secrets: bool = False
     triggers: int = 0
     _counts: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     _remarks: dict[tuple[str, str, str, str], _Remark] = field(default_factory=dict)
@@ -60,6 +63,7 @@ class Summary:
     def add(self, run: TriggerRun) -> None:
         """Take in a run."""
         self.triggers += 1
+        mask = Mask() if self.shows_secrets else mask_of_run(run)
         if self.verbose:
             for result in (*run.results, *run.others):
                 text = f"operation {result.operation}"
@@ -69,9 +73,9 @@ class Summary:
             self._counts.setdefault((result.policy, result.rule), Counter())[column] += 1
             if result.status is not RuleStatus.PASS:
                 failed = result.status is RuleStatus.ERROR
-                self._remark(result, _ERROR if failed else _LEFT)
+                self._remark(result, _ERROR if failed else _LEFT, mask)
         for result in run.others:
-            self._remark(result, _OTHER)
+            self._remark(result, _OTHER, mask)
 
     @property
     def changed(self) -> int:
@@ -120,11 +124,18 @@ class Summary:
             f" {number(self.changed, 'change')}, {number(self.errors + faults, 'error')}"
         )
 
-    def _remark(self, result: RuleResult, kind: str) -> None:
+    def _remark(self, result: RuleResult, kind: str, mask: Mask) -> None:
         if kind != _ERROR and not self.verbose:
             return
-        key = (result.policy, result.rule, kind, result.message)
+        key = (result.policy, result.rule, kind, mask.text(result.message))
         self._remarks.setdefault(key, _Remark()).add(place_of(result))
+
+
+def mask_of_run(run: TriggerRun) -> Mask:
+    """Return what hides the content of the Secrets that a run is about."""
+    seen: list[Mapping[str, Any]] = [run.trigger, run.after]
+    seen += [obj for result in run.results for obj in (result.before, result.after)]
+    return mask_of(seen)
 
 
 def place_of(result: RuleResult) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from reconciler.cli.explain.masking import HIDDEN
 from reconciler.cli.explain.page import FAIL, NO, YES, Page, shown
 from reconciler.cli.explain.values import Told, Values
+from reconciler.cli.output.masking import HIDDEN
 from reconciler.engine.preconditions import Condition, Conditions
 from reconciler.engine.preconditions.operands import Operand
 from reconciler.engine.wildcard import literal

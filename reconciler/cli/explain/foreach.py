@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.cli.explain.conditions import explain_conditions
-from reconciler.cli.explain.masking import HIDDEN
 from reconciler.cli.explain.outline import written_at
 from reconciler.cli.explain.page import FAIL, NO, Page, shown
 from reconciler.cli.explain.values import Values, templates_of
+from reconciler.cli.output.masking import HIDDEN
 from reconciler.engine.edits import Edit, ForeachEdit, apply_edits, bound_elements
 from reconciler.engine.patch import KeyTable, Unmet
 from reconciler.engine.readers import of_edits

@@ -8,13 +8,13 @@ from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for
 from reconciler.cli.desk.session import NOT_ON_CHANGE
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
-from reconciler.cli.explain.masking import mask_of
 from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.request import Request
 from reconciler.cli.explain.targets import TargetStory
 from reconciler.cli.explain.values import Values
 from reconciler.cli.explain.world import World
+from reconciler.cli.output.masking import mask_of
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
 from reconciler.engine.exceptions import PolicyException, excepting

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from reconciler.cli.explain.masking import HIDDEN, Mask
 from reconciler.cli.explain.page import FAIL, Page, shown
+from reconciler.cli.output.masking import HIDDEN, Mask
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Entry
 from reconciler.engine.jmes import Expression

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
+from reconciler.cli.output.terminal import bare_stream, styled, visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -33,7 +35,7 @@ class Screen:
 
     def style(self, text: str, **style: Any) -> str:
         """Return a text in a style of `click.style`, or as it is."""
-        return click.style(text, **style) if self.coloured and text else text
+        return styled(click.style(visible(text), **style)) if self.coloured and text else text
 
     def fold(self, text: str, indent: str = "", *, hanging: str | None = None) -> list[str]:
         """Return a message as lines, divided between words only.
@@ -64,7 +66,7 @@ class Screen:
         from rich.console import Console  # noqa: PLC0415
 
         return Console(
-            file=stream,
+            file=bare_stream(stream),
             highlight=False,
             soft_wrap=True,
             width=self.width,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.cli.explain.masking import Mask, mask_of
+from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.engine.entries import Load
 from reconciler.services.ports import Loader
 

@@ -11,6 +11,7 @@ import orjson
 
 from reconciler.api.meta import Kind, Object
 from reconciler.cli.output.screen import screen_of, warn
+from reconciler.cli.output.terminal import CLEAR
 from reconciler.cli.work.overview import Overview, overview
 from reconciler.cli.work.place import (
     Workplace,
@@ -119,7 +120,7 @@ def _show(found: Overview, place: Workplace, output: str, *, clear: bool) -> Non
         click.echo(orjson.dumps(data_of(found)))
         return
     if clear and sys.stdout.isatty():
-        click.clear()
+        click.echo(CLEAR, nl=False)
     for line in lines_of(found, screen_of(sys.stdout), now=place.live.clock.now()):
         click.echo(line)
     if clear and not sys.stdout.isatty():

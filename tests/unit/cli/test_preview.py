@@ -12,8 +12,8 @@ from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Outcome
 from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.progress import Bar
-from reconciler.cli.explain.masking import Mask
 from reconciler.cli.main import retrofit
+from reconciler.cli.output.masking import Mask
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.preview.baseline import compare, read_baseline, write_baseline
 from reconciler.cli.preview.data import data_of

@@ -1,0 +1,70 @@
+"""The streams of a command as a terminal may be given them: names and messages cannot steer it.
+
+An object's name, a message or a diff may hold escapes, which clear a screen, hide a line or turn
+text around. Everything that a command writes goes through here and shows them as text; only what
+`Screen` styles becomes an escape again, known by a mark that no object can guess.
+"""
+
+import contextlib
+import re
+import secrets
+import sys
+from collections.abc import Iterator
+from typing import Any, Final, TextIO, cast
+
+_MARK: Final = f"\x1b{secrets.token_hex(8)}["
+_ESCAPE: Final = "\x1b["
+# Besides the control characters those that change the direction of text or end a line.
+_STEERING: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
+CLEAR: Final = f"{_MARK}2J{_MARK}1;1H"
+"""Clears the screen."""
+
+
+def visible(text: str) -> str:
+    """Return a text in which what would steer a terminal is written out."""
+    return _STEERING.sub(_written, text)
+
+
+def styled(escapes: str) -> str:
+    """Return a text with escapes of our own, which only reach a terminal this way."""
+    return escapes.replace(_ESCAPE, _MARK)
+
+
+def bare_stream(stream: TextIO) -> TextIO:
+    """Return the stream itself, for what draws on a terminal and shows nothing of objects."""
+    return stream.bare if isinstance(stream, _VisibleStream) else stream
+
+
+@contextlib.contextmanager
+def visible_streams() -> Iterator[None]:
+    """Write what goes to standard output and standard error in the meantime so."""
+    out, err = bare_stream(sys.stdout), bare_stream(sys.stderr)
+    with (
+        contextlib.redirect_stdout(cast("TextIO", _VisibleStream(out))),
+        contextlib.redirect_stderr(cast("TextIO", _VisibleStream(err))),
+    ):
+        yield
+
+
+class _VisibleStream:
+    def __init__(self, bare: TextIO) -> None:
+        self.bare = bare
+
+    def write(self, text: str) -> int:
+        parts = (visible(part) for part in text.split(_MARK))
+        self.bare.write(_ESCAPE.join(parts))
+        return len(text)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bare, name)
+
+
+def _written(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - a byte
