@@ -7,7 +7,7 @@ No message shows the value, which may be secret.
 
 import re
 from collections.abc import Iterable
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from reconciler.engine.variables import Scope, Template
 from reconciler.errors import EvaluationError, InvalidPolicy
@@ -19,6 +19,10 @@ _IN_SEGMENT = ":@!$&'()*+,;=~"
 _ENDS_SEGMENT = re.compile(r"[/\\?#%\x00-\x1f\x7f]")
 _NO_NAME = re.compile(r"[/%]")
 _HOST_PART = re.compile(r"[A-Za-z0-9.-]+")
+_SERVICE_DOMAINS = ("svc", "svc.cluster.local")
+_TRANSPORT_HEADERS = frozenset(
+    {"host", "connection", "content-length", "te", "trailer", "transfer-encoding", "upgrade"}
+)
 _DOTS = frozenset({".", ".."})
 _SCHEME = "://"
 
@@ -39,6 +43,31 @@ def render_url(template: Template, context: Scope) -> str:
         EvaluationError: As `render_path`.
     """
     return _join_url(template.pieces(context))
+
+
+def check_own_service(url: str, namespace: str) -> None:
+    """Refuse a URL that leaves a namespace; an empty one is never left.
+
+    Raises:
+        EvaluationError: The host is no Service of the namespace.
+    """
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        host = ""
+    _, _, place = host.partition(".")
+    if namespace and place not in {f"{namespace}.{end}" for end in _SERVICE_DOMAINS}:
+        raise _refused(f"a Policy calls Services of its own namespace only: NAME.{namespace}.svc")
+
+
+def check_header(name: str) -> None:
+    """Refuse a header that says who is called, or where a request ends.
+
+    Raises:
+        EvaluationError: It is one of these.
+    """
+    if name.strip().lower() in _TRANSPORT_HEADERS:
+        raise _refused(f"the header {name.strip()} is set by the connection, not by a policy")
 
 
 def check_path(template: Template, location: str) -> None:

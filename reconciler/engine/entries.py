@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from reconciler.engine.addresses import check_name, render_path, render_url
+from reconciler.engine.addresses import (
+    check_header,
+    check_name,
+    check_own_service,
+    render_path,
+    render_url,
+)
 from reconciler.engine.context import Context
 from reconciler.engine.jmes import Expression, compile_expression
 from reconciler.engine.variables import Template
@@ -60,6 +66,7 @@ class ServiceLoad:
 
     Attributes:
         headers: Pairs in the order of the policy; like url and body never to be logged.
+        namespace: The only one whose Services may be called; empty: any.
         ca_bundle: Certificates in PEM that the service is checked against; empty: the usual ones.
     """
 
@@ -67,6 +74,7 @@ class ServiceLoad:
     url: str = field(repr=False)
     body: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    namespace: str = ""
     ca_bundle: str = field(default="", repr=False)
 
 
@@ -203,7 +211,7 @@ class ApiCallEntry:
 
     def evaluate(self, context: Context) -> Any:
         """Return the answer, or the part of it that the path names."""
-        load = call_load(self._call(context), f"context entry {self.name}")
+        load = call_load(self._call(context), f"context entry {self.name}", bound=self.bound)
         try:
             found = _loaded(load, context, f"failed to execute APICall {self.name}")
         except EvaluationError:
@@ -225,6 +233,7 @@ class ApiCallEntry:
             msg = f"context entry {self.name}: {field}: {error}"
             raise EvaluationError(msg).bare(f"{field}: {error.without_values}") from error
         if service is not None:
+            check_own_service(address, self.bound)
             return {**call, "service": {**service, "url": address}}
         _check_path(address, self.bound)
         return {**call, "urlPath": address}
@@ -286,15 +295,17 @@ class Given:
     elements: tuple[ElementEntry, ...] = ()
 
 
-def call_load(call: Mapping[str, Any], place: str) -> ApiLoad | ServiceLoad:
+def call_load(call: Mapping[str, Any], place: str, *, bound: str = "") -> ApiLoad | ServiceLoad:
     """Return what a call without variables asks for.
 
     Args:
         call: ``{urlPath | service, method, data}``.
         place: What the call stands in, for messages.
+        bound: The namespace that a Policy must not leave; else empty.
 
     Raises:
-        EvaluationError: Data or headers are no list of key and value.
+        EvaluationError: Data or headers are no list of key and value, or a header is not a
+            policy's to set.
     """
     method = call.get("method") or "GET"
     pairs = _pairs(call.get("data"), f"{place}: data")
@@ -303,11 +314,14 @@ def call_load(call: Mapping[str, Any], place: str) -> ApiLoad | ServiceLoad:
     if service is None:
         return ApiLoad(method=method, path=str(call.get("urlPath") or ""), body=body)
     headers = _pairs(service.get("headers"), f"{place}: headers")
+    for name in headers:
+        check_header(name)
     return ServiceLoad(
         method=method,
         url=str(service.get("url") or ""),
         body=body,
         headers=tuple((key, str(value)) for key, value in headers.items()),
+        namespace=bound,
         ca_bundle=str(service.get("caBundle") or ""),
     )
 

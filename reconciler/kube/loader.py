@@ -7,7 +7,6 @@ following redirects, and never for more than a bounded answer.
 import asyncio
 import ssl
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -20,6 +19,7 @@ from reconciler.errors import Invalid, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.errors import why
 from reconciler.kube.paths import object_path
+from reconciler.kube.serviceaddresses import ServiceResolver, fits, is_ip_address
 from reconciler.services.protection import Protection
 
 _TIMEOUT = 30.0
@@ -83,12 +83,16 @@ class KubeLoader:
         if url is None or url.scheme not in ("http", "https") or not host:
             msg = "service url: it is no http or https address"
             raise Invalid(msg, status=_REFUSED)
-        if not any(fnmatchcase(host, pattern) for pattern in self.hosts):
+        if not fits(host, self.hosts):
             msg = f"service {host} may not be called: allow it with --service-hosts"
             raise Invalid(msg, status=_REFUSED)
         trust = _trust(load.ca_bundle, host)
         try:
-            status, answer = await asyncio.wait_for(_fetch(load, trust), self._timeout)
+            resolver = ServiceResolver(self.hosts, load.namespace)
+            if is_ip_address(host):
+                # What is an address already, nobody is asked to resolve.
+                resolver.check_address(host, host)
+            status, answer = await asyncio.wait_for(_fetch(load, trust, resolver), self._timeout)
         except aiohttp.InvalidURL as error:
             msg = f"service {host}: its url cannot be asked"
             raise Invalid(msg, status=_REFUSED) from error
@@ -124,13 +128,17 @@ def _trust(ca_bundle: str, host: str) -> ssl.SSLContext | None:
         raise Invalid(msg, status=_REFUSED) from error
 
 
-async def _fetch(load: ServiceLoad, trust: ssl.SSLContext | None) -> tuple[int, bytes]:
+async def _fetch(
+    load: ServiceLoad, trust: ssl.SSLContext | None, resolver: ServiceResolver
+) -> tuple[int, bytes]:
     headers = dict(load.headers)
     body = load.body.encode() if load.method == "POST" else None
     if body is not None:
         headers.setdefault("Content-Type", "application/json")
     async with (
-        aiohttp.ClientSession() as session,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
+        ) as session,
         session.request(
             load.method,
             load.url,

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.engine.addresses import check_header
 from reconciler.engine.match import reading
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import EvaluationError, InvalidPolicy
 
 FIELDS = ("urlPath", "service", "method", "data")
 _SERVICE_FIELDS = ("url", "headers", "caBundle")
@@ -21,6 +22,15 @@ def method(fields: Mapping[str, Any], place: str) -> str:
 def service(raw: Any, place: str) -> Mapping[str, Any]:
     """Return the fields of a service."""
     return reading.mapping(raw, place, allowed=_SERVICE_FIELDS)
+
+
+def headers(raw: Any, place: str) -> None:
+    """Refuse headers that are not a policy's to set, and what is no list of them."""
+    for where, fields in pairs(raw, place):
+        try:
+            check_header(str(fields.get("key") or ""))
+        except EvaluationError as error:
+            raise InvalidPolicy(f"{where}.key", str(error)) from error
 
 
 def pairs(raw: Any, place: str) -> list[tuple[str, Mapping[str, Any]]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.dialects.kyverno import calls
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
-from reconciler.engine.addresses import check_path, check_url
+from reconciler.engine.addresses import check_own_service, check_path, check_url
 from reconciler.engine.entries import (
     RESERVED,
     ApiCallEntry,
@@ -18,7 +18,7 @@ from reconciler.engine.jmes import braces, compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.program import Origin
 from reconciler.engine.variables import Template
-from reconciler.errors import ErrorList, InvalidPolicy
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 
 _SOURCES = ("variable", "configMap", "apiCall", "imageRegistry", "globalReference")
 _CALL_FIELDS = (*calls.FIELDS, "jmesPath", "default")
@@ -136,7 +136,7 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
         elif not fields.get("urlPath"):
             errors.add(InvalidPolicy(place, "a urlPath or a service is needed"))
         method = errors.attempt(calls.method, fields, place)
-        address = errors.attempt(_address, fields, place, scope)
+        address = errors.attempt(_address, fields, place, scope, origin.namespace)
         template = errors.attempt(checked_template, _without_address(fields), place, scope)
         path = _path(fields, place, scope, of_context=False)
         if template is None or address is None:
@@ -153,7 +153,7 @@ def _api_call(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> 
     )
 
 
-def _address(fields: Mapping[str, Any], place: str, scope: Scope) -> Template:
+def _address(fields: Mapping[str, Any], place: str, scope: Scope, namespace: str) -> Template:
     service = fields.get("service")
     if service is None:
         template = checked_template(fields.get("urlPath") or "", f"{place}.urlPath", scope)
@@ -162,6 +162,11 @@ def _address(fields: Mapping[str, Any], place: str, scope: Scope) -> Template:
     url = service.get("url") if isinstance(service, Mapping) else None
     template = checked_template(url or "", f"{place}.service.url", scope)
     check_url(template, f"{place}.service.url")
+    if template.constant:
+        try:
+            check_own_service(str(url or ""), namespace)
+        except EvaluationError as error:
+            raise InvalidPolicy(f"{place}.service.url", str(error)) from error
     return template
 
 
@@ -174,7 +179,7 @@ def _without_address(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_service(raw: Any, place: str) -> None:
     fields = calls.service(raw, place)
-    calls.pairs(fields.get("headers"), f"{place}.headers")
+    calls.headers(fields.get("headers"), f"{place}.headers")
 
 
 def _global(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> GlobalEntry:

@@ -166,6 +166,7 @@ def _check_service(raw: Any, place: str) -> None:
         raise InvalidPolicy(f"{place}.url", "a url is needed")
     _text(fields.get("caBundle"), f"{place}.caBundle")
     _check_pairs(fields.get("headers"), f"{place}.headers")
+    calls.headers(fields.get("headers"), f"{place}.headers")
 
 
 def _check_pairs(raw: Any, place: str) -> None:

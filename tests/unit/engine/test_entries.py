@@ -279,14 +279,15 @@ class TestApiCall:
 
     def test_a_service(self):
         service = {
-            "url": "https://s/{{ request.object.metadata.name }}",
+            "url": "https://s.shop.svc/{{ request.object.metadata.name }}",
             "headers": [{"key": "X-A", "value": "b"}, {"key": "C", "value": 1}],
             "caBundle": "pem",
         }
         load = needed("api", context(api_call(service=service, bound="shop")))
         assert load == ServiceLoad(
             method="GET",
-            url="https://s/o",
+            url="https://s.shop.svc/o",
+            namespace="shop",
             headers=(("X-A", "b"), ("C", "1")),
             ca_bundle="pem",
         )
@@ -438,3 +439,31 @@ class TestAddressesMadeOfData:
         assert "context entry cm: configMap name" in told
         told = failure("cm", with_entries(named(value), [config_map(namespace=NAME)]))
         assert "context entry cm: configMap namespace" in told
+
+
+class TestServicesOfAPolicyInANamespace:
+    @pytest.mark.parametrize("host", ["s.shop.svc", "s.shop.svc:80", "s.shop.svc.cluster.local"])
+    def test_those_of_the_namespace_are_called(self, host):
+        call = api_call(service={"url": f"https://{host}/x"}, bound="shop")
+        assert needed("api", context(call)).namespace == "shop"
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "s.other.svc",
+            "s.other.svc.cluster.local",
+            "shop.svc",
+            "s.shop.svc.evil.example",
+            "s.shop.svc@s.other.svc",
+            "10.0.0.1",
+            "s.shop",
+        ],
+    )
+    def test_no_other_is(self, host):
+        call = api_call(service={"url": f"https://{host}/x"}, bound="shop")
+        assert "own namespace only: NAME.shop.svc" in failure("api", context(call))
+
+    def test_a_header_made_of_data_does_not_say_who_is_called(self):
+        headers = [{"key": "{{ 'Host' }}", "value": "x"}]
+        call = api_call(service={"url": "https://s.shop.svc", "headers": headers})
+        assert "set by the connection" in failure("api", context(call))

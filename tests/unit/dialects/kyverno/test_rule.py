@@ -272,3 +272,13 @@ def test_a_variable_where_no_value_is_safe_is_refused(rule, call, field, told):
 def test_variables_for_segments_and_for_values_of_the_query_are_taken(rule, call):
     (program,) = compile_policy(rule((("context",), [{"name": "x", "apiCall": call}]))).programs
     assert [entry.name for entry in program.entries] == ["x"]
+
+
+@pytest.mark.parametrize("name", ["Host", "host ", "Transfer-Encoding", "content-length"])
+def test_a_header_that_says_who_is_called_is_refused(rule, name):
+    headers = [{"key": name, "value": "kubernetes.default.svc"}]
+    service = {"url": "http://s.n.svc", "headers": headers}
+    with pytest.raises(InvalidPolicy, match="is set by the connection") as refused:
+        compile_policy(rule((("context",), [{"name": "x", "apiCall": {"service": service}}])))
+    place = "spec.rules[0].context[0].apiCall.service.headers[0].key"
+    assert refused.value.location == place
