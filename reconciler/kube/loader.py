@@ -15,7 +15,7 @@ import orjson
 
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
-from reconciler.errors import Invalid, Unavailable
+from reconciler.errors import Invalid, TooMuch, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.errors import why
 from reconciler.kube.paths import object_path
@@ -25,6 +25,7 @@ from reconciler.services.protection import Protection
 _TIMEOUT = 30.0
 _MOST_BYTES = 2_000_000
 _REFUSED = 400
+_ENDLESS = frozenset({"watch", "follow"})
 _BROKEN = 500
 
 
@@ -72,9 +73,16 @@ class KubeLoader:
         body = load.body.encode() if load.method == "POST" else None
         path, _, query = load.path.partition("?")
         pairs = dict(parse_qsl(query, keep_blank_values=True))
-        answer = await self._client.request(
-            load.method, path, query=pairs, body=body, timeout=self._timeout
-        )
+        if endless := _ENDLESS.intersection(pairs):
+            msg = f"urlPath {path}: with {min(endless)} the answer never ends; leave it out"
+            raise Invalid(msg, status=_REFUSED)
+        try:
+            answer = await self._client.request(
+                load.method, path, query=pairs, body=body, timeout=self._timeout, most=_MOST_BYTES
+            )
+        except TooMuch as error:
+            msg = f"{path}: the answer is longer than {_MOST_BYTES} bytes; ask for less of it"
+            raise Invalid(msg, status=_REFUSED) from error
         return self._protection.without_own(load.path, _decode(answer, load.path))
 
     async def _ask_service(self, load: ServiceLoad) -> Any:

@@ -1,24 +1,41 @@
-"""Which request comes next: a queue of names with due times.
+"""Which request comes next: a queue of names with due times, in turns by tenant.
 
 A name is worked on by one worker at a time. A name that is pushed while it is worked on comes
 again afterwards, so nothing that happened meanwhile is missed.
 """
 
 import heapq
+from collections import Counter, OrderedDict, deque
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class RequestQueue:
-    """Names by due time; times are seconds of one clock, chosen by the caller."""
+    """Names by due time; times are seconds of one clock, chosen by the caller.
 
+    Attributes:
+        share: How many names of one tenant may be in work; 0: any.
+    """
+
+    share: int = 0
     _due: dict[str, float] = field(default_factory=dict)
     _heap: list[tuple[float, str]] = field(default_factory=list)
+    _tenants: dict[str, str] = field(default_factory=dict)
+    _ready: OrderedDict[str, deque[tuple[float, str]]] = field(default_factory=OrderedDict)
     _working: dict[str, float | None] = field(default_factory=dict)
+    _busy: Counter[str] = field(default_factory=Counter)
 
-    def push(self, name: str, due: float) -> None:
-        """Plan a name, or bring it forward; a name in work comes again after it is done."""
+    def push(self, name: str, due: float, tenant: str = "") -> None:
+        """Plan a name, or bring it forward; a name in work comes again after it is done.
+
+        Args:
+            name: Of the request.
+            due: When.
+            tenant: Whose it is, said with the first push.
+        """
+        if tenant:
+            self._tenants.setdefault(name, tenant)
         if name in self._working:
             planned = self._working[name]
             self._working[name] = due if planned is None else min(planned, due)
@@ -31,28 +48,44 @@ class RequestQueue:
         self._due.pop(name, None)
         if name in self._working:
             self._working[name] = None
+        else:
+            self._tenants.pop(name, None)
 
     def take(self, now: float) -> str | None:
-        """Return a due name and mark it as in work, None where nothing is due."""
-        while self._heap and self._heap[0][0] <= now:
-            due, name = heapq.heappop(self._heap)
-            if self._due.get(name) == due:
-                del self._due[name]
-                self._working[name] = None
-                return name
-        return None
+        """Return a due name and mark it as in work, None where nothing may begin.
+
+        Of names that are due, those of each tenant come in turn.
+        """
+        self._sort_out(now)
+        tenant = next((one for one in self._ready if self._may_begin(one)), None)
+        if tenant is None:
+            return None
+        _, name = self._ready[tenant].popleft()
+        del self._due[name]
+        self._working[name] = None
+        self._busy[tenant] += 1
+        self._ready.move_to_end(tenant)
+        return name
 
     def finish(self, name: str) -> None:
         """End the work on a name."""
-        planned = self._working.pop(name, None)
-        if planned is not None:
+        if name not in self._working:
+            return
+        planned = self._working.pop(name)
+        tenant = self._tenants.get(name, "")
+        self._busy[tenant] -= 1
+        if not self._busy[tenant]:
+            del self._busy[tenant]
+        if planned is None:
+            self._tenants.pop(name, None)
+        else:
             self.push(name, planned)
 
     def next_due(self) -> float | None:
-        """Return when the next name is due, None where none is planned."""
-        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        """Return when the next name is due that may begin then, None where none is planned."""
+        self._clean()
+        dues = [names[0][0] for tenant, names in self._ready.items() if self._may_begin(tenant)]
+        return min(dues + [due for due, _ in self._heap[:1]], default=None)
 
     @property
     def working(self) -> AbstractSet[str]:
@@ -63,3 +96,24 @@ class RequestQueue:
     def depth(self) -> int:
         """Return how many names are planned or in work."""
         return len(self._due) + len(self._working)
+
+    def _may_begin(self, tenant: str) -> bool:
+        return not self.share or self._busy[tenant] < self.share
+
+    def _sort_out(self, now: float) -> None:
+        while self._heap and self._heap[0][0] <= now:
+            due, name = heapq.heappop(self._heap)
+            if self._due.get(name) == due:
+                tenant = self._tenants.get(name, "")
+                self._ready.setdefault(tenant, deque()).append((due, name))
+        self._clean()
+
+    def _clean(self) -> None:
+        """Remove from the front what was dropped, or brought forward, since it was put there."""
+        for tenant, names in list(self._ready.items()):
+            while names and self._due.get(names[0][1]) != names[0][0]:
+                names.popleft()
+            if not names:
+                del self._ready[tenant]
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)

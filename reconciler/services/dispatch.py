@@ -27,6 +27,7 @@ from reconciler.requests.lifecycle import (
 from reconciler.requests.naming import digest
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.confirming import Confirmations
+from reconciler.services.fairness import tenant_of
 from reconciler.services.ports import History, Requests
 from reconciler.services.process import Attempt, Processor, Unconfirmed
 
@@ -36,6 +37,8 @@ _HELD = 60.0
 _BRIEF = 1.0
 """Seconds that a request waits for its turn without a word in its status."""
 _REMEMBERED = 10_000
+_SHARE = 96
+"""Requests of one tenant in work at the same time, so that others find a place at once."""
 
 Observer = Callable[[UpdateRequest, RequestStatus, Attempt], None]
 Sweep = Callable[[UpdateRequest], Awaitable[tuple[UpdateRequest, Attempt]]]
@@ -74,7 +77,7 @@ class Dispatcher:
     seen: int = 0
     noticed: int = 0
     listed: bool = False
-    queue: RequestQueue = field(default_factory=RequestQueue)
+    queue: RequestQueue = field(default_factory=lambda: RequestQueue(share=_SHARE))
     _known: dict[str, UpdateRequest] = field(default_factory=dict)
     _confirmations: Confirmations = field(init=False)
     _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
@@ -111,7 +114,7 @@ class Dispatcher:
             if nudged:
                 self.processor.lanes.wars.forgive(request.spec.policy, request.spec.rule)
             due = self.clock.monotonic() if nudged or finished else self._due(request)
-            self.queue.push(request.name, due)
+            self.queue.push(request.name, due, tenant_of(request.spec))
         self._changed.set()
 
     def forget(self, name: str, uid: str = "") -> None:

@@ -34,6 +34,7 @@ from reconciler.errors import (
     Throttled,
     UnknownKind,
 )
+from reconciler.services.fairness import FairGate
 from reconciler.services.inflight import InFlight
 from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
@@ -119,6 +120,7 @@ class Job:
         exempt: Asked about the object before it is changed; None where nothing exempts any.
         cause: The uid of a trigger that our own write changed, else empty.
         named: Namespaces that a message may name, whatever is confidential.
+        tenant: Whose work it is; places are given in turns.
     """
 
     request: str
@@ -131,6 +133,7 @@ class Job:
     exempt: Exempt | None = None
     cause: str = ""
     named: frozenset[str] = frozenset()
+    tenant: str = ""
     result: asyncio.Future[TargetResult] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -167,10 +170,11 @@ class Lanes:
     shared: int = 0
     _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
     _running: dict[TargetKey, asyncio.Task[None]] = field(default_factory=dict)
-    _gate: asyncio.Semaphore = field(init=False)
+    _gate: FairGate = field(init=False)
 
     def __post_init__(self) -> None:
-        self._gate = asyncio.Semaphore(self.parallel)
+        # Who waits for something slow keeps a place; a quarter is left for the others.
+        self._gate = FairGate(slots=self.parallel, share=max(1, self.parallel * 3 // 4))
 
     @classmethod
     def of(
@@ -262,7 +266,10 @@ class Lanes:
                 size = self.flight.expected(resource)
                 if listed is not None:
                     size = self.flight.weigh(resource, listed)
-                async with self._gate, self.flight.targets.hold(size) as hold:
+                async with (
+                    self._gate.enter(batch[0].tenant),
+                    self.flight.targets.hold(size) as hold,
+                ):
                     obj = listed or await self.reader.get(key.kind, key.namespace, key.name)
                     hold.resize(self.flight.weigh(resource, obj))
                     uid = ref_of(obj).uid
@@ -283,6 +290,9 @@ class Lanes:
                 return [(await self._work(key, [job]))[0] for job in batch]
             except ClusterError as error:
                 return _all(batch, replace(failure(error), uid=uid))
+            except RecursionError:
+                message = "the object is nested too deeply to be compared or written"
+                return _all(batch, TargetResult(outcome=Outcome.INVALID, message=message, uid=uid))
             listed = None
         message = f"the object changed {self.rounds} times while it was being patched"
         result = TargetResult(outcome=Outcome.CONFLICT, message=message, again=True, uid=uid)

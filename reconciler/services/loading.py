@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from reconciler.engine.allowance import Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Load, LoadFailure, NeedsLoad
@@ -13,6 +14,10 @@ from reconciler.services.ports import Loader
 
 MAX_LOADS = 100
 """Reads for one attempt; a rule that asks for more asks in a loop."""
+EVALUATION_STEPS = 80_000_000
+"""What evaluating a rule at one object may cost: about a second, in which nothing else goes on."""
+ATTEMPT_STEPS = 400_000_000
+"""What evaluating may cost for one attempt, its targets and repetitions together."""
 
 T = TypeVar("T")
 
@@ -24,16 +29,20 @@ class Loads:
     Attributes:
         confidential: A Secret is the trigger, or may be among what was read.
         found: By what was asked for; a `LoadFailure` where there is nothing to be read.
+        allowance: What is left of what one evaluation may cost.
+        left: Steps that are left for the attempt.
     """
 
     loader: Loader
     confidential: bool = False
     found: dict[Hashable, Any] = field(default_factory=dict)
+    allowance: Allowance = field(default_factory=Allowance)
+    left: int = ATTEMPT_STEPS
     _running: dict[Load, asyncio.Task[None]] = field(default_factory=dict)
 
     def of(self, context: Context) -> Context:
-        """Return the context with these reads in sight."""
-        return context.with_loads(self.found)
+        """Return the context with these reads in sight, and what evaluating it may cost."""
+        return context.with_loads(self.found).within(self.allowance)
 
     async def evaluate(self, work: Callable[[], T]) -> T:
         """Return what an evaluation gives, reading what it asks for and evaluating again.
@@ -44,9 +53,37 @@ class Loads:
         """
         while True:
             try:
-                return work()
+                return self._within(work)
             except NeedsLoad as need:
                 await self._read(need.load)
+
+    def _within(self, work: Callable[[], T]) -> T:
+        given = self.allowance.left = min(EVALUATION_STEPS, self.left)
+        try:
+            result = work()
+        except EvaluationError as error:
+            if self.allowance.exhausted:
+                raise self._too_costly() from error
+            raise
+        except RecursionError:
+            raise EvaluationError("an object of the rule is nested too deeply") from None
+        finally:
+            self.left -= given - self.allowance.left
+        # Something in it may have taken the error for an answer.
+        if self.allowance.exhausted:
+            raise self._too_costly()
+        return result
+
+    def _too_costly(self) -> EvaluationError:
+        if self.left <= 0:
+            return EvaluationError(
+                f"evaluating the rule takes more than {ATTEMPT_STEPS} steps for one trigger;"
+                " narrow down its targets, or what its expressions work through"
+            )
+        return EvaluationError(
+            f"evaluating the rule takes more than {EVALUATION_STEPS} steps at one object; narrow"
+            " down what its expressions or its foreach work through"
+        )
 
     async def _read(self, load: Load) -> None:
         if len(self.found) >= MAX_LOADS:

@@ -42,6 +42,7 @@ from reconciler.requests.lifecycle import (
 from reconciler.requests.schedule import Backoff
 from reconciler.services.diversion import undivertible
 from reconciler.services.exceptions import ExceptionIndex
+from reconciler.services.fairness import tenant_of
 from reconciler.services.gates import Gates
 from reconciler.services.holding import Holding
 from reconciler.services.inflight import InFlight
@@ -157,6 +158,9 @@ class Processor:
             return Attempt(disposition=Fail(reason="RecordGone", message=message))
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), chance))
+        except RecursionError:
+            message = "the trigger, or what was recorded of it, is nested too deeply"
+            return Attempt(disposition=Fail(reason="TooDeep", message=message), program=program)
         if trigger.presence is Presence.GONE:
             return Attempt(disposition=trigger_gone(request.spec.resource), program=program)
         return trigger
@@ -168,8 +172,11 @@ class Processor:
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
-        subject = trigger.subject
-        loads = Loads(self.loader, confidential=is_secret(subject.group, subject.kind))
+        loads = Loads(
+            self.loader,
+            confidential=is_secret(trigger.subject.group, trigger.subject.kind),
+        )
+        subject = replace(trigger.subject, allowance=loads.allowance)
         named = frozenset({"", subject.namespace, program.origin.namespace})
         plain = loads.of(trigger.context)
         context = with_entries(plain, program.entries)
@@ -204,6 +211,7 @@ class Processor:
                             exempt=exempt,
                             cause=self._cause(request.spec),
                             named=named | _named(item, program),
+                            tenant=tenant_of(request.spec),
                         ),
                     )
                     for item in chosen

@@ -73,7 +73,10 @@ async def test_a_missing_right_of_the_controller_comes_first(make, written):
             {"apiCall": {"urlPath": "/apis/apps/v1/namespaces/shop/{{ request.name }}/x"}},
             "get *.apps in namespace shop named x",
         ),
-        ({"apiCall": {"urlPath": "{{ request.object.data.path }}"}}, "get *.* in namespace shop"),
+        (
+            {"apiCall": {"urlPath": "/apis/{{ request.object.data.path }}"}},
+            "get *.* in namespace shop",
+        ),
     ],
 )
 async def test_what_its_entries_read_counts(make, written, entry, missing):

@@ -167,7 +167,7 @@ def recursive(value: str) -> str:
         (
             POLICY.replace("data.a", f"data.a{' || a' * 50_000}"),
             "spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x: ",
-            "the expression is too long",
+            "the expressions are longer than",
         ),
         (
             POLICY.replace("request.object.data.a", "regex_match('(', 'x')"),

@@ -84,6 +84,17 @@ class TestApiServer:
             await loader.load(ConfigMapLoad(namespace="n", name=name))
         assert all(item.path.startswith("/api/v1/namespaces/n/configmaps/") for item in api.seen)
 
+    @pytest.mark.parametrize("query", ["watch=true", "a=b&watch=1", "follow=true", "watch"])
+    async def test_what_never_ends_is_not_asked_for(self, api, loader, query):
+        with pytest.raises(Invalid, match="the answer never ends"):
+            await loader.load(get(f"/api/v1/namespaces/n/pods?{query}"))
+        assert api.seen == []
+
+    async def test_no_more_of_an_answer_is_read_than_may_be_used(self, api, loader):
+        api.answer("GET /api/v1/pods", {"items": ["x" * 1_000_000] * 3})
+        with pytest.raises(Invalid, match="longer than 2000000 bytes; ask for less of it"):
+            await loader.load(get("/api/v1/pods"))
+
     async def test_an_answer_is_decoded_and_asked_for_as_ourselves(self, api, loader):
         api.answer("GET /apis/apps/v1/deployments", {"items": [1]})
         assert await loader.load(get("/apis/apps/v1/deployments")) == {"items": [1]}
@@ -95,7 +106,7 @@ class TestApiServer:
             ("labelSelector=a=b", {"labelSelector": "a=b"}),
             ("labelSelector=a%3Db", {"labelSelector": "a=b"}),
             ("labelSelector=a in (b,c)&limit=1", {"labelSelector": "a in (b,c)", "limit": "1"}),
-            ("watch", {"watch": ""}),
+            ("pretty", {"pretty": ""}),
             ("", {}),
         ],
     )

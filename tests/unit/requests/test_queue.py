@@ -103,3 +103,35 @@ def test_a_dropped_name_does_not_come_again():
     queue.finish("planned")
     queue.finish("working")
     assert (queue.take(9), queue.depth) == (None, 0)
+
+
+def test_tenants_take_turns():
+    queue = RequestQueue()
+    for number in range(4):
+        queue.push(f"a{number}", 0, "a")
+    queue.push("b0", 1, "b")
+    queue.push("c0", 1, "c")
+    assert [queue.take(1) for _ in range(6)] == ["a0", "b0", "c0", "a1", "a2", "a3"]
+
+
+def test_a_tenant_has_no_more_than_its_share_in_work():
+    queue = RequestQueue(share=2)
+    for number in range(3):
+        queue.push(f"a{number}", 0, "a")
+    queue.push("b0", 5, "b")
+    assert [queue.take(1) for _ in range(3)] == ["a0", "a1", None]
+    assert queue.next_due() == 5
+    assert queue.take(5) == "b0"
+    queue.finish("a0")
+    assert queue.next_due() == 0
+    assert queue.take(5) == "a2"
+
+
+def test_what_comes_again_still_belongs_to_its_tenant():
+    queue = RequestQueue(share=1)
+    queue.push("a0", 0, "a")
+    assert queue.take(0) == "a0"
+    queue.push("a0", 0)
+    queue.finish("a0")
+    queue.push("a1", 0, "a")
+    assert [queue.take(0), queue.take(0)] == ["a0", None]

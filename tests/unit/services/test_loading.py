@@ -1,6 +1,7 @@
 """What context entries need is read once per attempt, when it is first named."""
 
 import asyncio
+import contextlib
 from collections import Counter
 
 import pytest
@@ -10,7 +11,7 @@ from reconciler.engine.entries import ConfigMapEntry, ConfigMapLoad, VariableEnt
 from reconciler.engine.jmes import compile_expression
 from reconciler.engine.variables import compile_template
 from reconciler.errors import EvaluationError, Forbidden, Gone, Invalid, Unavailable, UnknownKind
-from reconciler.services.loading import MAX_LOADS, Loads
+from reconciler.services.loading import ATTEMPT_STEPS, EVALUATION_STEPS, MAX_LOADS, Loads
 
 
 class Shelf:
@@ -151,3 +152,37 @@ async def test_a_rule_that_reads_without_end_is_stopped(shelf):
         await loads.evaluate(reading("one", loads, ONE))
     assert await loads.evaluate(reading("e7.data.k", loads, config_map("e7"))) == "of-e7"
     assert sum(shelf.calls.values()) == MAX_LOADS
+
+
+def spending(steps, loads):
+    """Return an evaluation that takes so many steps, and answers although it could not."""
+
+    def work():
+        with contextlib.suppress(EvaluationError):
+            loads.allowance.spend(steps)
+        return "an answer"
+
+    return work
+
+
+async def test_one_evaluation_has_an_allowance(shelf):
+    loads = Loads(shelf)
+    assert await loads.evaluate(spending(EVALUATION_STEPS - 1, loads)) == "an answer"
+    with pytest.raises(EvaluationError, match=f"more than {EVALUATION_STEPS} steps at one object"):
+        await loads.evaluate(spending(EVALUATION_STEPS, loads))
+
+
+async def test_all_evaluations_of_an_attempt_share_one(shelf):
+    loads = Loads(shelf)
+    for _ in range(ATTEMPT_STEPS // EVALUATION_STEPS):
+        await loads.evaluate(spending(EVALUATION_STEPS - 100, loads))
+    with pytest.raises(EvaluationError, match=f"more than {ATTEMPT_STEPS} steps for one trigger"):
+        await loads.evaluate(spending(1_000, loads))
+
+
+async def test_what_is_evaluated_on_its_context_counts(shelf):
+    loads = Loads(shelf)
+    context = loads.of(Context({"x": ["a" * 1_000] * 1_000}))
+    source = compile_expression("length(join('', map(&to_upper(@), x)))")
+    with pytest.raises(EvaluationError, match="steps at one object"):
+        await loads.evaluate(lambda: [context.search(source) for _ in range(100)])
