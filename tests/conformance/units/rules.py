@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from admission.decide import Limits, decide
 from reconciler.api.meta import Object, ObjectRef, ref_of, split_api_version
-from reconciler.api.updaterequest import RequestSpec, State
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.dialects import compile_policy
 from reconciler.engine.context import Context, request_context
@@ -286,8 +287,18 @@ def read_trigger(cluster: MemoryCluster, spec: RequestSpec) -> tuple[Trigger, st
     patch = {"patchStrategicMerge": {"data": {"a": "b"}}}
     raw = {"name": "r", "match": CONFIG_MAPS, "mutate": {"targets": [SECRET], **patch}}
     program = compile_policy(policy_of([raw])).programs[0]
+    request = UpdateRequest(
+        name="ur-1",
+        namespace="kyverno",
+        uid="u-ur-1",
+        resource_version="1",
+        created=datetime.fromtimestamp(0, UTC),
+        labels={},
+        spec=spec,
+        status=RequestStatus(),
+    )
     try:
-        return asyncio.run(reader.read(spec, program)), None
+        return asyncio.run(reader.read(request, program)), None
     except Unavailable as error:
         return Trigger(presence=Presence.GONE), str(error)
 

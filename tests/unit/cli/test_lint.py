@@ -15,6 +15,7 @@ from reconciler.cli.lint.report import Row, as_text
 from reconciler.cli.lint.rules import RULES
 from reconciler.cli.main import retrofit
 from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.terminal import styled
 from reconciler.services.lint import finding
 
 POLICY = """
@@ -340,7 +341,7 @@ def test_text_fits_the_terminal() -> None:
     text = as_text([row, row], Screen(width=60, folding=True))
     assert max(map(len, text.splitlines())) <= 60
     assert text.startswith("p.yaml:3:5: warning [append]\n  p: spec.rules[0].mutate\n  a word")
-    assert "\x1b[33m" in as_text([row], Screen(coloured=True))
+    assert styled("\x1b[33m") in as_text([row], Screen(coloured=True))
 
 
 def test_no_escape_of_a_file_reaches_the_terminal() -> None:

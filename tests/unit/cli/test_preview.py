@@ -15,6 +15,7 @@ from reconciler.cli.desk.progress import Bar
 from reconciler.cli.main import retrofit
 from reconciler.cli.output.masking import Mask
 from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.terminal import styled
 from reconciler.cli.preview.baseline import compare, read_baseline, write_baseline
 from reconciler.cli.preview.data import data_of
 from reconciler.cli.preview.policies import (
@@ -147,7 +148,8 @@ def test_counts_come_first_and_then_the_diffs() -> None:
 
 def test_colours_are_for_terminals() -> None:
     whole = report(tally(patched(config_map("settings"), "web")))
-    assert "\x1b[32m+  mode: strict\x1b[0m" in list(lines_of(whole, Screen(coloured=True)))
+    coloured = list(lines_of(whole, Screen(coloured=True)))
+    assert styled("\x1b[32m+  mode: strict\x1b[0m") in coloured
     assert "\x1b" not in "".join(lines_of(whole, Screen()))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.cli.desk.emit import paint, render_yaml, unified_diff
 from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.terminal import styled
 
 
 def obj(**data: str) -> dict[str, Any]:
@@ -47,4 +48,4 @@ def test_no_difference_no_lines() -> None:
 
 
 def test_colours() -> None:
-    assert paint(["+a", " b"], Screen(coloured=True)) == ["\x1b[32m+a\x1b[0m", " b"]
+    assert paint(["+a", " b"], Screen(coloured=True)) == [styled("\x1b[32m+a\x1b[0m"), " b"]
