@@ -216,7 +216,12 @@ async def test_the_shipped_roles_are_enough(rig: Rig) -> None:
         role = "--clusterrole=kyverno:rbac:operate:updaterequests"
         rig.cluster.kubectl("create", "rolebinding", name, role, f"--user={name}", "-n", "kyverno")
         await run("run", place, "--wait")
-        await run("retry", place)
+        await rig.create(config_map(place, "trigger-999", to="target-999"))
+        await rig.finish()
+        await rig.create(config_map(place, "target-999"))
+        done = await run("retry", place, "--failed")
+        assert "done again: 1 failed request;" in done.stdout
+        await rig.applied({"target-999": {"got": "trigger-999"}}, within=15.0)
     finally:
         rig.cluster.kubectl("delete", "clusterrolebinding", name)
         rig.cluster.kubectl("delete", "rolebinding", name, "-n", "kyverno", "--ignore-not-found")
