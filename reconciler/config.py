@@ -18,6 +18,8 @@ from reconciler.errors import InvalidSetting
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 30.0
+_LEAST_SHARE, _WHOLE = 20, 100
+"""Percent; of less than a tenth of a limit the leader does not tell."""
 PAGE_BYTES = 8 * 1024 * 1024
 """Largest page of a list, where nothing else is set."""
 _LEAST_IN_FLIGHT = 1024 * 1024
@@ -108,6 +110,12 @@ class ProcessSettings:
     )
     hard_limit: int = _setting(
         100_000, "Waiting requests from which on nothing more is recorded one by one."
+    )
+    namespace_share: int = _setting(
+        50, "Percent of both limits that the triggers of one namespace may take; 100: all."
+    )
+    policy_share: int = _setting(
+        75, "Percent of both limits that the requests of one policy may take; 100: all."
     )
     startup_timeout: float = _setting(
         0.0,
@@ -301,6 +309,10 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
     for name, least in (("waiting_limit", 0), ("hard_limit", 1)):
         if getattr(built, name) < least:
             msg = f"--{name.replace('_', '-')} must be at least {least}"
+            raise InvalidSetting(msg)
+    for name in ("namespace_share", "policy_share"):
+        if not _LEAST_SHARE <= getattr(built, name) <= _WHOLE:
+            msg = f"--{name.replace('_', '-')} must be from {_LEAST_SHARE} to {_WHOLE}"
             raise InvalidSetting(msg)
     timeout = getattr(built, "webhook_timeout", 1.0)
     if not _SHORTEST_TIMEOUT <= timeout <= _LONGEST_TIMEOUT:

@@ -6,7 +6,9 @@ moment: ``renewTime`` has it.
 
 from collections.abc import Callable
 
-from reconciler.api.meta import ANNOTATION_SEEN, ANNOTATION_WAITING, Object
+import orjson
+
+from reconciler.api.meta import ANNOTATION_HOLDERS, ANNOTATION_SEEN, ANNOTATION_WAITING, Object
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
@@ -32,7 +34,11 @@ class KubeBoard:
 
     async def write(self, backlog: Backlog) -> None:
         """Tell it; only a leader does."""
-        marks = {ANNOTATION_WAITING: str(backlog.waiting), ANNOTATION_SEEN: str(backlog.seen)}
+        marks = {
+            ANNOTATION_WAITING: str(backlog.waiting),
+            ANNOTATION_SEEN: str(backlog.seen),
+            ANNOTATION_HOLDERS: orjson.dumps(backlog.of).decode(),
+        }
         body: Object = {
             "metadata": {"annotations": marks},
             "spec": {"renewTime": render_time(self._clock.now())},
@@ -59,8 +65,20 @@ def backlog_taker(take: Callable[[Backlog], None]) -> Callable[[Change, Object],
 def _parse(lease: Object) -> Backlog:
     marks = (lease.get("metadata") or {}).get("annotations") or {}
     return Backlog(
-        waiting=_number(marks.get(ANNOTATION_WAITING)), seen=_number(marks.get(ANNOTATION_SEEN))
+        waiting=_number(marks.get(ANNOTATION_WAITING)),
+        seen=_number(marks.get(ANNOTATION_SEEN)),
+        of=_numbers(marks.get(ANNOTATION_HOLDERS)),
     )
+
+
+def _numbers(text: object) -> dict[str, int]:
+    try:
+        found = orjson.loads(text) if isinstance(text, str) else None
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        return {}
+    return {key: value for key, value in found.items() if isinstance(value, int)}
 
 
 def _number(text: object) -> int:

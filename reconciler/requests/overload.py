@@ -6,16 +6,29 @@ Rule 2: a replica counts what the leader told of last, and what it stored itself
 had not seen by then. So an old figure never lets through more than the limit.
 Rule 3: an order has seen to a trigger when a list began at least one request timeout of the API
 server after the trigger raised its sequence: by then it is stored, or never will be.
+Rule 4: a namespace and a policy have a share of both limits. Who is over it is diverted or refused
+alone, so that the flood of one does not meet the others.
 """
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 _STEP = 10
 """Parts of the limit by which a figure may differ before it is worth telling."""
 _GRAIN = 1.0
 """Seconds within which the sequences of an order are not told apart."""
 _ORDERS = 1000
+_MOST_HOLDERS: Final = 50
+_NAMESPACE: Final = "namespace/"
+_POLICY: Final = "policy/"
+
+
+def holders(policy: str, namespace: str) -> tuple[str, ...]:
+    """Return whose shares a request counts in: its policy's, and its trigger's namespace's."""
+    own = f"{_POLICY}{policy}"
+    return (own, f"{_NAMESPACE}{namespace}") if namespace else (own,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +38,23 @@ class Marks:
     Attributes:
         limit: From here on rules that can be rebuilt are diverted; 0: they never are.
         hard: From here on other rules are not recorded any more.
+        namespace: Hundredths of both that the triggers of one namespace may take.
+        policy: The same for one policy.
     """
 
     limit: int
     hard: int
+    namespace: int = 100
+    policy: int = 100
+
+    def of(self, holder: str) -> "Marks":
+        """Return the limits of one of `holders`."""
+        part = self.policy if holder.startswith(_POLICY) else self.namespace
+        hard = max(self.hard, self.limit)
+        return Marks(
+            limit=max(1, self.limit * part // 100) if self.limit else 0,
+            hard=max(1, hard * part // 100),
+        )
 
     @property
     def low(self) -> int:
@@ -45,6 +71,17 @@ class Marks:
         """Return whether nothing more is recorded one by one."""
         return waiting >= max(self.hard, self.limit)
 
+    @property
+    def step(self) -> int:
+        """Return by how much a number may differ before it is worth telling."""
+        return max(1, (self.limit or self.hard) // _STEP)
+
+    def largest(self, held: Counter[str]) -> dict[str, int]:
+        """Return the holders that are worth telling of."""
+        return {
+            key: number for key, number in held.most_common(_MOST_HOLDERS) if number >= self.step
+        }
+
     def side(self, waiting: int) -> tuple[bool, ...]:
         """Return which of the marks a number has reached."""
         return waiting >= self.low, waiting >= self.limit, self.full(waiting)
@@ -57,10 +94,12 @@ class Backlog:
     Attributes:
         waiting: Requests that are not final.
         seen: The highest resourceVersion of a request that it knew of.
+        of: How many each of the largest `holders` has; who is not named has few.
     """
 
     waiting: int = 0
     seen: int = 0
+    of: Mapping[str, int] = field(default_factory=dict)
 
     def outdates(self, told: "Backlog", noticed: int, marks: Marks) -> bool:
         """Return whether it is worth telling, after another and so many new requests.
@@ -68,7 +107,11 @@ class Backlog:
         New requests count although they are done: until they are told of, a replica takes those
         that it stored for waiting ones.
         """
-        step = max(1, (marks.limit or marks.hard) // _STEP)
+        step = marks.step
+        if any(
+            abs(self.of.get(key, 0) - told.of.get(key, 0)) >= step for key in {*self.of, *told.of}
+        ):
+            return True
         if abs(self.waiting - told.waiting) >= step or noticed >= step:
             return True
         return marks.side(self.waiting) != marks.side(told.waiting)

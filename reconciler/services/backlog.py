@@ -5,7 +5,8 @@ figure stays and the replica counts on; a figure that is too old can only make i
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.config import ProcessSettings
@@ -24,7 +25,12 @@ def marks_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Ma
 
     def marks() -> Marks:
         limit = live.current.threshold or settings.waiting_limit
-        return Marks(limit=limit, hard=settings.hard_limit)
+        return Marks(
+            limit=limit,
+            hard=settings.hard_limit,
+            namespace=settings.namespace_share,
+            policy=settings.policy_share,
+        )
 
     return marks
 
@@ -43,8 +49,10 @@ class Estimate:
     diverting: bool = False
     listeners: list[Callable[["Estimate"], None]] = field(default_factory=list)
     _told: Backlog = field(default_factory=Backlog)
-    _own: list[int] = field(default_factory=list)
+    _own: list[tuple[int, Sequence[str]]] = field(default_factory=list)
     _underway: int = 0
+    _held: Counter[str] = field(default_factory=Counter)
+    _over: set[str] = field(default_factory=set)
 
     @property
     def waiting(self) -> int:
@@ -59,7 +67,12 @@ class Estimate:
     def take(self, told: Backlog) -> None:
         """Take in what the leader tells."""
         self._told = told
-        self._own = [version for version in self._own if version > told.seen]
+        own, self._own = self._own, []
+        for version, holders in own:
+            if version > told.seen:
+                self._own.append((version, holders))
+            else:
+                self._release(holders)
         self.turn()
 
     def turn(self) -> bool:
@@ -71,16 +84,47 @@ class Estimate:
                 listener(self)
         return diverting
 
-    def begin(self) -> None:
+    def held(self, holder: str) -> int:
+        """Return how many requests of one holder wait, rather too many than too few."""
+        return self._told.of.get(holder, 0) + self._held[holder]
+
+    def is_over(self, holders: Sequence[str]) -> bool:
+        """Return whether rules are diverted from now on for one of the holders of a request."""
+        marks, over = self.marks(), False
+        for holder in holders:
+            was = holder in self._over
+            if marks.of(holder).diverts(self.held(holder), before=was):
+                self._over.add(holder)
+                over = True
+            elif was:
+                self._over.remove(holder)
+        return over
+
+    def full_for(self, holders: Sequence[str]) -> str:
+        """Return the holder of a request that has its share of the hard limit, empty if none."""
+        marks = self.marks()
+        full = (item for item in holders if marks.of(item).full(self.held(item)))
+        return next(full, "")
+
+    def begin(self, holders: Sequence[str] = ()) -> None:
         """Count a request that is about to be stored."""
         self._underway += 1
+        self._held.update(holders)
 
-    def end(self, version: str) -> None:
+    def end(self, version: str, holders: Sequence[str] = ()) -> None:
         """Take in the resourceVersion of a stored request; empty where none was stored."""
         self._underway -= 1
         # The leader may have told of it before we heard that it is stored.
         if version.isdecimal() and int(version) > self._told.seen:
-            self._own.append(int(version))
+            self._own.append((int(version), holders))
+        else:
+            self._release(holders)
+
+    def _release(self, holders: Sequence[str]) -> None:
+        for holder in holders:
+            self._held[holder] -= 1
+            if not self._held[holder]:
+                del self._held[holder]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +169,11 @@ class Telling:
             self.problem = problem
 
     def _now(self) -> Backlog:
-        return Backlog(waiting=self.dispatcher.waiting, seen=self.dispatcher.seen)
+        return Backlog(
+            waiting=self.dispatcher.waiting,
+            seen=self.dispatcher.seen,
+            of=self.marks().largest(self.dispatcher.held_by),
+        )
 
     async def _tell(self) -> None:
         now, noticed = self._now(), self.dispatcher.noticed

@@ -6,7 +6,7 @@ work starts and again every so often, because a watch may miss deletions and re-
 
 import asyncio
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +25,7 @@ from reconciler.requests.lifecycle import (
     reopen,
 )
 from reconciler.requests.naming import digest
+from reconciler.requests.overload import holders
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.confirming import Confirmations
 from reconciler.services.fairness import tenant_of
@@ -78,6 +79,7 @@ class Dispatcher:
     noticed: int = 0
     listed: bool = False
     queue: RequestQueue = field(default_factory=lambda: RequestQueue(share=_SHARE))
+    held_by: Counter[str] = field(default_factory=Counter)
     _known: dict[str, UpdateRequest] = field(default_factory=dict)
     _confirmations: Confirmations = field(init=False)
     _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
@@ -106,7 +108,9 @@ class Dispatcher:
         known = self._known.get(request.name)
         if request.uid in self._finished or (known is not None and not _newer(request, known)):
             return
-        self.noticed += known is None
+        if known is None:
+            self.noticed += 1
+            self.held_by.update(_holders(request))
         self._known[request.name] = request
         if request.name not in self.queue.working:
             # What is in work plans itself when it ends; this may be its own progress.
@@ -384,9 +388,17 @@ class Dispatcher:
             self.queue.push(name, self.clock.monotonic())
 
     def _drop(self, name: str) -> None:
-        self._known.pop(name, None)
+        known = self._known.pop(name, None)
+        for holder in () if known is None else _holders(known):
+            self.held_by[holder] -= 1
+            if not self.held_by[holder]:
+                del self.held_by[holder]
         self._confirmations.forget(name)
         self.queue.drop(name)
+
+
+def _holders(request: UpdateRequest) -> tuple[str, ...]:
+    return holders(request.spec.policy, request.spec.resource.namespace)
 
 
 def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:

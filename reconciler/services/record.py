@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError
 from reconciler.requests.draft import Draft
+from reconciler.requests.overload import holders
 from reconciler.services.backlog import Estimate
 from reconciler.services.diversion import Diversion, undivertible
 from reconciler.services.joining import SharedRequests
@@ -68,23 +69,26 @@ class Recorder:
         work: list[Awaitable[Unrecorded | None]] = []
         diverted, refused = list[Draft](), list[Unrecorded]()
         versions: dict[str, str] = {}
+        turned = self.estimate.turn()
         for draft in drafts:
-            rule = self._divertible(draft) if self.estimate.turn() else None
+            over = self.estimate.is_over(_holders(draft))
+            rule = self._divertible(draft) if turned or over else None
             if rule is not None:
                 diverted.append(draft)
                 work.append(_within(budget_seconds, draft, self.diversion.divert(*rule)))
-            elif self.estimate.full:
+            elif self.estimate.full or self.estimate.full_for(_holders(draft)):
                 refused.append(self._refused(draft))
             else:
                 # Counted before anything is waited for: others decide meanwhile.
-                self.estimate.begin()
+                self.estimate.begin(_holders(draft))
                 versions[draft.name] = ""
                 work.append(_within(budget_seconds, draft, self._store(draft, versions)))
         try:
             results = await asyncio.gather(*work)
         finally:
-            for version in versions.values():
-                self.estimate.end(version)
+            for draft in drafts:
+                if draft.name in versions:
+                    self.estimate.end(versions[draft.name], _holders(draft))
         failed = (*refused, *(item for item in results if item is not None))
         missing = {item.draft.name for item in failed}
         joined = {item.name for item in drafts if item.alone and not versions.get(item.name, "-")}
@@ -107,10 +111,18 @@ class Recorder:
 
     def _refused(self, draft: Draft) -> Unrecorded:
         marks = self.estimate.marks()
+        number, limit = self.estimate.waiting, "--hard-limit"
+        allowed = max(marks.hard, marks.limit)
+        who = ""
+        if not self.estimate.full:
+            holder = self.estimate.full_for(_holders(draft))
+            kind, _, name = holder.partition("/")
+            who, limit = f" of {kind} {name}", f"its --{kind}-share of --hard-limit"
+            number, allowed = self.estimate.held(holder), marks.of(holder).hard
         message = (
-            f"{self.estimate.waiting} requests wait, and --hard-limit allows"
-            f" {max(marks.hard, marks.limit)}: see what keeps them waiting with kubectl retrofit"
-            " status and whether retrofit-controller runs, or raise the limit"
+            f"{number} requests{who} wait, and {limit} allows {allowed}: see what keeps them"
+            " waiting with kubectl retrofit status and whether retrofit-controller runs, or raise"
+            " the limit"
         )
         return Unrecorded(draft=draft, reason=OVERLOAD, message=message)
 
@@ -134,6 +146,10 @@ async def _within(budget_seconds: float, draft: Draft, work: Awaitable[None]) ->
     except ClusterError as error:
         return Unrecorded(draft=draft, reason=fault(error), message=str(error))
     return None
+
+
+def _holders(draft: Draft) -> tuple[str, ...]:
+    return holders(draft.spec.policy, draft.spec.resource.namespace)
 
 
 def _but(names: set[str], drafts: Iterable[Draft]) -> tuple[Draft, ...]:

@@ -319,3 +319,16 @@ class TestOverload:
             (answer,) = await self.send(world, make, 1, path="fail/set-team")
             assert answer["allowed"]
             assert [item.spec.sequence for item in await world.stored()] == [0]
+
+    async def test_the_flood_of_one_namespace_refuses_nobody_else(self, make):
+        marks = Marks(limit=2, hard=4, namespace=50)
+        async with World(self.rules(make), marks=marks, namespaces={"a": {}, "b": {}}) as world:
+            world.estimate.take(Backlog(waiting=2, of={"namespace/a": 2}))
+            (refused,) = await self.send(world, make, 1)
+            assert "2 requests of namespace a wait" in refused["status"]["message"]
+            assert "--namespace-share" in refused["status"]["message"]
+            world.estimate.take(Backlog(waiting=1, of={"namespace/a": 2}))
+            review = make.review(obj=make.thing(namespace="b"))
+            _, answer = await world.post("/validate/fail", review)
+            assert answer["response"]["allowed"] is True
+            assert {item.spec.policy for item in await world.stored()} == {"set-team", "old"}

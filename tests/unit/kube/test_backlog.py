@@ -25,10 +25,14 @@ def board(client):
 
 async def test_it_is_told_with_one_patch(api, board):
     api.answer(f"PATCH {LEASE}", lease())
-    await board.write(Backlog(waiting=12, seen=345))
+    await board.write(Backlog(waiting=12, seen=345, of={"namespace/a": 7}))
     (call,) = api.seen
     marks = call.body["metadata"]["annotations"]
-    assert marks == {"kube-retrofit.dev/waiting": "12", "kube-retrofit.dev/seen": "345"}
+    assert marks == {
+        "kube-retrofit.dev/waiting": "12",
+        "kube-retrofit.dev/seen": "345",
+        "kube-retrofit.dev/waiting-of": '{"namespace/a":7}',
+    }
     assert call.body["spec"]["renewTime"].endswith("Z")
 
 
@@ -47,8 +51,14 @@ async def test_before_anything_was_told_nothing_waits(api, board):
 
 
 async def test_it_is_read_as_it_was_told(api, board):
-    api.answer(f"GET {LEASE}", lease(waiting="12", seen="345"))
-    assert await board.read() == Backlog(waiting=12, seen=345)
+    api.answer(f"GET {LEASE}", lease(**{"waiting": "12", "seen": "345", "waiting-of": '{"a":7}'}))
+    assert await board.read() == Backlog(waiting=12, seen=345, of={"a": 7})
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"a":"many"}'])
+async def test_shares_that_somebody_else_wrote_are_nobody_s(api, board, text):
+    api.answer(f"GET {LEASE}", lease(**{"waiting": "12", "waiting-of": text}))
+    assert await board.read() == Backlog(waiting=12)
 
 
 def test_what_somebody_else_wrote_there_is_no_number():

@@ -11,7 +11,7 @@ from reconciler.errors import Conflict, Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
 from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.lifecycle import Done, Hold, Retry
-from reconciler.requests.overload import Backlog, Marks
+from reconciler.requests.overload import Backlog, Marks, holders
 from reconciler.services.backlog import Estimate, Telling, marks_of
 from reconciler.services.diversion import Diversion, undivertible
 from reconciler.services.settings import SettingsHolder
@@ -139,14 +139,82 @@ class TestEstimate:
         assert estimate.full
 
 
+class TestShares:
+    """A namespace may take half of the limits, a policy three quarters."""
+
+    MARKS = Marks(limit=20, hard=40, namespace=50, policy=75)
+
+    @pytest.fixture
+    def estimate(self):
+        return Estimate(marks=lambda: self.MARKS)
+
+    def test_a_flood_in_one_namespace_meets_nobody_else(self, estimate):
+        flood, other = holders("all", "flood"), holders("all", "other")
+        estimate.take(Backlog(waiting=10, of={"namespace/flood": 10, "policy/all": 10}))
+        assert estimate.is_over(flood)
+        assert not estimate.is_over(other)
+        assert not estimate.turn()
+        estimate.take(Backlog(waiting=20, of={"namespace/flood": 20, "policy/all": 20}))
+        assert estimate.full_for(flood) == "namespace/flood"
+        assert estimate.full_for(other) == ""
+        assert not estimate.full
+
+    def test_a_policy_has_its_share_whatever_the_namespaces(self, estimate):
+        estimate.take(Backlog(waiting=30, of={"policy/all": 30}))
+        assert estimate.full_for(holders("all", "any")) == "policy/all"
+        assert estimate.full_for(holders("another", "any")) == ""
+
+    def test_what_it_stores_itself_counts_until_the_leader_tells_of_it(self, estimate):
+        mine = holders("p", "a")
+        for version in range(101, 111):
+            estimate.begin(mine)
+            estimate.end(str(version), mine)
+        assert estimate.is_over(mine)
+        assert estimate.held("namespace/a") == 10
+        estimate.take(Backlog(waiting=10, seen=110, of={"namespace/a": 10}))
+        assert estimate.held("namespace/a") == 10
+        estimate.begin(mine)
+        estimate.end("", mine)
+        assert estimate.held("namespace/a") == 10
+
+    def test_it_turns_back_below_four_fifths(self, estimate):
+        mine = holders("p", "a")
+        for waiting, over in ((9, False), (10, True), (8, True), (7, False), (9, False)):
+            estimate.take(Backlog(waiting=waiting, of={"namespace/a": waiting}))
+            assert estimate.is_over(mine) is over
+
+    def test_who_is_no_longer_large_is_worth_telling(self):
+        told = Backlog(waiting=10, of={"namespace/a": 5})
+        assert Backlog(waiting=10, of={"namespace/b": 5}).outdates(told, 0, self.MARKS)
+        assert not Backlog(waiting=10, of={"namespace/a": 6}).outdates(told, 0, self.MARKS)
+
+    async def test_the_leader_tells_of_the_largest(self, world, make):
+        board = Board()
+        telling = Telling(
+            board=board, dispatcher=world.dispatcher, marks=lambda: self.MARKS, say=print
+        )
+        policy = world.install(make.policy())
+        trigger = world.cluster.add(make.object(data={"v": "1"}))
+        for number in range(3):
+            await world.ask(policy, trigger, name=f"ur-{number}")
+        await world.dispatcher.refill()
+        await telling.look()
+        place, name = trigger["metadata"]["namespace"], policy["metadata"]["name"]
+        assert board.kept.of == {f"namespace/{place}": 3, f"policy/{name}": 3}
+        world.dispatcher.forget("ur-0")
+        world.dispatcher.forget("ur-1")
+        assert dict(world.dispatcher.held_by) == {f"namespace/{place}": 1, f"policy/{name}": 1}
+
+
 def test_the_config_map_comes_before_the_flag():
     live = SettingsHolder.of("kyverno")
     marks = marks_of(ProcessSettings(waiting_limit=7, hard_limit=9), live)
-    assert marks() == Marks(limit=7, hard=9)
+    shares = {"namespace": 50, "policy": 75}
+    assert marks() == Marks(limit=7, hard=9, **shares)
     live.take({"updateRequestThreshold": "1000"})
-    assert marks() == Marks(limit=1000, hard=9)
+    assert marks() == Marks(limit=1000, hard=9, **shares)
     live.take({})
-    assert marks() == Marks(limit=7, hard=9)
+    assert marks() == Marks(limit=7, hard=9, **shares)
 
 
 class Board:
