@@ -451,6 +451,7 @@ async def _client(settings: AdmissionSettings, metrics: Metrics) -> AsyncIterato
         metrics.api_calls.labels(verb, resource_label(resource), str(status)).inc()
 
     client = await connect(settings.kubeconfig, settings.context, on_call=count)
+    client.tell_left_out(_log.warning)
     try:
         yield client
     finally:

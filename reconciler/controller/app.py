@@ -173,6 +173,7 @@ async def _clients(
         metrics.api_calls.labels(verb, resource_label(resource), str(status)).inc()
 
     client = await connect(settings.kubeconfig, settings.context, on_call=count)
+    client.tell_left_out(logger("controller.client").warning)
     # Load must never starve the renewal of the Lease.
     lease_client = await connect(settings.kubeconfig, settings.context, on_call=count)
     try:

@@ -41,8 +41,10 @@ from reconciler.errors import (
     UnknownKind,
 )
 from reconciler.kube.credentials import Credentials, load_credentials
+from reconciler.kube.decoding import TooDeep, decode, salvage
 from reconciler.kube.errors import failure, unreachable
 from reconciler.kube.paths import Call, describe
+from reconciler.kube.shallow import ShallowResponse
 from reconciler.kube.transport import CONNECT_TIMEOUT, Line
 
 JSON = "application/json"
@@ -95,6 +97,14 @@ class Client:
         """Have somebody asked before each request that is no GET, in whatever name it goes."""
         self._line.may_write = may_write
 
+    def tell_left_out(self, say: Callable[[str], None]) -> None:
+        """Have somebody told, in a sentence, of objects that cannot be read."""
+        self._line.left_out = say
+
+    def left_out(self, what: str) -> None:
+        """Tell of objects that cannot be read."""
+        self._line.left_out(what)
+
     def speaking_for(self, user: str) -> "Client":
         """Return a client that asks in another user's name, over the same connections.
 
@@ -132,7 +142,7 @@ class Client:
 
         fixed = self._line.fixed
         proxy = {key: fixed[key] for key in ("proxy", "proxy_headers") if key in fixed}
-        return self._line.transport.open(middlewares=(send,), **proxy)
+        return self._line.transport.open(middlewares=(send,), response_class=ShallowResponse, **proxy)
 
     async def _authorized(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -218,9 +228,17 @@ class Client:
         return self.decode(method, path, await self.request(method, path, **options))
 
     def decode(self, method: str, path: str, answer: bytes) -> Any:
-        """Return what a request was answered with, decoded."""
+        """Return what a request was answered with, decoded.
+
+        Items of a list that are nested too deeply are left out, and told of.
+
+        Raises:
+            Invalid: It is one object, which is nested too deeply.
+        """
         try:
-            return orjson.loads(answer)
+            return decode(answer)
+        except TooDeep as error:
+            return salvage(error, describe(method, path), self.left_out)
         except orjson.JSONDecodeError as error:
             call = describe(method, path)
             raise Unavailable(f"{call}: the answer of {self.address} is not JSON") from error

@@ -25,6 +25,7 @@ class Line:
         fixed: Options of every request.
         may_write: Asked before each request that is no GET: a leader whose Lease ran out while it
             was frozen must not finish what it began.
+        left_out: Told of objects that cannot be read, in a sentence.
         date: What the API server said last that the time is, and when that came, monotonic.
     """
 
@@ -32,6 +33,7 @@ class Line:
     session: aiohttp.ClientSession
     fixed: dict[str, Any]
     may_write: Callable[[], bool] = field(default=lambda: True)
+    left_out: Callable[[str], None] = field(default=lambda _: None)
     date: tuple[str, float] = "", 0.0
 
     @classmethod

@@ -17,6 +17,7 @@ from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Expired, Unavailable
 from reconciler.kube.backoff import Backoff, jittered
 from reconciler.kube.client import JSON, Client
+from reconciler.kube.decoding import TooDeep, decode
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import collection_path, describe
 from reconciler.kube.reader import METADATA, METADATA_LIST
@@ -31,6 +32,8 @@ BEAT = 3.0
 _LATE = 1.5
 """Seconds that a beat may come late before it counts as silence."""
 _SHORTEST = 1.0
+_UNREADABLE = "UNREADABLE"
+"""The type given to an event whose object is nested too deeply."""
 
 
 class Watch:
@@ -205,7 +208,9 @@ class Watch:
 
     def _decode(self, line: bytes) -> Any:
         try:
-            return orjson.loads(line)
+            return decode(line)
+        except TooDeep as error:
+            return {**error.value, "type": _UNREADABLE}
         except orjson.JSONDecodeError as error:
             raise Unavailable(f"watch {self._kind.resource}: a line that is not JSON") from error
 
@@ -217,6 +222,13 @@ class Watch:
         self._version = str(obj["metadata"]["resourceVersion"])
         if kind == "BOOKMARK":
             return []
+        if kind == _UNREADABLE:
+            # Whoever follows must not go on with what it was before.
+            self._client.left_out(
+                f"watch {self._kind.resource}: {_key(obj)[1]} is nested too deeply"
+            )
+            old = self._known.pop(_key(obj), None)
+            return [] if old is None else [("DELETED", old)]
         obj = self._named(obj)
         if kind == "DELETED":
             self._known.pop(_key(obj), None)
