@@ -142,7 +142,9 @@ class Client:
 
         fixed = self._line.fixed
         proxy = {key: fixed[key] for key in ("proxy", "proxy_headers") if key in fixed}
-        return self._line.transport.open(middlewares=(send,), response_class=ShallowResponse, **proxy)
+        return self._line.transport.open(
+            middlewares=(send,), response_class=ShallowResponse, **proxy
+        )
 
     async def _authorized(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType

@@ -22,6 +22,26 @@ HOOK: Object = {
 }
 
 
+@pytest.fixture(autouse=True)
+async def in_force(rig: Rig) -> None:
+    """The webhook for policies answers: right after a start it is still to be registered."""
+    made = rule(rig.namespace, [target(NAMESPACE, "x")], {"data": {"got": "it"}})
+    policy: Object = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": f"{rig.namespace}-first"},
+        "spec": {"rules": [made]},
+    }
+
+    async def missing() -> str:
+        if await rig.refused(policy):
+            return ""
+        await rig.delete("ClusterPolicy", policy["metadata"]["name"], "")
+        return "policies are stored unasked"
+
+    await rig.settle(missing, within=30.0)
+
+
 def asking(place: str, path: str, **call: Any) -> Object:
     """Return a rule that writes what a call answers into the target."""
     entry = {"name": "got", "apiCall": {"urlPath": path, **call}}
@@ -153,6 +173,7 @@ async def test_who_writes_policies_only_does_not_change_with_them_what_they_may_
 ) -> None:
     place = rig.namespace
     made = rule(place, [target(place, "target")], {"data": {"got": "it"}})
+    del made["match"]["any"][0]["resources"]["namespaces"]
     policy: Object = {
         "apiVersion": "kyverno.io/v1",
         "kind": "Policy",

@@ -294,6 +294,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
             CONTROLLER,
             [
                 f"impersonate serviceaccounts:{BACKGROUND}",
+                *("list updaterequests.kyverno.io", "watch updaterequests.kyverno.io"),
                 *("create updaterequests.kyverno.io", "patch updaterequests.kyverno.io"),
                 "deletecollection updaterequests.kyverno.io",
                 "patch updaterequests.kyverno.io/status",
@@ -493,6 +494,13 @@ def test_pods_are_kept_from_what_ends_them_all(cluster: Cluster, name: str) -> N
             if document["kind"] == "PriorityClass"
         }
         assert classes[pod["priorityClassName"]] == 1_000_000_000
+
+
+def test_the_controller_may_follow_its_kinds_in_all_namespaces(cluster: Cluster) -> None:
+    kinds = ("clusterpolicies", "policies", "updaterequests", "globalcontextentries")
+    questions = [f"{verb} {kind}.kyverno.io" for kind in kinds for verb in ("list", "watch")]
+    answers = reviewed(cluster, CONTROLLER, *questions, namespace="")
+    assert answers == dict.fromkeys(questions, True)
 
 
 def test_only_what_runs_holds_a_token(cluster: Cluster) -> None:
