@@ -10,7 +10,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,9 @@ FOLDER = "RETROFIT_TEST_RIGHTS"
 """Where the processes of a run leave what was used."""
 _BASE = Path(__file__).parents[1] / "manifests" / "base"
 _ALLOWED = "authorization.k8s.io/decision"
+_CREATED = 201
+_ASKED_BY_POLICIES = frozenset({"record", "process"})
+"""Verbs of no request: admission policies ask about them, which no log shows."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,7 +88,7 @@ def _uses(event: Any) -> Iterator[Right]:
         )
     if acting.startswith(ACCOUNT) and ref:
         subresource = ref.get("subresource", "")
-        yield Right(
+        right = Right(
             account=acting.removeprefix(ACCOUNT),
             verb=event["verb"],
             group=ref.get("apiGroup", ""),
@@ -93,6 +96,9 @@ def _uses(event: Any) -> Iterator[Right]:
             namespace=ref.get("namespace", ""),
             name=ref.get("name", ""),
         )
+        yield right
+        if right.verb == "patch" and (event.get("responseStatus") or {}).get("code") == _CREATED:
+            yield replace(right, verb="create")
 
 
 def granted(folder: Path = _BASE) -> set[Right]:
@@ -139,7 +145,7 @@ def _rights(account: str, namespace: str, rules: Iterable[Any]) -> Iterator[Righ
     for rule in rules:
         for group in rule.get("apiGroups") or ():
             for resource in rule["resources"]:
-                for verb in rule["verbs"]:
+                for verb in sorted(set(rule["verbs"]) - _ASKED_BY_POLICIES):
                     for name in rule.get("resourceNames") or ("",):
                         yield Right(account, verb, group, resource, namespace, name)
 
