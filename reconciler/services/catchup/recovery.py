@@ -17,6 +17,8 @@ from reconciler.services.policies import PolicyIndex
 
 _SLACK = timedelta(seconds=2)
 """The API server's time is known to about a second, and it notes whole ones."""
+_TOLD_FOR = timedelta(minutes=15)
+"""Longer than spans overlap that are looked into one after another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ class Recovery:
     Attributes:
         found: Told what was recorded.
         lost: Told what cannot be.
+        told: Which objects were told of as lost, by rule: spans that follow each other overlap by
+            what is not known of the time, and several may end at once.
         created: Gives when a policy was created, and in which version, as `Starts.created` does.
     """
 
@@ -60,6 +64,7 @@ class Recovery:
     found: Callable[[Found], None]
     lost: Callable[[Loss], Awaitable[None]]
     created: Callable[[str], tuple[datetime, int] | None]
+    told: dict[tuple[str, str, str], set[tuple[str, datetime]]]
 
     async def run(self, until: datetime) -> dict[str, str] | None:
         """Look into all outages that ended before a moment, and into one that goes on for long.
@@ -92,6 +97,7 @@ class Recovery:
             for outage in _concerning(ended, policy):
                 await self._tell(policy, outage, found)
         self.outages.done(due, until)
+        self._forget(until - _TOLD_FOR)
         return found.problems if tasks else None
 
     def _window(
@@ -134,6 +140,9 @@ class Recovery:
         if rules:
             loss = Loss(policy=policy.key, uid=policy.uid, outage=outage, rules=tuple(rules))
             await self.lost(loss)
+        for rule in rules:
+            key = policy.key, policy.uid, rule.name
+            self.told.setdefault(key, set()).update(found.lost.get(key, ()))
 
     def _lost_rule(
         self, policy: CompiledPolicy, program: Program, outage: Outage, found: Found
@@ -149,8 +158,14 @@ class Recovery:
         if unknown or not _countable(program):
             reasons = "; ".join(filter(None, (why, unknown)))
             return LostRule(name=program.rule, why=reasons, objects=None)
-        number = found.lost[key]
+        number = len(found.lost.get(key, set()) - self.told.get(key, set()))
         return LostRule(name=program.rule, why=why, objects=number) if number else None
+
+    def _forget(self, before: datetime) -> None:
+        for key, objects in list(self.told.items()):
+            self.told[key] = {item for item in objects if item[1] >= before}
+            if not self.told[key]:
+                del self.told[key]
 
     def _known(self, outage: Outage) -> bool:
         """Tell whether all requests of a time are known, those that are removed too."""

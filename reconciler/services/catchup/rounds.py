@@ -99,6 +99,7 @@ class Rounds:
     _revision: int = 0
     _taken: int = 0
     _problem: str = ""
+    _told: dict[tuple[str, str, str], set[tuple[str, datetime]]] = field(default_factory=dict)
 
     def take(self, request: UpdateRequest) -> None:
         """Take in a request as stored, also while another process leads."""
@@ -219,6 +220,7 @@ class Rounds:
                 found=self.found,
                 lost=self.lost,
                 created=self._starts.created,
+                told=self._told,
             )
             problems = await recovery.run(until)
             if problems is not None:

@@ -58,13 +58,15 @@ class Found:
 
     Attributes:
         recorded: Requests by the policy's key and uid, and rule.
-        lost: Objects that were counted, by the same.
+        lost: Objects that were counted, by the same: each with its uid and when it was changed.
         problems: Kinds that could not be looked at, with the reason.
         unlisted: The same for each rule that needs them, by the same as what was recorded.
     """
 
     recorded: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    lost: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    lost: dict[tuple[str, str, str], set[tuple[str, datetime]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
     problems: dict[str, str] = field(default_factory=dict)
     unlisted: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
@@ -218,7 +220,7 @@ class _Walk:
             return
         if lead.task.counted:
             key = lead.task.policy.key, lead.task.policy.uid, program.rule
-            self.found.lost[key] += 1
+            self.found.lost[key].add((str(meta.get("uid", "")), lead.moment))
             return
         order = catch_up_order(lead.task.policy, program, ref_of(obj))
         if await self._fires(lead, order):

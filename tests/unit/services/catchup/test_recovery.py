@@ -182,6 +182,35 @@ class TestWhatCannotBeFound:
         assert (rule.name, rule.objects) == ("r", 1)
         assert "how often it runs" in rule.why
 
+    async def test_spans_that_follow_each_other_count_an_object_once(self, chase, install, make):
+        await install("appends", patch=APPEND)
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        chase.outage(3, make.object(name="t-1"))
+        chase.world.clock.tick(1)
+        chase.outage(3, make.object(name="t-2"))
+        await chase.pass_time(20)
+        chase.outage(1, make.object(name="t-3"))
+        await chase.pass_time(10)
+        counted = [rule.objects for loss in chase.losses for rule in loss.rules]
+        assert sum(counted) == 3
+
+    async def test_what_was_told_is_not_told_again_by_the_slack_of_a_later_span(
+        self, chase, install, make
+    ):
+        await install("appends", patch=APPEND)
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        outages, clock = chase.in_force.outages, chase.world.clock
+        begun = clock.now()
+        clock.tick(5)
+        chase.add(make.object(name="t-1"))
+        outages.add(Cause.MISSING, begun, clock.now())
+        await chase.pass_time(6)
+        outages.add(Cause.CHANGED, clock.now() - timedelta(seconds=5), clock.now())
+        await chase.pass_time(10)
+        assert [rule.objects for loss in chase.losses for rule in loss.rules] == [1]
+
     async def test_nothing_is_said_where_nothing_changed(self, chase, install):
         await install("appends", patch=APPEND)
         await chase.rounds.begin()
