@@ -18,7 +18,7 @@ from reconciler.controller.leader import Leadership
 from reconciler.controller.operator import Operator
 from reconciler.controller.report import Reporter
 from reconciler.controller.surroundings import LeaderEvents, Surroundings
-from reconciler.kube.access import OwnAccess
+from reconciler.kube.access import ProgramAccess
 from reconciler.kube.backlog import KubeBoard
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
@@ -267,7 +267,9 @@ def _assemble(
         accounts=accounts,
         grants=Grants(
             waiting=services.dispatcher,
-            access=OwnAccess(client.speaking_for(settings.background_user)),
+            access=ProgramAccess(
+                client, namespace=settings.namespace, worker=settings.background_user
+            ),
             clock=clock,
         ),
         telling=Telling(

@@ -54,6 +54,24 @@ class OwnAccess:
         return await _review(self._client, "SelfSubjectAccessReview", right, {})
 
 
+class ProgramAccess:
+    """The `Access` port about a program: its own account where it lives, else that of policies.
+
+    No policy reaches the programs' namespace, so what is missing there the program itself lacks.
+    """
+
+    def __init__(self, client: Client, *, namespace: str, worker: str) -> None:
+        """Take the program's client, its namespace and the user it speaks for."""
+        self._namespace = namespace
+        self._own = OwnAccess(client)
+        self._worker = OwnAccess(client.speaking_for(worker))
+
+    async def may(self, right: Right) -> bool:
+        """Ask for one right."""
+        asked = self._own if right.namespace == self._namespace else self._worker
+        return await asked.may(right)
+
+
 async def _review(client: Client, kind: str, right: Right, subject: dict[str, Any]) -> bool:
     attributes = {
         "verb": right.verb,

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from reconciler.api.meta import Object
+from reconciler.cli.dev.install import NAMESPACE
 from reconciler.cli.dev.programs import HOST, Programs
 from reconciler.errors import Gone
 from reconciler.kube.client import connect
 from tests.attacks.roles import Neighbour, Peer, Roles, names, rights
-from tests.faults.rig import Rig, open_rig
+from tests.faults.rig import Rig, open_rig, rule, target
 
 
 @pytest.fixture
@@ -18,7 +20,27 @@ async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
     """The attacked namespace, seen by the cluster's administrator."""
     name = f"attack-{uuid.uuid4().hex[:8]}"
     async with open_rig(live_programs.cluster, live_programs, name) as rig:
+        await _asked_about_policies(rig)
         yield rig
+
+
+async def _asked_about_policies(rig: Rig) -> None:
+    """Wait until the webhook for policies is registered, which takes a moment after a start."""
+    made = rule(rig.namespace, [target(NAMESPACE, "x")], {"data": {"got": "it"}})
+    policy: Object = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": f"{rig.namespace}-first"},
+        "spec": {"rules": [made]},
+    }
+
+    async def missing() -> str:
+        if await rig.refused(policy):
+            return ""
+        await rig.delete("ClusterPolicy", policy["metadata"]["name"], "")
+        return "policies are stored unasked"
+
+    await rig.settle(missing, within=30.0)
 
 
 @pytest.fixture

@@ -60,32 +60,36 @@ async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
 
 async def test_what_an_older_version_recorded_is_read_when_that_is_granted(rig: Rig) -> None:
     place, name = rig.namespace, f"ur-{uuid.uuid4().hex}"
-    await rig.create(config_map(place, "target"))
-    got = {"data": {"got": "{{ request.object.data.key }}"}}
-    await rig.apply(rule(place, [target(place, "target")], got, names="gone", kinds=["Secret"]))
-    gone = {"metadata": {"name": "gone", "namespace": place}, "data": {"key": "djE="}}
-    gone |= {"apiVersion": "v1", "kind": "Secret"}
-    content = base64.b64encode(json.dumps({"object": gone}).encode()).decode()
-    former = secret(name, NAMESPACE, **{LABEL_RECORDED: "true"}) | {"data": {"recorded": content}}
-    await rig.create(former)
-    stored = order(rig, name)
-    info = {"operation": "DELETE", "admissionRequest": {"operation": "DELETE"}}
-    stored["spec"] |= {"source": "admission", "context": {"admissionRequestInfo": info}}
-    await rig.create(stored)
-    waiting = await rig.parked("Forbidden")
-    assert waiting.status.missing_permission == f"get secrets in namespace {NAMESPACE}"
-    kubectl, on = rig.cluster.kubectl, ("-n", NAMESPACE)
-    account = f"--serviceaccount={NAMESPACE}:kube-retrofit-controller"
-    kubectl("create", "role", place, "--verb=get,delete", "--resource=secrets", *on)
-    kubectl("create", "rolebinding", place, f"--role={place}", account, *on)
-    try:
-        await rig.applied({"target": {"got": "djE="}}, within=30)
-        await rig.finish()
-        await rig.delete("UpdateRequest", name, NAMESPACE)
+    async with rig.granted("secrets"):
+        await rig.create(config_map(place, "target"))
+        got = {"data": {"got": "{{ request.object.data.key }}"}}
+        matched = {"names": "gone", "kinds": ["Secret"], "operations": ["DELETE"]}
+        await rig.apply(rule(place, [target(place, "target")], got, **matched))
+        gone = {"metadata": {"name": "gone", "namespace": place}, "data": {"key": "djE="}}
+        gone |= {"apiVersion": "v1", "kind": "Secret"}
+        content = base64.b64encode(json.dumps({"object": gone}).encode()).decode()
+        former = secret(name, NAMESPACE, **{LABEL_RECORDED: "true"}) | {
+            "data": {"recorded": content}
+        }
+        await rig.create(former)
+        stored = order(rig, name)
+        info = {"operation": "DELETE", "admissionRequest": {"operation": "DELETE"}}
+        stored["spec"] |= {"source": "admission", "context": {"admissionRequestInfo": info}}
+        await rig.create(stored)
+        waiting = await rig.parked("Forbidden")
+        assert waiting.status.missing_permission == f"get secrets in namespace {NAMESPACE}"
+        kubectl, on = rig.cluster.kubectl, ("-n", NAMESPACE)
+        account = f"--serviceaccount={NAMESPACE}:kube-retrofit-controller"
+        kubectl("create", "role", place, "--verb=get,delete", "--resource=secrets", *on)
+        kubectl("create", "rolebinding", place, f"--role={place}", account, *on)
+        try:
+            await rig.applied({"target": {"got": "djE="}}, within=30)
+            await rig.finish()
+            await rig.delete("UpdateRequest", name, NAMESPACE)
 
-        async def left() -> Any:
-            return await rig.find("Secret", recorded_name(name), NAMESPACE)
+            async def left() -> Any:
+                return await rig.find("Secret", recorded_name(name), NAMESPACE)
 
-        await rig.settle(left, within=15)
-    finally:
-        kubectl("delete", "role,rolebinding", place, *on)
+            await rig.settle(left, within=15)
+        finally:
+            kubectl("delete", "role,rolebinding", place, *on)
