@@ -26,6 +26,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SETTINGS = ROOT / "docs/reference/settings.md"
 REQUEST = ROOT / "docs/reference/updaterequest.md"
 ARCHITECTURE = ROOT / "docs/explanation/architecture.md"
+SECURITY = ROOT / "docs/explanation/security.md"
 FLAG = re.compile(r"^\| `--([a-z-]+)` \| `(\w+)` \| (?:`([^`]*)`)? *\|", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 FENCE = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -170,3 +171,12 @@ def test_the_picture_names_every_module() -> None:
     for path in sources("reconciler/services", "reconciler/requests", "admission"):
         if path.name != "__init__.py":
             assert f"`{path.stem}`" in text, relative(path)
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    named = re.findall(r"`((?:tests/[\w/]+/)?(?:test_)\w+\.py)(?:::(\w+))?`", SECURITY.read_text())
+    assert len(named) > 15
+    for file, function in named:
+        path = ROOT / file if file.startswith("tests/") else ROOT / "tests/attacks" / file
+        assert path.exists(), file
+        assert f"def {function}" in path.read_text(), function
