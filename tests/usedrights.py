@@ -1,7 +1,7 @@
 """Holds the rights of the manifests against those that are used: by the audit logs of all suites.
 
 Each control plane of a run leaves behind which rights the API server let our accounts use. When
-every test was run, a right that the manifests grant and nobody used fails the run.
+every test was run, the rights are named that the manifests grant and nobody used.
 """
 
 import contextlib
@@ -197,8 +197,8 @@ class UsedRights:
         return plugin
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run of all tests in which a right was of no use."""
+    def pytest_sessionfinish(self) -> None:
+        """Take in what all processes left behind."""
         uses = {
             Right(*values)
             for file in Path(self._folder.name).glob("*.json")
@@ -207,8 +207,6 @@ class UsedRights:
         self._folder.cleanup()
         if self.whole and uses:
             self._left = never_used(granted(), uses)
-            if self._left and not session.exitstatus:
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the rights."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
-from reconciler.engine.entries import Load, LoadFailure, NeedsLoad
+from reconciler.engine.entries import GlobalLoad, Load, LoadFailure, NeedsLoad
 from reconciler.errors import ClusterError, EvaluationError, Gone, Invalid, UnknownKind
 from reconciler.services.ports import Loader
 
@@ -89,7 +89,8 @@ class Loads:
         if len(self.found) >= MAX_LOADS:
             msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
             raise EvaluationError(msg)
-        self.confidential = self.confidential or may_hold_secrets(load)
+        if not isinstance(load, GlobalLoad):
+            self.confidential = self.confidential or may_hold_secrets(load)
         running = self._running.get(load)
         if running is None:
             running = asyncio.create_task(self._fetch(load))
@@ -100,6 +101,8 @@ class Loads:
     async def _fetch(self, load: Load) -> None:
         try:
             self.found[load] = await self.loader.load(load)
+            # Why an entry is not ready stands in its status for everybody.
+            self.confidential = self.confidential or may_hold_secrets(load)
         except (Gone, UnknownKind, Invalid) as error:
             self.found[load] = LoadFailure(str(error))
         except ClusterError as error:

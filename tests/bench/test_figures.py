@@ -9,7 +9,7 @@ from tests.bench import audit
 from tests.bench.figures import Calls, Figures, Phase, Spread, tables
 from tests.bench.load import Times
 
-BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
+CONTROLLER = "system:serviceaccount:kyverno:kube-retrofit-controller"
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def test_nothing_accepted_is_nothing_lost() -> None:
 
 
 def test_calls_are_those_of_the_two_accounts_with_the_constant_ones_apart(tmp_path: Path) -> None:
-    def event(verb: str, resource: str, user: str = BACKGROUND, sub: str = "") -> bytes:
+    def event(verb: str, resource: str, user: str = CONTROLLER, sub: str = "") -> bytes:
         named = {"resource": resource} | ({"subresource": sub} if sub else {})
         return orjson.dumps(
             {"verb": verb, "user": {"username": user}, "objectRef": named, "requestURI": "/x?y"}
         )
 
     bare = orjson.dumps(
-        {"verb": "get", "user": {"username": BACKGROUND}, "requestURI": "/api?t=1"}
+        {"verb": "get", "user": {"username": CONTROLLER}, "requestURI": "/api?t=1"}
     )
     lines = [
         event("patch", "secrets"),

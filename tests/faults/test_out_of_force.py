@@ -155,7 +155,7 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
     assert span["since"] < span["until"]
     said = {item["name"]: item for item in span["rules"]}
     if await _leader(rig) == leader:
-        assert said["rule"]["objects"] == count - len(done) > 0
+        assert said["rule"].get("objects") == count - len(done) > 0, said
     else:
         # On a machine at its limit the Lease may be lost; who follows cannot know the number.
         assert "objects" not in said["rule"]

@@ -22,7 +22,9 @@ from tests.usedrights import audited
 pytestmark = pytest.mark.cluster
 
 LIMIT, HARD, PARALLEL = 50, 80, 16
-LIMITS = (f"--waiting-limit={LIMIT}", f"--hard-limit={HARD}")
+SHARES = ("--namespace-share=100", "--policy-share=100")
+"""A test has one namespace and one policy, which may take all."""
+LIMITS = (f"--waiting-limit={LIMIT}", f"--hard-limit={HARD}", *SHARES)
 UNTOLD = 10  # Waiting requests fewer, and new ones, that are not worth telling.
 SETTLE = 2.0
 GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}

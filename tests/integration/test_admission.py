@@ -19,6 +19,7 @@ import orjson
 import pytest
 import yaml
 
+from reconciler.api.meta import RECORDED_NAMESPACE
 from reconciler.api.updaterequest import parse_request
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.parts import free_ports
@@ -294,7 +295,7 @@ async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
     world.kubectl("delete", "secret", "dict", "-n", place)
     found = world.recorded(place, "DELETE")
     assert found.spec.recorded is None
-    secret = world.get("secret", found.spec.recorded_secret, "-n", "kyverno")
+    secret = world.get("secret", found.spec.recorded_secret, "-n", RECORDED_NAMESPACE)
     recorded = json.loads(base64.b64decode(secret["data"]["recorded"]))
     assert base64.b64decode(recorded["object"]["data"]["token"]) == b"hunter2"
     encoded = base64.b64encode(b"hunter2").decode()

@@ -365,7 +365,7 @@ def test_entry_columns(cluster: Cluster) -> None:
 
 
 def test_requests_are_kept_whole(cluster: Cluster) -> None:
-    written = request("ur-whole", recordedSecret="ur-whole", sweep={"over": ["a"]})
+    written = request("ur-whole", recordedSecret="ur-whole-recorded", sweep={"over": ["a"]})
     [stored] = read_back(cluster, written)
     assert lost(written, stored) == []
 

@@ -354,7 +354,8 @@ def test_rights_in_the_own_namespace(
     ("account", "granted"),
     [
         (ADMISSION, {"create"}),
-        (BACKGROUND, {"get", "create", "delete"}),
+        (CONTROLLER, {"get", "create", "delete"}),
+        (BACKGROUND, set[str]()),
         (REPORTS, set[str]()),
     ],
 )

@@ -95,7 +95,8 @@ class Recovery:
                 self.found(found)
         for policy in policies:
             for outage in _concerning(ended, policy):
-                await self._tell(policy, outage, found)
+                if not self._is_younger(policy, outage):
+                    await self._tell(policy, outage, found)
         self.outages.done(due, until)
         self._forget(until - _TOLD_FOR)
         return found.problems if tasks else None
@@ -113,6 +114,11 @@ class Recovery:
             return Window(since=since, until=until)
         created, version = known
         return Window(since=created, until=until, version=version)
+
+    def _is_younger(self, policy: CompiledPolicy, outage: Outage) -> bool:
+        """Tell whether a policy came after an outage, and lost nothing in it."""
+        known = self.created(policy.key)
+        return known is not None and outage.until is not None and outage.until < known[0]
 
     def _lost(self, policy: CompiledPolicy) -> Iterable[tuple[Program, str]]:
         for program in policy.programs:

@@ -52,8 +52,12 @@ class Model:
 @given(STEPS)
 def test_it_behaves_as_two_plain_tables(steps):
     queue, model = RequestQueue(), Model()
+    now = 0
     for action, name, number in steps:
-        arguments = [item for item in (name, number) if item is not None]
+        # Time does not go back.
+        now += number if action == "take" else 0
+        time = now if action == "take" else number
+        arguments = [item for item in (name, time) if item is not None]
         assert getattr(queue, action)(*arguments) == getattr(model, action)(*arguments)
         assert queue.next_due() == min(model.planned.values(), default=None)
         assert set(queue.working) == set(model.working)

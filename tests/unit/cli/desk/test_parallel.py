@@ -77,7 +77,8 @@ def test_a_process_that_ends_is_the_error_of_its_folder(desk: Desk) -> None:
         folder(desk, name)
     # Whoever reads the pipe waits until this test ends it.
     os.mkfifo(desk.folder / "pipe")
-    folder(desk, "b", resource="../pipe")
+    # What is below /dev/fd is taken for what a shell has opened; other pipes are refused.
+    folder(desk, "b", resource=f"/dev/fd/../../..{desk.folder}/pipe")
     with _ends_readers(desk.folder / "pipe"):
         done = run("--jobs", "2")
     found = json.loads(done.stdout)

@@ -229,6 +229,14 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert [item.objects for loss in chase.losses for item in loss.rules] == [1]
 
+    async def test_a_policy_lost_nothing_before_there_was_one(self, chase, install):
+        await chase.rounds.begin()
+        chase.outage(3)
+        chase.world.clock.tick(2)
+        await install("deletes", resources={"operations": ["DELETE"]})
+        await chase.pass_time(10)
+        assert chase.losses == []
+
     async def test_deletions_leave_nothing_to_count(self, chase, install):
         await install("deletes", resources={"operations": ["DELETE"]})
         await chase.rounds.begin()
