@@ -8,7 +8,7 @@ an entry that nobody names is never fetched.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -53,11 +53,13 @@ class ApiLoad:
 
     Attributes:
         body: JSON text of a POST, else empty; never to be logged.
+        made_of_values: Only values tell which resource the path is of.
     """
 
     method: str
     path: str
     body: str = field(default="", repr=False)
+    made_of_values: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +214,8 @@ class ApiCallEntry:
     def evaluate(self, context: Context) -> Any:
         """Return the answer, or the part of it that the path names."""
         load = call_load(self._call(context), f"context entry {self.name}", bound=self.bound)
+        if isinstance(load, ApiLoad):
+            load = replace(load, made_of_values=_hides_resource(self.outline))
         try:
             found = _loaded(load, context, f"failed to execute APICall {self.name}")
         except EvaluationError:
@@ -293,6 +297,15 @@ class Given:
 
     names: frozenset[str] = frozenset()
     elements: tuple[ElementEntry, ...] = ()
+
+
+def _hides_resource(outline: str) -> bool:
+    """Return whether a path with ``{}`` for variables has one for its group or resource."""
+    root, *parts = outline.partition("?")[0].strip("/").split("/")
+    rest = parts[1:] if root == "api" else parts[2:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004 - its name, and a resource
+        rest = rest[2:]
+    return any("{}" in part for part in (root, *parts[:1], *rest[:1]))
 
 
 def call_load(call: Mapping[str, Any], place: str, *, bound: str = "") -> ApiLoad | ServiceLoad:

@@ -8,6 +8,7 @@ T = TypeVar("T")
 OTHER = "other"
 MAX_POLICIES = 100
 MAX_RULES = 300
+_SERVED = range(200, 300)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,9 +40,20 @@ class BoundedLabels:
         return label, rule
 
 
-def resource_label(resource: str) -> str:
-    """Return the label value of a resource; addresses that are none have one together."""
-    return "other" if resource.startswith("/") else resource
+@dataclass(slots=True)
+class ResourceLabels:
+    """The resources that have series of their own: those that the API server has served.
+
+    A path may be made of what a tenant wrote, or of what stands in a Secret.
+    """
+
+    _served: set[str] = field(default_factory=set)
+
+    def label(self, resource: str, status: int) -> str:
+        """Return the label value of a resource that was asked for, given the answer's status."""
+        if status in _SERVED and not resource.startswith("/"):
+            self._served.add(resource)
+        return resource if resource in self._served else OTHER
 
 
 def _admit(known: set[T], value: T, most: int) -> bool:

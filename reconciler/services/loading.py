@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
-from reconciler.engine.entries import GlobalLoad, Load, LoadFailure, NeedsLoad
-from reconciler.errors import ClusterError, EvaluationError, Gone, Invalid, UnknownKind
+from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, LoadFailure, NeedsLoad
+from reconciler.errors import ClusterError, EvaluationError, Forbidden, Gone, Invalid, UnknownKind
 from reconciler.services.ports import Loader
 
 MAX_LOADS = 100
@@ -108,6 +108,12 @@ class Loads:
         except ClusterError as error:
             # What was asked for is made of data, and stands in the texts of the adapter.
             error.bare(f"a context entry cannot be read: {error.kind_of_failure}")
+            if isinstance(error, Forbidden) and self.confidential and _made_of_values(load):
+                error.permission = ""
             raise
         finally:
             del self._running[load]
+
+
+def _made_of_values(load: Load) -> bool:
+    return isinstance(load, ApiLoad) and load.made_of_values

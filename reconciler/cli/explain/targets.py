@@ -94,7 +94,7 @@ class TargetStory:
             obj = await self.world.read(found)
         except ClusterError as error:
             text = f"{key.kind.kind} {_place(key.namespace, key.name)}: {error}"
-            page.answer(NO, "object", text)
+            page.answer(NO, "object", self.values.mask.text(text))
             return
         if not key.kind.subresource and not found.query.accepts(obj):
             reasons = list(_differences(found.query, obj))

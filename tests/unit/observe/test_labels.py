@@ -1,6 +1,8 @@
 """Labels out of names that users give have a limit."""
 
-from reconciler.observe.labels import OTHER, BoundedLabels, resource_label
+import pytest
+
+from reconciler.observe.labels import OTHER, BoundedLabels, ResourceLabels
 from reconciler.observe.metrics import create_metrics
 
 
@@ -29,6 +31,13 @@ def test_a_thousand_policies_do_not_make_a_thousand_series():
     assert max(sample.value for sample in totals) == 900
 
 
-def test_addresses_that_are_no_resource_share_a_label():
-    assert resource_label("deployments.apps/scale") == "deployments.apps/scale"
-    assert resource_label("/openapi/v3/apis/x") == "other"
+def test_what_the_api_server_serves_has_a_label_from_then_on() -> None:
+    labels = ResourceLabels()
+    assert labels.label("pods", 403) == "other"
+    assert labels.label("pods", 200) == "pods"
+    assert labels.label("pods", 403) == "pods"
+
+
+@pytest.mark.parametrize(("resource", "status"), [("x-1", 403), ("x-2", 404), ("/version", 200)])
+def test_what_anybody_may_have_asked_for_has_none(resource: str, status: int) -> None:
+    assert ResourceLabels().label(resource, status) == "other"

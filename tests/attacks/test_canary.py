@@ -1,0 +1,339 @@
+"""What stands in a Secret is seen nowhere else, whichever way a rule takes with it."""
+
+import asyncio
+import base64
+import json
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from reconciler.api.meta import Object
+from reconciler.cli.dev.install import NAMESPACE
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from reconciler.cli.main import retrofit
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
+KINDS: Final = ("UpdateRequest", "ClusterPolicy", "Policy", "Event", "ConfigMap", "Lease")
+REPORTS: Final = ("PolicyReport", "ClusterPolicyReport", "GlobalContextEntry")
+PASSWORD: Final = "base64_decode(request.object.data.password)"
+WORD: Final = "base64_decode(request.object.data.word)"
+_PER_FUNCTION: Final = (
+    f"parse_json({PASSWORD})",
+    f"parse_yaml({PASSWORD})",
+    "regex_match(base64_decode(request.object.data.pattern), 'x')",
+    f"semver_compare({PASSWORD}, '>1')",
+    f"to_number({PASSWORD})",
+    f"time_parse('2006', {PASSWORD})",
+    f"x509_decode({PASSWORD})",
+    f"random({PASSWORD})",
+    f"divide({PASSWORD}, '1Mi')",
+    f"base64_decode({PASSWORD})",
+    f"items({PASSWORD}, 'a', 'b')",
+    f"time_to_cron({PASSWORD})",
+)
+"""Expressions that fail on the content, or give what no label may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A value that is found again, plain or encoded, wherever it went."""
+
+    token: str
+
+    @property
+    def content(self) -> dict[str, str]:
+        """Return the data of the Secret."""
+        parts = {"password": f"{self.token} is/secret?", "word": self.token}
+        parts["pattern"] = f"({self.token}"
+        return {key: base64.b64encode(value.encode()).decode() for key, value in parts.items()}
+
+    def found(self, text: str) -> list[str]:
+        """Return the surroundings of what is seen of it."""
+        # Of the encoded form only what does not depend on what stands before and after.
+        encoded = base64.b64encode(self.token.encode()).decode()[4:-4]
+        lower = text.lower()
+        places = [*_places(lower, self.token), *_places(text, encoded)]
+        return [text[max(0, at - 200) : at + 100] for at in places[:3]]
+
+
+def _places(text: str, needle: str) -> Iterator[int]:
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
+
+
+def secret(namespace: str, canary: Canary, **labels: str) -> Object:
+    """Return the trigger; kubectl and its owner have left copies of the content in it."""
+    content = canary.content
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "trigger-secret",
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {
+                APPLIED: json.dumps({"data": content}),
+                "copy": f"{canary.token} is/secret?",
+            },
+        },
+        "data": content,
+    }
+
+
+def label(expression: str) -> Object:
+    """Return a patch whose label is what an expression gives: nothing that a label may be."""
+    return {"metadata": {"labels": {"x": f"{{{{ {expression} }}}}"}}}
+
+
+def operation(kind: str, path: str, value: str = "x") -> str:
+    """Return a JSON patch of one operation."""
+    return yaml.safe_dump([{"op": kind, "path": path, "value": value}])
+
+
+def _entry(**source: Any) -> list[Object]:
+    return [{"name": "entry", **source}]
+
+
+def _ways(place: str) -> dict[str, Object]:
+    """Return by name what of a rule takes the content somewhere; the rest is given."""
+    path = f"/api/v1/namespaces/{place}"
+    read = {"patch": {"data": {"x": "{{ entry }}"}}}
+    secrets = f"{path}/secrets/{{{{ request.name }}}}"
+    named = {"patch": {"data": {"x": "y"}}}
+    below: Object = {"list": f"[{WORD}]"}
+    below["patchesJson6902"] = operation("remove", "/data/{{ element }}/x")
+    each: Object = {"list": f"split({PASSWORD}, ' ')", "patchStrategicMerge": label("element")}
+    each["patchStrategicMerge"]["metadata"]["labels"]["x"] += "/ "
+    return {
+        "strategic": {"patch": label(PASSWORD)},
+        "json-patch": {"patch": operation("add", "/metadata/labels", f"{{{{ {PASSWORD} }}}}")},
+        "json-patch-path": {"mutate": {"foreach": [below]}},
+        "patch-as-a-whole": {"patch": f"{{{{ {PASSWORD} }}}}"},
+        "foreach": {"mutate": {"foreach": [each]}},
+        "foreach-list": {
+            "mutate": {"foreach": [{"list": f"parse_json({PASSWORD})", "patchStrategicMerge": {}}]}
+        },
+        "precondition": {
+            **named,
+            "preconditions": {
+                "all": [
+                    {"key": f"{{{{ parse_json({PASSWORD}) }}}}", "operator": "Equals", "value": 1}
+                ]
+            },
+        },
+        # With a call in it, so that admission leaves it to the controller.
+        "precondition-unmet": {
+            **named,
+            "context": _entry(apiCall={"urlPath": path}),
+            "preconditions": {
+                "all": [
+                    {
+                        "key": f"{{{{ entry.kind }}}} {{{{ {WORD} }}}}",
+                        "operator": "Equals",
+                        "value": "no",
+                    }
+                ]
+            },
+        },
+        "anchor": {
+            "patch": {
+                "metadata": {"(name)": f"{{{{ {WORD} }}}}", "labels": {"x": "y"}},
+            }
+        },
+        "anchor-key": {"patch": {"data": {f"({{{{ {WORD} }}}})": "x", "y": "z"}}},
+        "map-key": {"patch": {"metadata": {"labels": {f"{{{{ {PASSWORD} }}}}": "x"}}}},
+        "nested": {"patch": label(f"request.object.data.{{{{ {WORD} }}}}")},
+        "url-path": {
+            **read,
+            "context": _entry(apiCall={"urlPath": f"{path}/configmaps/{{{{ {WORD} }}}}"}),
+        },
+        "url-path-kind": {
+            **read,
+            "context": _entry(apiCall={"urlPath": f"{path}/{{{{ {WORD} }}}}"}),
+        },
+        "url-path-refused": {
+            **read,
+            "context": _entry(apiCall={"urlPath": f"{path}/configmaps/{{{{ {PASSWORD} }}}}"}),
+        },
+        "url-query": {
+            **read,
+            "context": _entry(
+                apiCall={"urlPath": f"{path}/pods?labelSelector={{{{ {PASSWORD} }}}}"}
+            ),
+        },
+        "service": {
+            **read,
+            "context": _entry(apiCall={"service": {"url": f"http://{{{{ {WORD} }}}}.nowhere"}}),
+        },
+        "config-map": {
+            **read,
+            "context": _entry(configMap={"name": f"{{{{ {WORD} }}}}", "namespace": place}),
+        },
+        "config-map-namespace": {
+            **read,
+            "context": _entry(configMap={"name": "x", "namespace": f"{{{{ {WORD} }}}}"}),
+        },
+        "config-map-refused": {
+            **read,
+            "context": _entry(configMap={"name": f"{{{{ {PASSWORD} }}}}", "namespace": place}),
+        },
+        "global": {**read, "context": _entry(globalReference={"name": f"{{{{ {WORD} }}}}"})},
+        "variable": {
+            **read,
+            "context": _entry(variable={"jmesPath": f"request.{{{{ {WORD} }}}}"}),
+        },
+        "call-of-secrets": {
+            "patch": label("base64_decode(entry)"),
+            "context": _entry(apiCall={"urlPath": secrets, "jmesPath": "data.password"}),
+        },
+        "target-name": {**named, "targets": [target(place, f"{{{{ {WORD} }}}}")]},
+        "target-name-refused": {**named, "targets": [target(place, f"{{{{ {PASSWORD} }}}}")]},
+        "target-namespace": {**named, "targets": [target(f"{{{{ {WORD} }}}}", "x")]},
+        "target-kind": {**named, "targets": [target(place, "x", kind=f"{{{{ {WORD} }}}}")]},
+        "target-selector": {
+            **named,
+            "targets": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "namespace": place,
+                    "selector": {"matchLabels": {"x": f"{{{{ {PASSWORD} }}}}"}},
+                }
+            ],
+        },
+        "target-secret": {
+            "targets": [target(place, "other", kind="Secret")],
+            "patch": label("base64_decode(target.data.password)"),
+        },
+        "annotation": {"patch": label("request.object.metadata.annotations.copy")},
+        "last-applied": {"patch": label(f'request.object.metadata.annotations."{APPLIED}"')},
+        "old-object": {"patch": label("base64_decode(request.oldObject.data.password)")},
+        "whole-object": {"patch": label("to_string(request.object)")},
+        "whole-request": {"patch": label("to_string(request)")},
+        **{
+            f"function-{expression.partition('(')[0]}": {"patch": label(expression)}
+            for expression in _PER_FUNCTION
+        },
+    }
+
+
+WAYS: Final = tuple(_ways("x"))
+
+
+def _rules(place: str, way: str) -> list[Object]:
+    """Return the rule of a way for each operation, so that none is told by another."""
+    more = dict(_ways(place)[way])
+    made = []
+    for name in OPERATIONS:
+        given = dict(more)
+        patch = given.pop("patch", {"data": {"x": "y"}})
+        targets = given.pop("targets", [target(place, "target")])
+        mutate = given.pop("mutate", None)
+        item = rule(
+            place,
+            targets,
+            patch,
+            kinds=["Secret"],
+            operations=[name],
+            name=name.lower(),
+            skipBackgroundRequests=True,
+            **given,
+        )
+        if mutate is not None:
+            item["mutate"] = {"targets": targets, **mutate}
+        made.append(item)
+    return made
+
+
+async def _dump(rig: Rig) -> dict[str, str]:
+    """Return everything that others than the readers of the Secret may see, by where it stands."""
+    seen = {kind: json.dumps(await rig.items(kind, "")) for kind in (*KINDS, *REPORTS)}
+    for program in (ADMISSION, CONTROLLER):
+        seen[f"log of {program}"] = (rig.programs.logs / f"{program}.log").read_text()
+        seen[f"metrics of {program}"] = await asyncio.to_thread(_metrics, rig, program)
+    return seen
+
+
+def _metrics(rig: Rig, program: str) -> str:
+    with urllib.request.urlopen(f"{rig.programs.address(program)}/metrics") as answer:
+        return str(answer.read().decode())
+
+
+def _desk(rig: Rig, folder: Any, made: Object) -> dict[str, str]:
+    """Return what the commands say of the policy and its trigger."""
+    policy, trigger = folder / "policy.yaml", folder / "trigger.yaml"
+    trigger.write_text(yaml.safe_dump(made))
+    stored = rig.cluster.kubectl("get", "clusterpolicy", rig.namespace, "-o", "yaml")
+    policy.write_text(stored)
+    address = ("--kubeconfig", str(rig.cluster.kubeconfig))
+    calls = (
+        ("status", *address),
+        ("status", rig.namespace, *address),
+        ("preview", str(policy), *address),
+        ("explain", str(policy), "--trigger", str(trigger), *address),
+        ("explain", str(policy), "--trigger", str(trigger), "--operation", "DELETE", *address),
+        ("apply", str(policy), "--resource", str(trigger)),
+    )
+    return {" ".join(call[:1]): CliRunner().invoke(retrofit, call).output for call in calls}
+
+
+async def _ended(rig: Rig, operations: int) -> None:
+    """Wait until each operation has its request, and an attempt at each has ended."""
+
+    async def missing() -> Any:
+        found = await rig.requests()
+        waits = [item for item in found if not item.status.state or not _tried(item.status)]
+        return waits or (f"{len(found)} requests" if len(found) < operations else "")
+
+    await rig.settle(missing, within=40.0)
+
+
+def _tried(status: Any) -> bool:
+    return str(status.state) != "Pending" or bool(status.reason)
+
+
+@pytest.fixture
+async def granted(rig: Rig) -> Any:
+    """The controller may read and change Secrets, as people grant it."""
+    for kind in REPORTS:
+        group = "wgpolicyk8s.io/v1alpha2" if "Report" in kind else "kyverno.io/v2"
+        await rig.learn(group, kind)
+    async with rig.granted("secrets"):
+        yield
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.usefixtures("granted")
+async def test_nobody_sees_it(rig: Rig, way: str, tmp_path: Any) -> None:
+    canary = Canary(uuid.uuid4().hex)
+    place = rig.namespace
+    await rig.create(config_map(place, "target"))
+    other = secret(place, canary)
+    await rig.create({**other, "metadata": {"name": "other", "namespace": place}})
+    await rig.apply(*_rules(place, way))
+    await rig.create(secret(place, canary))
+    await _ended(rig, 1)
+    await rig.merge("Secret", "trigger-secret", {"metadata": {"labels": {"changed": "yes"}}})
+    await _ended(rig, 2)
+    desk = await asyncio.to_thread(_desk, rig, tmp_path, secret(place, canary))
+    await rig.delete("Secret", "trigger-secret")
+    await _ended(rig, 3)
+    seen = {**desk, **await _dump(rig)}
+    leaks = {where: found for where, text in seen.items() if (found := canary.found(text))}
+    assert not leaks
+    kept = [
+        item for item in await rig.items("Secret", NAMESPACE) if canary.found(json.dumps(item))
+    ]
+    assert all(item["metadata"]["name"].endswith("-recorded") for item in kept)
