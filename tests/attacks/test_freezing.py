@@ -17,8 +17,9 @@ pytestmark = pytest.mark.cluster
 
 BOMB = "length(join('', map(&to_upper(@), request.object.data.*)))"
 LARGE = {f"k{at}": "x" * 4_000 for at in range(200)}
-ENOUGH = 1.0
-"""Seconds within which 99 of 100 writes of another tenant are done."""
+ENOUGH = 3.0
+"""Seconds within which 99 of 100 writes of another tenant are done: on a quiet machine it is less
+than one, and these attacks took half a minute and more."""
 
 
 @contextlib.asynccontextmanager
