@@ -58,8 +58,8 @@ from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import BEAT, Watch
 from reconciler.observe import logs
+from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
-from reconciler.observe.labels import ResourceLabels
 from reconciler.observe.listening import bind
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
@@ -447,12 +447,7 @@ def _told_expiry(metrics: Metrics) -> Any:
 
 @contextlib.asynccontextmanager
 async def _client(settings: AdmissionSettings, metrics: Metrics) -> AsyncIterator[Client]:
-    labels = ResourceLabels()
-
-    def count(verb: str, resource: str, status: int, _seconds: float) -> None:
-        metrics.api_calls.labels(verb, labels.label(resource, status), str(status)).inc()
-
-    client = await connect(settings.kubeconfig, settings.context, on_call=count)
+    client = await connect(settings.kubeconfig, settings.context, on_call=call_counter(metrics))
     client.tell_left_out(_log.warning)
     try:
         yield client

@@ -114,3 +114,8 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     """Return group and version; the group of ``v1`` is empty."""
     group, _, version = api_version.rpartition("/")
     return group, version
+
+
+def own_namespaces(namespace: str) -> frozenset[str]:
+    """Return the namespaces that are ours alone, given that of the programs."""
+    return frozenset({namespace, RECORDED_NAMESPACE})

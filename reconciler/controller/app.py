@@ -28,8 +28,8 @@ from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
 from reconciler.kube.reports import KubeReports
 from reconciler.kube.watch import BEAT, Watch
+from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
-from reconciler.observe.labels import ResourceLabels
 from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.memory import relax_collector
@@ -169,11 +169,7 @@ async def run(settings: ControllerSettings) -> int:
 async def _clients(
     settings: ControllerSettings, metrics: Metrics
 ) -> AsyncIterator[tuple[Client, Client]]:
-    labels = ResourceLabels()
-
-    def count(verb: str, resource: str, status: int, _seconds: float) -> None:
-        metrics.api_calls.labels(verb, labels.label(resource, status), str(status)).inc()
-
+    count = call_counter(metrics)
     client = await connect(settings.kubeconfig, settings.context, on_call=count)
     client.tell_left_out(logger("controller.client").warning)
     # Load must never starve the renewal of the Lease.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import unquote
 
-from reconciler.api.meta import GROUP, RECORDED_NAMESPACE, Kind, split_api_version
+from reconciler.api.meta import GROUP, Kind, own_namespaces, split_api_version
 from reconciler.config import ProcessSettings
 from reconciler.engine.evaluate import GUARDED
 from reconciler.errors import InvalidSetting
@@ -168,7 +168,7 @@ class Protection:
         return isinstance(meta, Mapping) and self._is_own(str(meta.get("namespace", "")))
 
     def _is_own(self, namespace: str) -> bool:
-        return namespace in (self.namespace, RECORDED_NAMESPACE)
+        return namespace in own_namespaces(self.namespace)
 
 
 def segments(path: str) -> list[str]:

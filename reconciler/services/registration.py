@@ -14,9 +14,9 @@ from reconciler.api.meta import (
     EXCEPTION_VERSION,
     GROUP,
     POLICY_VERSION,
-    RECORDED_NAMESPACE,
     Kind,
     Object,
+    own_namespaces,
 )
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
@@ -259,7 +259,7 @@ def _client(path: str, registration: Registration) -> Object:
 
 def _namespace_selector(policies: Sequence[CompiledPolicy], registration: Registration) -> Object:
     # The selector is also asked about Namespace objects themselves, by their own labels.
-    never = {registration.namespace, RECORDED_NAMESPACE, "kube-system"}
+    never = own_namespaces(registration.namespace) | {"kube-system"}
     only = _namespaces(policies)
     own: Object = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted(never)}
     if only is not None and 0 < len(only - never) <= _MOST_NAMESPACES:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.api.meta import FIELD_MANAGER, RECORDED_NAMESPACE
+from reconciler.api.meta import FIELD_MANAGER, own_namespaces
 from reconciler.engine.match import Subject
 from reconciler.engine.match.selectors import compile_selector
 from reconciler.engine.program import CompiledPolicy, Program
@@ -52,7 +52,7 @@ class Reach:
         """
         is_namespace = subject.kind == "Namespace" and not subject.group
         namespace = subject.name if is_namespace else subject.namespace
-        never = {self.live.namespace, RECORDED_NAMESPACE, _KUBE_SYSTEM}
+        never = own_namespaces(self.live.namespace) | {_KUBE_SYSTEM}
         if namespace in never or self.live.leaves_trigger(subject):
             return False
         selectors = self.live.current.webhooks.selectors

@@ -10,7 +10,15 @@ from datetime import datetime, timedelta
 
 from reconciler.engine.program import IGNORE, CompiledPolicy, Program
 from reconciler.services.catchup.moments import Window
-from reconciler.services.catchup.search import Found, Search, Task, tasks_of
+from reconciler.services.catchup.search import (
+    Changed,
+    Found,
+    RuleKey,
+    Search,
+    Task,
+    rule_key,
+    tasks_of,
+)
 from reconciler.services.existing import listable
 from reconciler.services.outages import Cause, Outage, Outages, concerning
 from reconciler.services.policies import PolicyIndex
@@ -64,7 +72,7 @@ class Recovery:
     found: Callable[[Found], None]
     lost: Callable[[Loss], Awaitable[None]]
     created: Callable[[str], tuple[datetime, int] | None]
-    told: dict[tuple[str, str, str], set[tuple[str, datetime]]]
+    told: dict[RuleKey, set[Changed]]
 
     async def run(self, until: datetime) -> dict[str, str] | None:
         """Look into all outages that ended before a moment, and into one that goes on for long.
@@ -154,7 +162,7 @@ class Recovery:
         self, policy: CompiledPolicy, program: Program, outage: Outage, found: Found
     ) -> LostRule | None:
         """Return what a rule lost, None for nothing."""
-        key = policy.key, policy.uid, program.rule
+        key = rule_key(policy, program)
         why, unlisted = self.search.reach.why_lost(policy, program), found.unlisted.get(key, "")
         if not why:
             return LostRule(name=program.rule, why=unlisted, objects=None) if unlisted else None

@@ -19,7 +19,7 @@ from reconciler.errors import ClusterError
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catchup.moments import Window
 from reconciler.services.catchup.recovery import Loss, Recovery
-from reconciler.services.catchup.search import Found, Search, Task, tasks_of
+from reconciler.services.catchup.search import Changed, Found, RuleKey, Search, Task, tasks_of
 from reconciler.services.catchup.starts import Start, Starts
 from reconciler.services.inforce import InForce
 from reconciler.services.outages import Cause
@@ -99,7 +99,7 @@ class Rounds:
     _revision: int = 0
     _taken: int = 0
     _problem: str = ""
-    _told: dict[tuple[str, str, str], set[tuple[str, datetime]]] = field(default_factory=dict)
+    _told: dict[RuleKey, set[Changed]] = field(default_factory=dict)
 
     def take(self, request: UpdateRequest) -> None:
         """Take in a request as stored, also while another process leads."""

@@ -38,6 +38,17 @@ _MOST_NAMESPACES = 20
 _PARALLEL = 16
 
 
+RuleKey = tuple[str, str, str]
+"""The policy's key and uid, and the rule's name."""
+Changed = tuple[str, datetime]
+"""The uid of an object, and when it was changed."""
+
+
+def rule_key(policy: CompiledPolicy, program: Program) -> RuleKey:
+    """Return what a rule's findings are kept by."""
+    return policy.key, policy.uid, program.rule
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A rule, and when its triggers were changed that are looked for.
@@ -51,24 +62,27 @@ class Task:
     window: Window
     counted: bool = False
 
+    @property
+    def key(self) -> RuleKey:
+        """Return by what its findings are told apart."""
+        return rule_key(self.policy, self.program)
+
 
 @dataclass(slots=True, kw_only=True)
 class Found:
     """What a pass came to; filled while it runs.
 
     Attributes:
-        recorded: Requests by the policy's key and uid, and rule.
-        lost: Objects that were counted, by the same: each with its uid and when it was changed.
+        recorded: Number of requests by rule.
+        lost: Objects that were counted, by rule.
         problems: Kinds that could not be looked at, with the reason.
-        unlisted: The same for each rule that needs them, by the same as what was recorded.
+        unlisted: The same for each rule that needs them.
     """
 
-    recorded: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    lost: dict[tuple[str, str, str], set[tuple[str, datetime]]] = field(
-        default_factory=lambda: defaultdict(set)
-    )
+    recorded: Counter[RuleKey] = field(default_factory=Counter)
+    lost: dict[RuleKey, set[Changed]] = field(default_factory=lambda: defaultdict(set))
     problems: dict[str, str] = field(default_factory=dict)
-    unlisted: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    unlisted: dict[RuleKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +177,9 @@ class _Walk:
             # No repetition helps, and the other kinds must not wait for it.
             self.found.problems[self.kind.resource] = str(error)
             for task in tasks:
-                key = task.policy.key, task.policy.uid, task.program.rule
-                self.found.unlisted[key] = f"{self.kind.resource} cannot be looked at: {error}"
+                self.found.unlisted[task.key] = (
+                    f"{self.kind.resource} cannot be looked at: {error}"
+                )
 
     def _leads(
         self, by_managers: Mapping[frozenset[str], Sequence[Task]], obj: Object
@@ -219,8 +234,7 @@ class _Walk:
         if program.matcher.evaluate(subject).decision is Decision.NO_MATCH:
             return
         if lead.task.counted:
-            key = lead.task.policy.key, lead.task.policy.uid, program.rule
-            self.found.lost[key].add((str(meta.get("uid", "")), lead.moment))
+            self.found.lost[lead.task.key].add((str(meta.get("uid", "")), lead.moment))
             return
         order = catch_up_order(lead.task.policy, program, ref_of(obj))
         if await self._fires(lead, order):
@@ -257,7 +271,7 @@ class _Walk:
         name = catch_up_name(*key, render_time(lead.moment))
         await self.search.requests.create(name, order.labels, order.spec)
         self.search.seen.note(*key, name, lead.moment)
-        self.found.recorded[lead.task.policy.key, *key[:2]] += 1
+        self.found.recorded[lead.task.key] += 1
 
     async def _namespace(self, name: str) -> Mapping[str, str]:
         if name and name not in self._labels:

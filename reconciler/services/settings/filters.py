@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.api.meta import RECORDED_NAMESPACE, Kind
+from reconciler.api.meta import Kind, own_namespaces
 from reconciler.engine.match import KindSelector, Listing, Subject, UserInfo, parse_kind
 from reconciler.engine.match.kinds import KindTable
 from reconciler.engine.wildcard import Predicate, compile_any, compile_wildcard, has_wildcard
@@ -171,7 +171,7 @@ def parse_filters(
 
 def default_filters(own_namespace: str) -> Filters:
     """Return what holds without settings: the cluster's own machinery triggers nothing."""
-    own = (own_namespace, RECORDED_NAMESPACE)
+    own = sorted(own_namespaces(own_namespace))
     namespaces = ("kube-system", "kube-public", "kube-node-lease", *own)
     places = "".join(f"[*/*,{namespace},*]" for namespace in namespaces)
     return parse_filters(resources=f"[Event,*,*]{places}", exclude_groups=NODES)
