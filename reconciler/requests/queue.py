@@ -5,7 +5,7 @@ again afterwards, so nothing that happened meanwhile is missed.
 """
 
 import heapq
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -22,7 +22,7 @@ class RequestQueue:
     _due: dict[str, float] = field(default_factory=dict)
     _heap: list[tuple[float, str]] = field(default_factory=list)
     _tenants: dict[str, str] = field(default_factory=dict)
-    _ready: OrderedDict[str, deque[tuple[float, str]]] = field(default_factory=OrderedDict)
+    _ready: OrderedDict[str, list[tuple[float, str]]] = field(default_factory=OrderedDict)
     _working: dict[str, float | None] = field(default_factory=dict)
     _busy: Counter[str] = field(default_factory=Counter)
 
@@ -60,7 +60,7 @@ class RequestQueue:
         tenant = next((one for one in self._ready if self._may_begin(one)), None)
         if tenant is None:
             return None
-        _, name = self._ready[tenant].popleft()
+        _, name = heapq.heappop(self._ready[tenant])
         del self._due[name]
         self._working[name] = None
         self._busy[tenant] += 1
@@ -105,14 +105,14 @@ class RequestQueue:
             due, name = heapq.heappop(self._heap)
             if self._due.get(name) == due:
                 tenant = self._tenants.get(name, "")
-                self._ready.setdefault(tenant, deque()).append((due, name))
+                heapq.heappush(self._ready.setdefault(tenant, []), (due, name))
         self._clean()
 
     def _clean(self) -> None:
         """Remove from the front what was dropped, or brought forward, since it was put there."""
         for tenant, names in list(self._ready.items()):
             while names and self._due.get(names[0][1]) != names[0][0]:
-                names.popleft()
+                heapq.heappop(names)
             if not names:
                 del self._ready[tenant]
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
