@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from reconciler.dialects.kyverno import convergence
 from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.jsonpatch import decode
@@ -12,24 +13,19 @@ from reconciler.dialects.kyverno.variables import Scope, check_expression, check
 from reconciler.engine.context import Context
 from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
 from reconciler.engine.entries import ElementEntry
-from reconciler.engine.jmes import IMPURE, Expression, compile_expression
+from reconciler.engine.jmes import Expression, compile_expression
 from reconciler.engine.match import reading
 from reconciler.engine.patch import (
-    Operation,
     compile_operations,
     compile_strategic,
 )
-from reconciler.engine.patch.paths import APPEND
-from reconciler.engine.pattern import parse_anchor
 from reconciler.engine.program import Convergence, Origin
-from reconciler.engine.variables import Template
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
 _NOTHING = Context({})
 _FORMS = ("foreach", "patchStrategicMerge", "patchesJson6902")
 _FOREACH_FIELDS = ("list", "order", "context", "preconditions", *_FORMS)
-_STABLE = frozenset({"add", "replace", "remove"})
 
 
 def compile_edits(
@@ -129,20 +125,7 @@ def _strategic(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...],
         if template is None:
             raise errors.combined()
     edit = StrategicEdit(template=template, patch=patch, fronts=bool(scope.elements))
-    if _unstable(template, scope) or _names_twice(raw):
-        return (edit,), Convergence.PROBED
-    return (edit,), Convergence.YES
-
-
-def _names_twice(patch: Any) -> bool:
-    """Return whether a field stands in a map both with and without an anchor."""
-    if isinstance(patch, list):
-        return any(map(_names_twice, patch))
-    if not isinstance(patch, Mapping):
-        return False
-    anchors = {key: parse_anchor(key) for key in patch}
-    fields = {key if anchor is None else anchor.key for key, anchor in anchors.items()}
-    return len(fields) < len(patch) or any(map(_names_twice, patch.values()))
+    return (edit,), convergence.of_strategic(raw, template, scope)
 
 
 def _operations(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
@@ -156,31 +139,10 @@ def _operations(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...]
     if template.constant:
         operations = compile_operations(template.render(_NOTHING), location=location)
         edit = JsonPatchEdit(patch=template, operations=operations, location=location)
-        return (edit,), _convergence(operations)
+        return (edit,), convergence.of_operations(operations)
     edit = JsonPatchEdit(
         patch=template, quoted=decoded.quoted, plain=decoded.plain, location=location
     )
-    if decoded.shaped and not _unstable(template, scope):
-        return (edit,), _convergence(decoded.fixed)
+    if decoded.shaped and convergence.is_stable(template, scope):
+        return (edit,), convergence.of_operations(decoded.fixed)
     return (edit,), Convergence.PROBED
-
-
-def _convergence(operations: tuple[Operation, ...]) -> Convergence:
-    stable = all(item.name in _STABLE and not _names_element(item) for item in operations)
-    return Convergence.YES if stable else Convergence.PROBED
-
-
-def _names_element(operation: Operation) -> bool:
-    # An index inside a path is a place; at its end it inserts or removes, and - always appends.
-    last = str(operation.path[-1]) if operation.path else ""
-    return APPEND in operation.path or last.lstrip("-").isdigit()
-
-
-def _unstable(template: Template, scope: Scope) -> bool:
-    # A context entry may read the target, or be another value each time.
-    return (
-        template.dynamic
-        or any(path[:1] in {(), ("target",)} for path in template.reads)
-        or not template.roots.isdisjoint(scope.entries)
-        or any(not IMPURE.isdisjoint(item.functions) for item in template.expressions)
-    )

@@ -62,6 +62,10 @@ def labelled(**labels):
     return {"metadata": {"labels": labels}}
 
 
+def listed(*elements):
+    return {"spec": {"items": list(elements)}}
+
+
 def when(key, value, operator="Equals"):
     return {"all": [{"key": key, "operator": operator, "value": value}]}
 
@@ -260,6 +264,21 @@ class TestConvergence:
             (
                 {"json": '- {op: add, path: "/spec/{{ request.object.data.v }}", value: 1}'},
                 Convergence.PROBED,
+                False,
+            ),
+            # A template meets in the next round what a plain element, or another template, made.
+            ({"patch": listed({"+(a)": 1}, {"name": "x"})}, Convergence.PROBED, True),
+            ({"patch": listed({"(name)": "*", "a": 1}, {"name": "x"})}, Convergence.PROBED, True),
+            ({"patch": listed({"X(a)": None, "b": 1}, {"name": "x"})}, Convergence.PROBED, True),
+            ({"patch": listed({"(name)": "y*", "a": 1}, {"name": "x"})}, Convergence.YES, False),
+            (
+                {"patch": listed({"(name)": "one", "a": 1}, {"(a)": 1, "b": 2})},
+                Convergence.PROBED,
+                True,
+            ),
+            (
+                {"patch": listed({"(name)": "one", "a": 1}, {"(name)": "two", "a": 2})},
+                Convergence.YES,
                 False,
             ),
             (

@@ -1,0 +1,141 @@
+"""What the text of a patch tells about the result of applying it to its own result."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+from reconciler.dialects.kyverno.variables import Scope
+from reconciler.engine import scalars
+from reconciler.engine.jmes import IMPURE
+from reconciler.engine.patch import Operation
+from reconciler.engine.patch.paths import APPEND
+from reconciler.engine.pattern import Anchor, AnchorKind, matches, parse_anchor
+from reconciler.engine.program import Convergence
+from reconciler.engine.variables import Template
+
+_STABLE = frozenset({"add", "replace", "remove"})
+_POSITIVE = frozenset({AnchorKind.CONDITION, AnchorKind.GLOBAL})
+
+
+def of_strategic(raw: Any, template: Template, scope: Scope) -> Convergence:
+    """Return whether a strategic merge patch changes its own result; ``raw`` is as written."""
+    stable = is_stable(template, scope) and not _meets_itself(raw)
+    return Convergence.YES if stable else Convergence.PROBED
+
+
+def of_operations(operations: Iterable[Operation]) -> Convergence:
+    """Return whether the operations of a JSON patch change their own result."""
+    stable = all(item.name in _STABLE and not _names_element(item) for item in operations)
+    return Convergence.YES if stable else Convergence.PROBED
+
+
+def is_stable(template: Template, scope: Scope) -> bool:
+    """Tell whether the variables of a patch have the same values when it is applied again.
+
+    A context entry may read the target, or be another value each time.
+    """
+    return not (
+        template.dynamic
+        or any(path[:1] in {(), ("target",)} for path in template.reads)
+        or not template.roots.isdisjoint(scope.entries)
+        or any(not IMPURE.isdisjoint(item.functions) for item in template.expressions)
+    )
+
+
+def _names_element(operation: Operation) -> bool:
+    # An index inside a path is a place; at its end it inserts or removes, and - always appends.
+    last = str(operation.path[-1]) if operation.path else ""
+    return APPEND in operation.path or last.lstrip("-").isdigit()
+
+
+def _meets_itself(patch: Any) -> bool:
+    """Tell whether one part of a patch may do what another part of it asks about."""
+    match patch:
+        case list():
+            parts = [_Part.of(item) for item in patch]
+            return any(one.meets(other) for one, other in permutations(parts, 2)) or any(
+                map(_meets_itself, patch)
+            )
+        case Mapping():
+            return _names_twice(patch) or any(map(_meets_itself, patch.values()))
+        case _:
+            return False
+
+
+def _names_twice(patch: Mapping[str, Any]) -> bool:
+    """Tell whether a field stands in a map both with and without an anchor."""
+    fields = {key if anchor is None else anchor.key for key, anchor, _ in _fields(patch)}
+    return len(fields) < len(patch)
+
+
+def _fields(patch: Mapping[str, Any]) -> Iterator[tuple[str, Anchor | None, Any]]:
+    return ((key, parse_anchor(key), value) for key, value in patch.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One element of a list in a patch.
+
+    Attributes:
+        asks: The fields that decide whether and what it changes; empty for a plain element.
+        wants: Those of them that have to be there, with the text to compare them with; None where
+            that is not known before the patch is applied.
+        sets: The other fields with their texts, None as above.
+        template: It stands for elements of the object, and is not added itself.
+    """
+
+    asks: frozenset[str] = frozenset()
+    wants: Mapping[str, str | None] = field(default_factory=dict)
+    sets: Mapping[str, str | None] = field(default_factory=dict)
+    template: bool = False
+
+    @classmethod
+    def of(cls, element: Any) -> "_Part":
+        """Return what an element asks about and sets."""
+        if not isinstance(element, Mapping):
+            return cls()
+        asks: set[str] = set()
+        wants: dict[str, str | None] = {}
+        sets: dict[str, str | None] = {}
+        for written, anchor, value in _fields(element):
+            key = written if anchor is None else anchor.key
+            nested = isinstance(value, Mapping | list)
+            text = None if nested or "{{" in f"{written}{value}" else scalars.text(value)
+            if anchor is not None:
+                asks.add(key)
+            if anchor is not None and anchor.kind in _POSITIVE:
+                wants[key] = text
+            # What stands below a condition is written where it is no condition itself.
+            if anchor is None or anchor.kind is AnchorKind.ADD_IF_ABSENT or nested:
+                sets[key] = text
+        template = bool(asks) or any(map(_has_anchors, element.values()))
+        return cls(asks=frozenset(asks), wants=wants, sets=sets, template=template)
+
+    def meets(self, other: "_Part") -> bool:
+        """Tell whether this one, as a template, may act on what the other one has made."""
+        if not self.template:
+            return False
+        if other.template or not self.asks.isdisjoint(other.sets):
+            return not self.asks.isdisjoint(other.sets) and not self._differs(other)
+        # An element that is added fits a template that wants nothing of it.
+        return not self.wants
+
+    def _differs(self, other: "_Part") -> bool:
+        """Tell whether a plain element can never be what this one wants."""
+        if other.template:
+            return False
+        both = ((self.wants[key], other.sets.get(key)) for key in self.wants)
+        return any(
+            wanted is not None and text is not None and not matches(text, wanted)
+            for wanted, text in both
+        )
+
+
+def _has_anchors(patch: Any) -> bool:
+    """Tell whether an anchor stands anywhere in a part of a patch."""
+    if isinstance(patch, list):
+        return any(map(_has_anchors, patch))
+    if not isinstance(patch, Mapping):
+        return False
+    return any(anchor or _has_anchors(value) for _, anchor, value in _fields(patch))
