@@ -1,6 +1,7 @@
 """Errors named by whose fault they are, so that a caller can tell what to do next.
 
 The author of a policy: `InvalidPolicy`, `EvaluationError`.
+The machine, or a rule that asks too much of it: `Interrupted`.
 The cluster, at one object: `Conflict`, `Gone`, `Forbidden`, `Invalid`, `Denied`, `UnknownKind`.
 The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`,
 `TooMuch`.
@@ -9,7 +10,9 @@ The person who starts a program: `InvalidSetting`.
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import ClassVar, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
+
+from typing_extensions import override
 
 _Args = ParamSpec("_Args")
 _Item = TypeVar("_Item")
@@ -151,6 +154,27 @@ class EvaluationError(RetrofitError):
     """A rule that compiled could not be evaluated on these objects; no write may follow."""
 
     kind_of_failure = "the rule could not be evaluated"
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., "EvaluationError"], tuple[Any, ...]]:
+        """Take both texts along where it is pickled, which leaves its causes behind."""
+        return _evaluation_error, (type(self), str(self), self.without_values)
+
+
+def _evaluation_error(kind: type[EvaluationError], text: str, bare: str) -> EvaluationError:
+    return kind(text).bare(bare)
+
+
+class Interrupted(RetrofitError):
+    """An evaluation was ended before its end; another attempt may succeed."""
+
+    kind_of_failure = "evaluating the rule was interrupted"
+
+    @property
+    @override
+    def without_values(self) -> str:
+        """Say it all: the text is about a process."""
+        return str(self)
 
 
 class InvalidSetting(RetrofitError):

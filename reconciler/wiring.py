@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
+from reconciler.isolation import ChildProcesses
 from reconciler.kube.client import Client
 from reconciler.kube.cluster import KubeCluster
 from reconciler.kube.discovery import KubeKinds
@@ -14,13 +15,15 @@ from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.collect import Collector
 from reconciler.services.dispatch import Dispatcher, Observer
+from reconciler.services.elsewhere import Elsewhere
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.globalcontext import GlobalContext
 from reconciler.services.holding import Holding
-from reconciler.services.lanes import ENTRY_NOT_READY, Lanes
+from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.process import Processor
 from reconciler.services.registrar import Registrar
+from reconciler.services.results import ENTRY_NOT_READY
 from reconciler.services.rollout import Rollout, Warn
 from reconciler.services.selection import TargetFinder
 from reconciler.services.settings import SettingsHolder
@@ -73,20 +76,17 @@ def controller_services(
         backoff=Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling),
         exceptions=exceptions,
         holding=Holding(index=index, clock=clock),
+        elsewhere=Elsewhere(ChildProcesses(), clock),
         left_alone=live.leaves_target,
         own_users=settings.own_users,
     )
-    sweeper = Sweeper(
+    sweeper = Sweeper.of(
+        settings,
+        clock,
         processor=processor,
-        kinds=kinds,
-        reader=reader,
         requests=requests,
-        clock=clock,
         each=each,
-        page=settings.list_page,
-        parallel=settings.lanes,
         left_alone=live.leaves_trigger,
-        settle=settings.request_timeout,
     )
     dispatcher = Dispatcher(
         requests=requests,

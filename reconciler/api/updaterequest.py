@@ -183,6 +183,7 @@ class RequestStatus:
         next_attempt: Not before this time; None means now.
         targets: All non-successes up to the size limit, and a sample of the rest.
         missing_permission: What to grant, where a right is missing.
+        interruptions: Attempts in a row that were ended from outside, or began and have not ended.
         remove_after: The minute after which the finished request is collected, as
             ``2026-01-31T10:05Z``: a selectable field, so that one call removes a minute's.
     """
@@ -196,6 +197,7 @@ class RequestStatus:
     targets: tuple[TargetStatus, ...] = ()
     counts: Counts = field(default_factory=Counts)
     missing_permission: str = ""
+    interruptions: int = 0
     sweep: SweepProgress | None = None
     remove_after: str = ""
 
@@ -389,6 +391,7 @@ def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
             failed=int(counts.get("failed", 0)),
         ),
         missing_permission=raw.get("missingPermission", ""),
+        interruptions=int(raw.get("interruptions", 0)),
         sweep=None if sweep is None else _parse_sweep(sweep),
         remove_after=raw.get("removeAfter", ""),
     )
@@ -474,6 +477,7 @@ def render_status(status: RequestStatus) -> Object:
         "summary": summary(status) or None,
         "progress": progress(status) or None,
         "missingPermission": status.missing_permission or None,
+        "interruptions": status.interruptions or None,
         "sweep": None
         if sweep is None
         else {

@@ -10,7 +10,7 @@ from reconciler.errors import ClusterError
 from reconciler.services.backlog import Telling
 from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.grants import Grants
-from reconciler.services.lanes import ENTRY_NOT_READY
+from reconciler.services.results import ENTRY_NOT_READY
 from reconciler.wiring import Services
 
 

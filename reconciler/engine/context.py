@@ -58,7 +58,7 @@ class Context:
     def defer(self, name: str, value: Deferred) -> "Context":
         """Give a context in which an entry has this name, evaluated at most once."""
         data = {key: held for key, held in self.data.items() if key != name}
-        deferred = {**self.deferred, name: _once(value)}
+        deferred = {**self.deferred, name: _once(value, self.allowance)}
         return Context(data, deferred, self.loads, self.allowance)
 
     def with_loads(self, loads: Mapping[Hashable, Any]) -> "Context":
@@ -157,13 +157,17 @@ def service_account(user_info: Mapping[str, Any] | None) -> tuple[str, str]:
     return parts[2], parts[3]
 
 
-def _once(value: Deferred) -> Deferred:
+def _once(value: Deferred, allowance: Allowance) -> Deferred:
     found: list[Any] = []
 
     def evaluate() -> Any:
-        if not found:
-            found.append(value())
-        return found[0]
+        if found:
+            return found[0]
+        result = value()
+        # A default may stand in for what was only too long: with more steps it is another value.
+        if not allowance.exhausted:
+            found.append(result)
+        return result
 
     return evaluate
 

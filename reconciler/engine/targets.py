@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from reconciler.engine.addresses import check_name
 from reconciler.engine.context import Context
 from reconciler.engine.entries import Entry
@@ -21,6 +23,16 @@ class NamePattern:
     text: str
     exact: bool
     accepts: Callable[[str], bool]
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., "NamePattern"], tuple[str, bool]]:
+        """Compile it again where it was pickled."""
+        return _name_pattern, (self.text, self.exact)
+
+
+def _name_pattern(text: str, exact: bool) -> NamePattern:  # noqa: FBT001 - a pickle's arguments
+    accepts = text.__eq__ if exact else compile_wildcard(text)
+    return NamePattern(text=text, exact=exact, accepts=accepts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +126,7 @@ def resolve(index: int, target: Target, context: Context, *, policy_namespace: s
     """
     namespace = _pattern(target.namespace, context, target.location, "namespace")
     if policy_namespace:
-        namespace = NamePattern(text=policy_namespace, exact=True, accepts=policy_namespace.__eq__)
+        namespace = _name_pattern(policy_namespace, exact=True)
     return TargetQuery(
         index=index,
         api_version=_kind(target.api_version, context, target.location, "apiVersion"),
@@ -154,9 +166,8 @@ def _pattern(
         )
         raise EvaluationError(msg)
     if has_wildcard(text):
-        return NamePattern(text=text, exact=False, accepts=compile_wildcard(text))
-    plain = check_name(literal(text), f"{location}.{field}")
-    return NamePattern(text=plain, exact=True, accepts=plain.__eq__)
+        return _name_pattern(text, exact=False)
+    return _name_pattern(check_name(literal(text), f"{location}.{field}"), exact=True)
 
 
 def _selector(target: Target, context: Context) -> LabelSelector | None:

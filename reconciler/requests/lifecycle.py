@@ -33,6 +33,10 @@ MAX_TARGETS = 100
 MAX_MESSAGE = 1000
 TAKEN_BACK = "TakenBack"
 """The reason of a request that somebody else had made final."""
+INTERRUPTED = "Interrupted"
+"""The reason of a request whose attempt was ended from outside: a process was killed."""
+MOST_INTERRUPTIONS = 3
+"""Attempts in a row that may be interrupted; one more would only harm others."""
 UNCONFIRMED = "Unconfirmed"
 """The reason of a request whose trigger is not stored yet; it ends as NotStored if it stays so."""
 
@@ -54,12 +58,18 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Another attempt may succeed; ``after`` is the pause in seconds."""
+    """Another attempt may succeed.
+
+    Attributes:
+        after: The pause in seconds.
+        interrupted: This one did not come to an end; after some of them in a row none follows.
+    """
 
     reason: str
     message: str
     after: float
     missing_permission: str = ""
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +194,7 @@ def advance(
         attempts=status.attempts + (not isinstance(disposition, Hold)),
         next_attempt=None,
         missing_permission="",
+        interruptions=_interruptions(status, disposition),
         sweep=sweep,
     )
     if targets is not None:
@@ -191,6 +202,9 @@ def advance(
     if counts is not None:
         base = replace(base, counts=counts)
     match disposition:
+        case Retry(message=message) if base.interruptions >= MOST_INTERRUPTIONS:
+            message = f"{message}; so did {MOST_INTERRUPTIONS} attempts in a row, so none follows"
+            return _end(base, State.FAILED, INTERRUPTED, message, now=now, keep=retention)
         case Retry(reason=reason, message=message):
             return replace(
                 base,
@@ -207,6 +221,16 @@ def advance(
             return _end(base, State.SKIP, reason, message, now=now, keep=retention)
         case Fail(reason=reason, message=message):
             return _end(base, State.FAILED, reason, message, now=now, keep=retention)
+
+
+def _interruptions(status: RequestStatus, disposition: Disposition) -> int:
+    match disposition:
+        case Hold():
+            return status.interruptions
+        case Retry(interrupted=True):
+            return status.interruptions + 1
+        case _:
+            return 0
 
 
 def reopen(status: RequestStatus, ended_by: str) -> RequestStatus:

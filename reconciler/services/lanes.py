@@ -29,10 +29,8 @@ from reconciler.errors import (
     EvaluationError,
     Forbidden,
     Gone,
+    Interrupted,
     Invalid,
-    NotReady,
-    Throttled,
-    UnknownKind,
 )
 from reconciler.services.fairness import FairGate
 from reconciler.services.inflight import InFlight
@@ -40,10 +38,8 @@ from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
 from reconciler.services.ports import MergeKeys, Reader, Writer
 from reconciler.services.protection import Protection
-from reconciler.services.redaction import told_permission, withheld
+from reconciler.services.results import NOT_FOUND, VANISHED, TargetResult, failure
 
-ENTRY_NOT_READY = "EntryNotReady"
-"""The reason of what waits for a GlobalContextEntry."""
 MAX_TOGETHER = 50
 """Requests that one patch carries; bounds how much is evaluated again after a conflict."""
 
@@ -57,55 +53,6 @@ class TargetKey:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetResult:
-    """How the work of one request ended at one target.
-
-    Attributes:
-        again: Another attempt may succeed, not before ``after`` seconds.
-        reason: Of the request that waits for it, where the outcome says too little.
-        permission: What to grant, where a right is missing.
-        uid: Of the object, where it was read.
-        bare: The message without any value of an object; empty where it has none anyway.
-    """
-
-    outcome: Outcome
-    message: str = ""
-    before: str = ""
-    after_version: str = ""
-    again: bool = False
-    after: float = 0.0
-    reason: str = ""
-    permission: str = ""
-    uid: str = ""
-    bare: str = ""
-
-    @property
-    def may_quote(self) -> bool:
-        """Whether the message may quote the target; names in it are another matter."""
-        evaluated = self.outcome in {Outcome.FAILED, Outcome.SKIPPED} and not self.again
-        return evaluated or self.outcome in {Outcome.INVALID, Outcome.DENIED}
-
-    def withheld(self, namespaces: frozenset[str]) -> Self:
-        """Return the result as it may be told where a Secret has a part in it.
-
-        Args:
-            namespaces: Those that may be named.
-        """
-        right = told_permission(self.permission, namespaces)
-        message = withheld(self.bare) if self.bare else self.message
-        if right:
-            message += f"; grant: {right}"
-        return replace(self, message=message, permission=right, bare="")
-
-
-NOT_FOUND = TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
-"""Of an object that a target names exactly."""
-VANISHED = TargetResult(
-    outcome=Outcome.SKIPPED,
-    message="it was deleted after it was listed, and is no target any more",
-)
-"""Of an object that a target only selects: that it is gone is nothing to mend."""
 Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]
 """Gives why an object is left alone, empty where it is not."""
 
@@ -333,40 +280,6 @@ class Lanes:
         return [self._paused(pause) if pause else next(done) for pause in pauses]
 
 
-def failure(error: ClusterError) -> TargetResult:
-    """Return the result that an error of the API server means."""
-    return replace(_failure(error), bare=error.without_values)
-
-
-def _failure(error: ClusterError) -> TargetResult:
-    message = str(error)
-    match error:
-        case Forbidden(permission=permission):
-            return TargetResult(
-                outcome=Outcome.FORBIDDEN,
-                message=message,
-                again=True,
-                after=5.0,
-                permission=permission,
-            )
-        case Denied():
-            return TargetResult(outcome=Outcome.DENIED, message=message, again=True, after=10.0)
-        case Invalid():
-            return TargetResult(outcome=Outcome.INVALID, message=message)
-        case UnknownKind():
-            return TargetResult(outcome=Outcome.NOT_FOUND, message=message, again=True, after=30.0)
-        case NotReady():
-            return TargetResult(
-                outcome=Outcome.FAILED, message=message, again=True, reason=ENTRY_NOT_READY
-            )
-        case Throttled(retry_after=wait):
-            return TargetResult(
-                outcome=Outcome.FAILED, message=message, again=True, after=wait or 0.0
-            )
-        case _:
-            return TargetResult(outcome=Outcome.FAILED, message=message, again=True)
-
-
 def _told(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:
     """Return results as they may be told: without what Secrets gave."""
     # What one request made of the object, the others have read.
@@ -461,7 +374,7 @@ async def _evaluate_one(
     except EvaluationError as error:
         told = TargetResult(outcome=Outcome.FAILED, message=str(error), bare=error.without_values)
         return obj, told, False
-    except ClusterError as error:
+    except (ClusterError, Interrupted) as error:
         return obj, failure(error), False
     return changed.after, _result(changed), changed.repeats
 

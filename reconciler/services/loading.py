@@ -3,23 +3,46 @@
 import asyncio
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
 from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, LoadFailure, NeedsLoad
 from reconciler.errors import ClusterError, EvaluationError, Forbidden, Gone, Invalid, UnknownKind
+from reconciler.services.elsewhere import Elsewhere, Worker
 from reconciler.services.ports import Loader
 
 MAX_LOADS = 100
 """Reads for one attempt; a rule that asks for more asks in a loop."""
+BRIEF_STEPS = 400_000
+"""What evaluating may cost where everything else waits for it: about five milliseconds."""
 EVALUATION_STEPS = 80_000_000
-"""What evaluating a rule at one object may cost: about a second, in which nothing else goes on."""
+"""What evaluating a rule at one object may cost: about a second."""
 ATTEMPT_STEPS = 400_000_000
 """What evaluating may cost for one attempt, its targets and repetitions together."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended(Generic[T]):
+    """How an evaluation ended, wherever that was.
+
+    Attributes:
+        load: What it needs before it can be evaluated again.
+    """
+
+    steps: int
+    exhausted: bool
+    value: T | None
+    error: EvaluationError | None
+    load: Load | None
+
+    def result(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return cast("T", self.value)
 
 
 @dataclass(slots=True)
@@ -31,10 +54,14 @@ class Loads:
         found: By what was asked for; a `LoadFailure` where there is nothing to be read.
         allowance: What is left of what one evaluation may cost.
         left: Steps that are left for the attempt.
+        elsewhere: Evaluates what takes long; None where nothing waits for this process.
+        worker: Whose attempt it is.
     """
 
     loader: Loader
     confidential: bool = False
+    elsewhere: Elsewhere | None = None
+    worker: Worker = field(default_factory=Worker)
     found: dict[Hashable, Any] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
     left: int = ATTEMPT_STEPS
@@ -47,32 +74,57 @@ class Loads:
     async def evaluate(self, work: Callable[[], T]) -> T:
         """Return what an evaluation gives, reading what it asks for and evaluating again.
 
+        What takes long is evaluated again elsewhere, from the start: most evaluations are brief,
+        and nothing tells beforehand which are not.
+
         Raises:
             ClusterError: A read failed in a way that may pass.
             EvaluationError: The evaluation failed, or asks for too much.
+            Interrupted: It was ended from outside; another attempt may succeed.
         """
+        elsewhere = self.elsewhere
+        long = elsewhere is not None and elsewhere.expects(self.worker)
         while True:
-            try:
-                return self._within(work)
-            except NeedsLoad as need:
-                await self._read(need.load)
+            if elsewhere is None:
+                ended = self._run(work, EVALUATION_STEPS)
+            elif long:
+                ended = await elsewhere.evaluate(
+                    lambda: self._run(work, EVALUATION_STEPS), self.worker
+                )
+            else:
+                ended = self._run(work, BRIEF_STEPS)
+            self.left -= ended.steps
+            if ended.load is not None:
+                await self._read(ended.load)
+            elif not ended.exhausted:
+                return ended.result()
+            elif elsewhere is None or long or self.left <= 0:
+                # Something in it may have taken the error for an answer.
+                raise self._too_costly() from ended.error
+            else:
+                long = True
+                elsewhere.note(self.worker)
 
-    def _within(self, work: Callable[[], T]) -> T:
-        given = self.allowance.left = min(EVALUATION_STEPS, self.left)
+    def _run(self, work: Callable[[], T], allowed: int) -> "_Ended[T]":
+        given = self.allowance.left = min(allowed, self.left)
+        value: T | None = None
+        error: EvaluationError | None = None
+        load: Load | None = None
         try:
-            result = work()
-        except EvaluationError as error:
-            if self.allowance.exhausted:
-                raise self._too_costly() from error
-            raise
+            value = work()
+        except NeedsLoad as need:
+            load = need.load
+        except EvaluationError as failed:
+            error = failed
         except RecursionError:
-            raise EvaluationError("an object of the rule is nested too deeply") from None
-        finally:
-            self.left -= given - self.allowance.left
-        # Something in it may have taken the error for an answer.
-        if self.allowance.exhausted:
-            raise self._too_costly()
-        return result
+            error = EvaluationError("an object of the rule is nested too deeply")
+        return _Ended(
+            steps=given - self.allowance.left,
+            exhausted=self.allowance.exhausted,
+            value=value,
+            error=error,
+            load=load,
+        )
 
     def _too_costly(self) -> EvaluationError:
         if self.left <= 0:

@@ -23,10 +23,10 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.requests.lifecycle import FINAL, TAKEN_BACK
 from reconciler.services.caveats import Caveat
-from reconciler.services.lanes import ENTRY_NOT_READY
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Event, Events
 from reconciler.services.process import Attempt
+from reconciler.services.results import ENTRY_NOT_READY
 from reconciler.services.sweep import RULE_CHANGED
 
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"

@@ -6,10 +6,10 @@ retries (a refused connection, a 429 with Retry-After) happen below the port and
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from reconciler.api.meta import Kind, Object
 from reconciler.api.rights import Right
@@ -18,6 +18,7 @@ from reconciler.engine.entries import Load
 from reconciler.engine.patch import KeyTable
 from reconciler.requests.overload import Backlog
 
+T = TypeVar("T")
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -127,6 +128,23 @@ class Loader(Protocol):
         Raises:
             Gone: There is no such thing; the rule cannot be evaluated.
             Invalid: It may not be asked for, or the answer is unusable.
+        """
+        ...
+
+
+class Isolation(Protocol):
+    """Evaluates where nothing else waits for it, and where it can do no harm."""
+
+    async def evaluate(self, work: Callable[[], T], tenant: str) -> T:
+        """Return what a pure function gives, which may take long.
+
+        Args:
+            work: Changes nothing that the caller sees; its result can be pickled.
+            tenant: Whose work it is; tenants take turns.
+
+        Raises:
+            EvaluationError: It needs more memory than it may have, or its result is too large.
+            Interrupted: It was ended before it had a result.
         """
         ...
 

@@ -27,7 +27,7 @@ from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
 from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, EvaluationError, Gone, InvalidPolicy
+from reconciler.errors import ClusterError, EvaluationError, Gone, Interrupted, InvalidPolicy
 from reconciler.requests.confirmation import Presence
 from reconciler.requests.lifecycle import (
     Disposition,
@@ -41,17 +41,19 @@ from reconciler.requests.lifecycle import (
 )
 from reconciler.requests.schedule import Backoff
 from reconciler.services.diversion import undivertible
+from reconciler.services.elsewhere import Elsewhere, Worker
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.fairness import tenant_of
 from reconciler.services.gates import Gates
 from reconciler.services.holding import Holding
 from reconciler.services.inflight import InFlight
-from reconciler.services.lanes import Job, Lanes, TargetKey, TargetResult, failure
+from reconciler.services.lanes import Job, Lanes, TargetKey
 from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Loader, Policies
 from reconciler.services.redaction import HIDDEN, said
+from reconciler.services.results import TargetResult, failure
 from reconciler.services.selection import Found, Selection, TargetFinder
 from reconciler.services.trigger import Trigger, TriggerReader
 
@@ -91,6 +93,7 @@ class Processor:
 
     Attributes:
         holding: Holds requests back as their policies say.
+        elsewhere: Evaluates what takes long; None where nothing waits for this process.
         left_alone: Tells of a target that the settings exclude.
         own_users: Full names of the users whose requests are the controller's own.
     """
@@ -104,6 +107,7 @@ class Processor:
     backoff: Backoff
     holding: Holding
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
+    elsewhere: Elsewhere | None = None
     left_alone: Callable[[TargetKey], bool] = lambda _key: False
     own_users: tuple[str, ...] = ()
 
@@ -172,10 +176,8 @@ class Processor:
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
-        loads = Loads(
-            self.loader,
-            confidential=is_secret(trigger.subject.group, trigger.subject.kind),
-        )
+        loads = self.loads(request.spec)
+        loads.confidential = is_secret(trigger.subject.group, trigger.subject.kind)
         subject = replace(trigger.subject, allowance=loads.allowance)
         named = frozenset({"", subject.namespace, program.origin.namespace})
         plain = loads.of(trigger.context)
@@ -186,7 +188,7 @@ class Processor:
             message = said(error, confidential=loads.confidential)
             fail = Fail(reason="EvaluationFailed", message=message)
             return Attempt(disposition=fail, program=program)
-        except ClusterError as error:
+        except (ClusterError, Interrupted) as error:
             retry = self._retry(request, _told(failure(error), loads, named), chance)
             return Attempt(disposition=retry, targets=request.status.targets, program=program)
         if closed is not None:
@@ -229,6 +231,11 @@ class Processor:
         disposition = self._conclude(request, targets, outcomes, errors, chance)
         return Attempt(disposition=disposition, targets=targets, program=program)
 
+    def loads(self, spec: RequestSpec) -> Loads:
+        """Return what an attempt at a request reads, and evaluates with."""
+        worker = Worker(tenant=tenant_of(spec), policy=spec.policy, rule=spec.rule)
+        return Loads(self.loader, elsewhere=self.elsewhere, worker=worker)
+
     async def closed(
         self, spec: RequestSpec, program: Program, subject: Subject, plain: Context, loads: Loads
     ) -> Skip | None:
@@ -244,6 +251,7 @@ class Processor:
         Raises:
             EvaluationError: It cannot be told, as a precondition cannot be evaluated.
             ClusterError: What has to be read cannot be.
+            Interrupted: It was ended before it could be told.
         """
         context = with_entries(plain, program.entries)
         decision = await loads.evaluate(lambda: decide(program, subject, context))
@@ -327,7 +335,8 @@ class Processor:
             # What is paused for long holds nothing up that may go on sooner.
             soon = [item for item in retries if item.reason != PATCH_WAR]
             worst = max(soon or retries, key=_urgency)
-            return self._retry(request, worst, chance)
+            interrupted = any(item.interrupted for item in retries)
+            return self._retry(request, replace(worst, interrupted=interrupted), chance)
         if errors:
             return Fail(reason="TargetUnresolved", message="; ".join(errors))
         failed = [item for item in targets if item.outcome not in SUCCESSES]
@@ -345,6 +354,7 @@ class Processor:
             message=result.message,
             after=max(pause, result.after),
             missing_permission=result.permission,
+            interrupted=result.interrupted,
         )
 
 

@@ -10,11 +10,12 @@ from reconciler.engine.context import Context
 from reconciler.engine.evaluate import queries
 from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
-from reconciler.errors import ClusterError, EvaluationError, Gone, UnknownKind
+from reconciler.errors import ClusterError, EvaluationError, Gone, Interrupted, UnknownKind
 from reconciler.services.inflight import InFlight, Room
-from reconciler.services.lanes import TargetKey, TargetResult, failure
+from reconciler.services.lanes import TargetKey
 from reconciler.services.loading import Loads
 from reconciler.services.ports import Kinds, Reader
+from reconciler.services.results import TargetResult, failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class TargetFinder:
             asked, errors = await loads.evaluate(lambda: queries(program, context))
         except EvaluationError as error:
             return Selection(found=(), errors=(error,), failures=())
-        except ClusterError as error:
+        except (ClusterError, Interrupted) as error:
             return Selection(found=(), errors=(), failures=(failure(error),))
         found: list[Found] = []
         failures: list[TargetResult] = []

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
@@ -22,6 +22,7 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, Gone, NotReady
@@ -32,10 +33,10 @@ from reconciler.requests.overload import Settling
 from reconciler.services.diversion import undivertible
 from reconciler.services.existing import Existing, Place, position
 from reconciler.services.holding import Holding
-from reconciler.services.lanes import ENTRY_NOT_READY, failure
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.ports import Kinds, Reader, Requests
 from reconciler.services.process import Attempt, Processor
+from reconciler.services.results import ENTRY_NOT_READY, failure
 from reconciler.services.tally import Tally
 
 Each = Callable[[RequestSpec, Attempt], None]
@@ -80,6 +81,31 @@ class Sweeper:
     def holding(self) -> Holding:
         """Return what holds work back."""
         return self.processor.holding
+
+    @classmethod
+    def of(
+        cls,
+        settings: ControllerSettings,
+        clock: Clock,
+        *,
+        processor: Processor,
+        requests: Requests,
+        each: Each,
+        left_alone: Callable[[Subject], bool],
+    ) -> Self:
+        """Return the one of a controller with these settings."""
+        return cls(
+            processor=processor,
+            kinds=processor.triggers.kinds,
+            reader=processor.triggers.reader,
+            requests=requests,
+            clock=clock,
+            each=each,
+            page=settings.list_page,
+            parallel=settings.lanes,
+            left_alone=left_alone,
+            settle=settings.request_timeout,
+        )
 
     async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
         """Go on with a sweep to its end; return it as stored last, and how it ended."""

@@ -34,6 +34,11 @@ PLANTED = (
         "reconciler/wiring.py",
         "import reconciler.memory.cluster",
     ),
+    (
+        "Only reconciler.isolation starts processes for evaluations",
+        "reconciler/services/process.py",
+        "import multiprocessing",
+    ),
     ("No cycles between siblings", "admission/roles.py", "import admission.resources"),
 )
 

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from typing_extensions import override
 
 from reconciler.engine import wildcard
 from reconciler.engine.match import reading
@@ -26,10 +28,17 @@ class LabelSelector:
     Attributes:
         predicates: All of them must hold for the labels.
         server: The part that the API server can evaluate, in its own syntax; may be empty.
+        source: What it was compiled from.
     """
 
     predicates: tuple[LabelPredicate, ...]
     server: str
+    source: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., "LabelSelector"], tuple[Mapping[str, Any]]]:
+        """Compile it again where it was pickled."""
+        return _compiled, (self.source,)
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
         """Tell whether an object with these labels is selected."""
@@ -55,7 +64,12 @@ def compile_selector(raw: Any, *, location: str) -> LabelSelector:
     return LabelSelector(
         predicates=tuple(predicate for predicate, _ in parts),
         server=",".join(text for _, text in parts if text),
+        source=raw,
     )
+
+
+def _compiled(source: Mapping[str, Any]) -> LabelSelector:
+    return compile_selector(source, location="selector")
 
 
 def pair_predicate(key: str, value: str) -> LabelPredicate:

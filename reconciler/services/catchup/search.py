@@ -19,6 +19,7 @@ from reconciler.errors import (
     EvaluationError,
     Forbidden,
     Gone,
+    Interrupted,
     Invalid,
     NotReady,
     UnknownKind,
@@ -29,7 +30,6 @@ from reconciler.services.catchup.moments import Window, changed
 from reconciler.services.catchup.reach import Reach
 from reconciler.services.catchup.seen import Seen
 from reconciler.services.existing import Existing, Place
-from reconciler.services.loading import Loads
 from reconciler.services.ports import Page, Reader, Requests
 from reconciler.services.process import Processor
 
@@ -258,11 +258,11 @@ class _Walk:
         trigger = await processor.triggers.of_object(live, program)
         if trigger.subject is None or trigger.context is None:
             return True
-        loads = Loads(processor.loader)
+        loads = processor.loads(order.spec)
         context = loads.of(trigger.context)
         try:
             closed = await processor.closed(order.spec, program, trigger.subject, context, loads)
-        except (EvaluationError, NotReady):
+        except (EvaluationError, Interrupted, NotReady):
             return True
         return closed is None
 

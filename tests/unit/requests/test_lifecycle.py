@@ -18,6 +18,7 @@ from reconciler.requests.lifecycle import (
     MAX_TARGETS,
     Done,
     Fail,
+    Hold,
     Retention,
     Retry,
     Skip,
@@ -65,6 +66,33 @@ def test_a_retry_stays_pending_with_its_time_and_the_missing_permission():
     assert parked.missing_permission == "patch secrets"
     assert parked.finished is None
     assert not parked.remove_after
+
+
+def interrupted(**facts):
+    return Retry(reason="Interrupted", message="killed", after=1.0, interrupted=True, **facts)
+
+
+def test_what_is_interrupted_is_tried_again_twice():
+    status = RequestStatus()
+    for times in (1, 2):
+        status = step(status, interrupted())
+        assert (status.state, status.interruptions) == (State.PENDING, times)
+    ended = step(status, interrupted())
+    assert (ended.state, ended.reason) == (State.FAILED, "Interrupted")
+    assert ended.message == "killed; so did 3 attempts in a row, so none follows"
+
+
+@pytest.mark.parametrize(
+    ("disposition", "left"),
+    [
+        (Retry(reason="Conflict", message="m", after=1.0), 0),
+        (Hold(reason="Paused", message="m"), 2),
+        (Done(), 0),
+    ],
+)
+def test_only_interruptions_in_a_row_count(disposition, left):
+    status = replace(RequestStatus(), interruptions=2)
+    assert step(status, disposition).interruptions == left
 
 
 def test_the_next_attempt_forgets_what_stopped_the_one_before():

@@ -17,9 +17,10 @@ from reconciler.errors import (
     Unavailable,
     UnknownKind,
 )
-from reconciler.services.lanes import MAX_TOGETHER, Job, TargetKey, failure
+from reconciler.services.lanes import MAX_TOGETHER, Job, TargetKey
 from reconciler.services.loading import Loads
 from reconciler.services.redaction import withheld
+from reconciler.services.results import failure
 
 APPEND = '- {op: add, path: /spec/list/-, value: "{{ request.object.data.v }}"}'
 LABEL = {"metadata": {"labels": {"{{ request.object.data.k }}": "{{ request.object.data.v }}"}}}

@@ -11,7 +11,15 @@ from reconciler.engine.entries import ConfigMapEntry, ConfigMapLoad, VariableEnt
 from reconciler.engine.jmes import compile_expression
 from reconciler.engine.variables import compile_template
 from reconciler.errors import EvaluationError, Forbidden, Gone, Invalid, Unavailable, UnknownKind
-from reconciler.services.loading import ATTEMPT_STEPS, EVALUATION_STEPS, MAX_LOADS, Loads
+from reconciler.isolation import ChildProcesses
+from reconciler.services.elsewhere import Elsewhere, Worker
+from reconciler.services.loading import (
+    ATTEMPT_STEPS,
+    BRIEF_STEPS,
+    EVALUATION_STEPS,
+    MAX_LOADS,
+    Loads,
+)
 
 
 class Shelf:
@@ -186,3 +194,92 @@ async def test_what_is_evaluated_on_its_context_counts(shelf):
     source = compile_expression("length(join('', map(&to_upper(@), x)))")
     with pytest.raises(EvaluationError, match="steps at one object"):
         await loads.evaluate(lambda: [context.search(source) for _ in range(100)])
+
+
+class Clock:
+    """Stands still unless a test says otherwise."""
+
+    def __init__(self):
+        self.seconds = 100.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+class Counting(ChildProcesses):
+    """Counts who comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    async def evaluate(self, work, tenant):
+        self.calls += 1
+        return await super().evaluate(work, tenant)
+
+
+JOINED = compile_expression("length(join('', map(&to_upper(@), x)))")
+
+
+def texts(count):
+    """Return data that takes about a thousand steps per text."""
+    return Context({"x": ["a" * 500] * count})
+
+
+async def test_only_what_is_long_is_evaluated_elsewhere(shelf):
+    apart = Counting()
+    loads = Loads(shelf, elsewhere=Elsewhere(apart, Clock()))
+    for count, calls in ((50, 0), (2_000, 1)):
+        context = loads.of(texts(count))
+        assert await loads.evaluate(lambda within=context: within.search(JOINED)) == 500 * count
+        assert apart.calls == calls
+    assert loads.left < ATTEMPT_STEPS - BRIEF_STEPS - 1_000_000
+
+
+async def test_a_rule_that_takes_long_is_not_tried_here_again_for_a_minute(shelf):
+    apart, clock = Counting(), Clock()
+    elsewhere = Elsewhere(apart, clock)
+
+    async def calls(count, **whose):
+        before = apart.calls
+        loads = Loads(shelf, elsewhere=elsewhere, worker=Worker(**whose))
+        context = loads.of(texts(count))
+        await loads.evaluate(lambda: context.search(JOINED))
+        return apart.calls - before
+
+    slow = {"tenant": "a", "policy": "p", "rule": "r"}
+    assert await calls(2_000, **slow) == 1
+    assert await calls(50, **slow) == 1
+    for other in ("tenant", "policy", "rule"):
+        assert await calls(50, **slow | {other: "other"}) == 0
+    clock.seconds += 61
+    assert await calls(50, **slow) == 0
+
+
+async def test_what_is_evaluated_elsewhere_has_the_same_allowance(shelf):
+    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    context = loads.of(texts(1_000))
+    with pytest.raises(EvaluationError, match=f"more than {EVALUATION_STEPS} steps at one object"):
+        await loads.evaluate(lambda: [context.search(JOINED) for _ in range(200)])
+    assert loads.left <= ATTEMPT_STEPS - EVALUATION_STEPS
+
+
+async def test_what_is_needed_elsewhere_is_read_here(shelf):
+    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    context = with_entries(loads.of(texts(2_000)), [ONE])
+    name = compile_expression("one.data.k")
+    found = await loads.evaluate(lambda: (context.search(JOINED), context.search(name)))
+    assert found == (1_000_000, "of-one")
+    assert shelf.calls == {"of-one": 1}
+
+
+async def test_a_default_does_not_stand_in_for_what_takes_long(shelf):
+    entry = VariableEntry(
+        name="v",
+        value=None,
+        path=compile_template("length(join('', map(&to_upper(@), x)))", location="entry"),
+        default=compile_template("a default", location="entry"),
+    )
+    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    context = with_entries(loads.of(texts(2_000)), [entry])
+    assert await loads.evaluate(lambda: context.search(compile_expression("v"))) == 1_000_000

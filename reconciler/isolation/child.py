@@ -1,0 +1,74 @@
+"""What happens in a child between the fork and its end.
+
+It has a copy of everything, and may use next to nothing of that: no loop, no socket, no lock that
+another thread of the parent may have held. It evaluates, writes a pickle into a pipe, and ends
+without tidying up.
+"""
+
+import gc
+import os
+import pickle
+import resource
+import signal
+import traceback
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from reconciler.isolation.limits import Limits
+
+VALUE: Final = b"v"
+OUT_OF_MEMORY: Final = b"m"
+TOO_LARGE: Final = b"l"
+FAULT: Final = b"f"
+"""First byte of the answer; what follows VALUE is a pickle, what follows FAULT a text."""
+_KEPT: Final = 3
+_FORKED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def live(work: Callable[[], Any], pipe: int, limits: Limits) -> NoReturn:
+    """Evaluate, answer, and end the process.
+
+    Args:
+        work: Pure; its result can be pickled.
+        pipe: Takes the answer.
+        limits: Hold from now on.
+    """
+    code = 1
+    try:
+        _detach(pipe)
+        limits.impose()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+        _write(pipe, _answer(work, limits))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _detach(pipe: int) -> None:
+    # Else our signals would wake the parent, by the socket that its loop shares with us.
+    signal.set_wakeup_fd(-1)
+    for number in _FORKED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    os.closerange(_KEPT, pipe)
+    os.closerange(pipe + 1, most)
+    # What the parent has is not ours to look through: each page that is touched is copied.
+    gc.freeze()
+
+
+def _answer(work: Callable[[], Any], limits: Limits) -> bytes:
+    try:
+        found = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
+    except MemoryError:
+        return OUT_OF_MEMORY
+    except BaseException as error:  # noqa: BLE001 - the parent raises it
+        # Where it happened; the text of an error may quote objects.
+        places = "".join(traceback.format_tb(error.__traceback__))
+        return FAULT + f"{type(error).__name__}\n{places}".encode(errors="replace")
+    return VALUE + found if len(found) <= limits.answer else TOO_LARGE
+
+
+def _write(pipe: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(pipe, left) :]

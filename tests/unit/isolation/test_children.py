@@ -1,0 +1,186 @@
+"""What takes long is evaluated in a child, which can neither hold up nor bring down its parent."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.engine.context import Context
+from reconciler.engine.evaluate import queries
+from reconciler.errors import EvaluationError, Interrupted
+from reconciler.isolation import ChildProcesses, Limits
+
+MIB = 1024 * 1024
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells what a parent has")
+
+
+def burn(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def children():
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in listed]
+
+
+async def test_the_loop_goes_on_while_a_child_works():
+    async def longest_pause():
+        longest, before = 0.0, time.monotonic()
+        while not working.done():
+            await asyncio.sleep(0.01)
+            longest, before = max(longest, time.monotonic() - before), time.monotonic()
+        return longest
+
+    def work():
+        burn(1.0)
+        return os.getpid()
+
+    working = asyncio.create_task(ChildProcesses().evaluate(work, "a"))
+    assert await longest_pause() < 0.5
+    assert await working != os.getpid()
+
+
+async def test_a_child_has_what_its_parent_has_and_changes_nothing_of_it():
+    known = {"n": 1}
+
+    def work():
+        known["n"] += 1
+        return known
+
+    assert await ChildProcesses().evaluate(work, "a") == {"n": 2}
+    assert known == {"n": 1}
+
+
+async def test_a_child_has_neither_sockets_nor_pipes_of_its_parent(tmp_path):
+    with (tmp_path / "open").open("w") as held:
+        number = held.fileno()
+
+        def work():
+            try:
+                os.fstat(number)
+            except OSError:
+                return "closed"
+            return "open"
+
+        assert await ChildProcesses().evaluate(work, "a") == "closed"
+        os.fstat(number)
+
+
+async def test_the_deadline_ends_a_child():
+    before = time.monotonic()
+    with pytest.raises(Interrupted, match="took longer than"):
+        await ChildProcesses(Limits(seconds=0.2)).evaluate(lambda: burn(30), "a")
+    assert time.monotonic() - before < 5
+    assert_none_left()
+
+
+async def test_a_child_that_is_killed_is_told_from_a_rule_that_fails():
+    def work():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(Interrupted, match="was ended by SIGKILL"):
+        await ChildProcesses().evaluate(work, "a")
+    assert_none_left()
+
+
+@linux
+async def test_memory_ends_an_evaluation_and_not_the_process():
+    limits = Limits(memory=64 * MIB)
+    with pytest.raises(EvaluationError, match="needs more than 64 MiB of memory"):
+        await ChildProcesses(limits).evaluate(lambda: len(bytearray(100 * MIB)), "a")
+    assert await ChildProcesses(limits).evaluate(lambda: len(bytearray(MIB)), "a") == MIB
+
+
+async def test_what_is_too_large_stays_in_the_child():
+    limits = Limits(answer=MIB)
+    with pytest.raises(EvaluationError, match="larger than 1 MiB"):
+        await ChildProcesses(limits).evaluate(lambda: "x" * 2 * MIB, "a")
+    assert len(await ChildProcesses(limits).evaluate(lambda: "x" * (MIB - 100), "a")) == MIB - 100
+
+
+async def test_a_fault_of_ours_says_where_and_quotes_nothing():
+    def work():
+        return {}["a secret value"]
+
+    with pytest.raises(RuntimeError, match="KeyError") as raised:
+        await ChildProcesses().evaluate(work, "a")
+    assert "in work" in str(raised.value)
+    assert "KeyError: 'a secret value'" not in str(raised.value)
+
+
+@linux
+async def test_who_is_cancelled_leaves_no_child():
+    working = asyncio.create_task(ChildProcesses().evaluate(lambda: burn(30), "a"))
+    await asyncio.sleep(0)
+    assert len(children()) == 1
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert_none_left()
+
+
+async def test_tenants_take_turns():
+    apart, order = ChildProcesses(), []
+
+    async def one(tenant):
+        await apart.evaluate(lambda: burn(0.05), tenant)
+        order.append(tenant)
+
+    await asyncio.gather(*(one("many") for _ in range(8)), one("other"))
+    assert order.index("other") < 3
+
+
+def assert_none_left():
+    if sys.platform == "linux":
+        assert children() == []
+
+
+TARGETS = (
+    {"namespace": "a", "name": "one"},
+    {"namespace": "a*", "selector": {"matchLabels": {"app": "{{ request.object.x }}"}}},
+    {"namespace": "a", "name": "{{ request.object.y }}"},
+)
+POLICY = {
+    "apiVersion": "kyverno.io/v1",
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "p", "uid": "u", "generation": 1},
+    "spec": {
+        "rules": [
+            {
+                "name": "r",
+                "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+                "mutate": {
+                    "targets": [{"apiVersion": "v1", "kind": "Secret", **it} for it in TARGETS],
+                    "patchStrategicMerge": {"data": {"a": "b"}},
+                },
+            }
+        ]
+    },
+}
+
+
+async def test_targets_are_the_same_whoever_found_them():
+    (program,) = compile_policy(POLICY).programs
+    context = Context({"request": {"object": {"x": "it"}}})
+    found, errors = await ChildProcesses().evaluate(lambda: queries(program, context), "a")
+    exact, selected = found
+    assert exact.accepts({"metadata": {"name": "one", "namespace": "a"}})
+    assert not exact.accepts({"metadata": {"name": "two", "namespace": "a"}})
+    labelled = {"metadata": {"namespace": "ab", "labels": {"app": "it"}}}
+    assert selected.accepts(labelled)
+    assert not selected.accepts({"metadata": {"namespace": "ab", "labels": {"app": "item"}}})
+    here, same = queries(program, context)
+    assert (exact.name.text, selected.selector.server) == (
+        here[0].name.text,
+        here[1].selector.server,
+    )
+    assert [(str(it), it.without_values) for it in errors] == [
+        (str(it), it.without_values) for it in same
+    ]
