@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator
 from admission.asking import BoundedAccess, TooManyRights
 from admission.checks import FORBIDDEN, UNAVAILABLE, Means, refuse, warnings
 from admission.decide import Answer
-from reconciler.api.meta import Object
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import Object, own_namespaces
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
+from reconciler.requests.account import PLACE, parse_account
 from reconciler.requests.limits import limits_of
 from reconciler.services.caveats import CURE, filtered
 from reconciler.services.lint import Finding, Level, find_errors, find_surprises, limit_findings
 from reconciler.services.ports import Access
-from reconciler.services.validate import Lack, Need, RightsCheck, cluster_role
+from reconciler.services.validate import Lack, Need, RightsCheck, account_roles, cluster_role
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
 _UNCOMPILED = "whether matchConditions compile cannot be checked now"
@@ -26,13 +28,13 @@ _PAUSE = 0.25
 async def check_policy(policy: Object, means: Means) -> Answer:
     """Return whether a policy can be stored, and what its author should know."""
     try:
-        compiled = compile_policy(policy)
+        own = own_namespaces(means.protection.namespace)
+        compiled = compile_policy(policy).acting_as(parse_account(policy, own=own))
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
     try:
         async with asyncio.timeout(means.budget):
-            lack = await _lack(compiled, means, means.access)
-            missed = await _missed_by_author(compiled, means) if not lack.rights else ()
+            lack, missed = await _missing_rights(compiled, means)
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
     except TimeoutError:
@@ -47,19 +49,34 @@ async def check_policy(policy: Object, means: Means) -> Answer:
     if errors or lack.unserved_targets:
         return refuse(policy, _lines(errors) or list(_unserved(lack)))
     if lack.rights and not means.dry_run:
-        return _not_allowed(policy, compiled, lack, means.account)
+        return _not_allowed(policy, compiled, lack, means)
     if missed:
-        return _not_the_authors(policy, missed, means.author_name)
+        return _not_the_authors(policy, missed, means.author_name, compiled.account)
     told = (item for item in findings if item.level is Level.WARNING)
     silent = ((str(item), CURE) for item in filtered(compiled, means.filters()))
     return Answer(warnings=warnings([*silent, *_of_rights(lack), *_texts(told), *_unfired(lack)]))
+
+
+async def _missing_rights(compiled: CompiledPolicy, means: Means) -> tuple[Lack, tuple[Need, ...]]:
+    """Return what a policy lacks, and if that is nothing, what its author does."""
+    if compiled.account is None:
+        lack = await _lack(compiled, means, means.access)
+        return lack, await _missed_by_author(compiled, means) if not lack.rights else ()
+    # What an account may is not for everybody to find out.
+    if missed := await _missed_by_author(compiled, means):
+        return Lack(), missed
+    return await _lack(compiled, means, means.access.of(compiled.account)), ()
 
 
 async def _missed_by_author(compiled: CompiledPolicy, means: Means) -> tuple[Need, ...]:
     """Return the rights that a policy works with and its author has not."""
     if means.author is None:
         return ()
-    return (await _lack(compiled, means, means.author, whole=True)).rights
+    account = compiled.account
+    if account is not None and await means.author.may(account.impersonation):
+        return ()
+    # Who may not work in that name themselves needs all that is done in it.
+    return (await _lack(compiled.acting_as(None), means, means.author, whole=True)).rights
 
 
 async def _lack(
@@ -101,7 +118,8 @@ async def _check_conditions(
 def check_limits(policy: Object, old: Object) -> Answer:
     """Return whether annotations can be stored where nothing but the metadata changes.
 
-    What is stored, because nobody was asked, keeps nobody from changing something else.
+    What is stored, because nobody was asked, keeps nobody from changing something else. Where
+    the account changes too, `check_policy` is the one to ask.
     """
     if limits_of(policy) == limits_of(old):
         return Answer()
@@ -140,13 +158,17 @@ def _unserved(lack: Lack) -> Iterator[str]:
         )
 
 
-def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, account: str) -> Answer:
+def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, means: Means) -> Answer:
     lines = [
         f"{place}: auth check fails, additional privileges are required for the service account"
-        f" '{account}': it may not {', '.join(texts)}"
+        f" '{_who(place, compiled, means)}': it may not {', '.join(texts)}"
         for place, texts in _by_place(lack.rights).items()
     ]
     told = refuse(policy, lines, code=FORBIDDEN).message
+    if compiled.account is not None:
+        roles = account_roles(compiled.key, compiled.account, lack.rights, means.controller)
+        message = f"{told}\nApply this, then the policy again:\n\n{roles}\n"
+        return Answer(allowed=False, code=FORBIDDEN, message=message)
     places = {right.namespace for need in lack.rights for right in need.options}
     where = ""
     if "" not in places:
@@ -156,7 +178,19 @@ def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, account: 
     return Answer(allowed=False, code=FORBIDDEN, message=message)
 
 
-def _not_the_authors(policy: Object, missed: Iterable[Need], author: str) -> Answer:
+def _who(place: str, compiled: CompiledPolicy, means: Means) -> object:
+    """Return who lacks the rights that a place of a policy needs."""
+    if place == PLACE:
+        return means.controller
+    return means.account if compiled.account is None else compiled.account
+
+
+def _not_the_authors(
+    policy: Object,
+    missed: Iterable[Need],
+    author: str,
+    account: ServiceAccount | None,
+) -> Answer:
     lines = [
         f"{place}: '{author}' may not {', '.join(texts)}"
         for place, texts in _by_place(missed).items()
@@ -166,6 +200,8 @@ def _not_the_authors(policy: Object, missed: Iterable[Need], author: str) -> Ans
         "A policy does only what its author may do: get these rights, or have it applied by"
         " somebody who has them."
     )
+    if account is not None:
+        cure += f" So may who has the right to {account.impersonation} named {account.name}."
     return Answer(allowed=False, code=FORBIDDEN, message=f"{told}\n{cure}")
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from admission.asking import TOGETHER
 from admission.decide import Answer
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
 from reconciler.services.lint import Scope
-from reconciler.services.ports import Access, Kinds, MatchConditions, Requests
+from reconciler.services.ports import Access, Accesses, Kinds, MatchConditions, Requests
 from reconciler.services.protection import Protection
 from reconciler.services.settings import Filters
 
@@ -31,10 +32,11 @@ class Means:
         kinds: Discovery.
         forget: Makes discovery read everything again.
         scope: Gives what tells which kinds are namespaced.
-        access: About the account that writes targets.
+        access: About the account that writes targets, and about those that policies name.
         conditions: Compiles those of webhooks.
         requests: Where the orders are that stand for triggers of a policy.
         account: Its name, for people.
+        controller: The account that works in the name of others.
         filters: Gives the resource filters and excluded users that hold now.
         budget: Seconds that all questions together may take.
         patience: Seconds of them that a missing right is waited for.
@@ -48,10 +50,11 @@ class Means:
     kinds: Kinds
     forget: Callable[[], None]
     scope: Callable[[], Awaitable[Scope]]
-    access: Access
+    access: Accesses
     conditions: MatchConditions
     requests: Requests
     account: str
+    controller: ServiceAccount
     filters: Callable[[], Filters]
     budget: float
     patience: float

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
+from reconciler.api.meta import FIELD_MANAGER
 from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.exceptions import PolicyException
@@ -114,12 +115,12 @@ def decide(
     subject = _subject(request, parent or request.kind, namespace_labels)
     if limits.filters.exclude(subject):
         return Intent()
-    own = request.user.get("username") in limits.own_users
+    controller = request.user.get("username") in limits.own_users
     allowance = Allowance(limits.steps)
     case = _Case(
         request=request,
         subject=replace(subject, allowance=allowance),
-        own=own,
+        controller=controller,
         exceptions=exceptions,
         excepts=excepts,
         spared=spared,
@@ -190,14 +191,14 @@ class _Case:
     """One admission request, as all rules are asked about it.
 
     Attributes:
-        own: It comes from the controller itself.
+        controller: It comes from the controller itself, in the name that policies share.
         allowance: What is left for all rules; with it used up the others are undecided.
         costs: What each rule has cost.
     """
 
     request: AdmissionRequest
     subject: Subject
-    own: bool
+    controller: bool
     exceptions: Exceptions
     excepts: bool
     spared: Callable[[Program], bool]
@@ -218,9 +219,22 @@ class _Case:
         """Return the rule that has cost most."""
         return max(self.costs, key=itemgetter(0))[1] if self.costs else None
 
+    def own(self, program: Program) -> bool:
+        """Tell whether the controller wrote it, in the name that policies share or the rule's.
+
+        Others work as that account too, and may call themselves as we do: so this counts for
+        the policies only whose authors chose the account.
+        """
+        account = program.origin.account
+        return self.controller or (
+            account is not None
+            and self.request.manager == FIELD_MANAGER
+            and self.request.user.get("username") == account.user
+        )
+
     def decide(self, program: Program) -> Decision:
         """Return whether a rule fires; UNDECIDED is left to the controller."""
-        if self.own and program.skip_background:
+        if self.own(program) and program.skip_background:
             return Decision.NO_MATCH
         if self.allowance.exhausted:
             return Decision.UNDECIDED
@@ -277,7 +291,7 @@ class _Fired:
         if any(True for item in (self.program, *self.unless) for _ in case.exceptions(item)):
             return str(case.request.user.get("username", ""))
         # Of its own writes the controller wants to know which they are.
-        return "controller" if case.own else ""
+        return "controller" if case.own(self.program) else ""
 
 
 def _fired(case: _Case, rules: Iterable[CompiledRule]) -> list[_Fired]:

@@ -36,11 +36,12 @@ from admission.policies import ASKED_AUTHORS, PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError
-from reconciler.kube.access import AccessReviews, UserAccess
+from reconciler.kube.access import PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.backoff import Backoff
@@ -154,7 +155,8 @@ class Admission:
     async def run(self) -> None:
         """Start, serve, and when it is cancelled drain."""
         kinds = KubeKinds(self.client, self.clock)
-        policies = PolicyFeed(index=PolicyIndex(), metrics=self.metrics)
+        index = PolicyIndex(namespace=self.settings.namespace)
+        policies = PolicyFeed(index=index, metrics=self.metrics)
         heeding = Heeding(
             enabled=self.settings.enable_policy_exception,
             namespaces=self.settings.exception_namespace,
@@ -353,17 +355,18 @@ class Admission:
 
     def _means(self, kinds: KubeKinds, holder: SettingsHolder) -> Means:
         settings = self.settings
-        account = settings.background_service_account
+        own = partial(ServiceAccount, namespace=settings.namespace)
+        shared = own(name=settings.background_service_account)
+        controller = own(name=settings.controller_service_account)
         return Means(
             kinds=kinds,
             forget=kinds.invalidate,
             scope=kinds.scope,
-            access=AccessReviews(
-                self.client, namespace=settings.namespace, service_account=account
-            ),
+            access=PolicyAccess(self.client, shared=shared, controller=controller),
             conditions=KubeConditions(self.client),
             requests=KubeRequests(self.client, settings.namespace),
-            account=f"{settings.namespace}:{account}",
+            account=str(shared),
+            controller=controller,
             filters=lambda: holder.current.filters,
             budget=settings.webhook_timeout / 2,
             protection=Protection.of(settings),

@@ -9,6 +9,8 @@ from admission.checks import Check, Means
 from admission.decide import Answer
 from admission.entries import check_entry
 from admission.orders import check_orders
+from reconciler.api.meta import Object
+from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.ports import Access
 
@@ -48,15 +50,17 @@ class PolicyWebhook:
         One that is being deleted may change as it likes: nobody shall have to repair a rule to
         get rid of it. So may one whose spec stays the same: labels, finalizers and the status of
         what was stored before are never in the way. Annotations that limit the rollout of a
-        policy are looked at when they change.
+        policy are looked at when they change. One that names another account decides what may
+        be done, as the spec does.
         """
         obj, old = request.object, request.old_object
         if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
             return Answer()
-        if old is not None and old.get("spec") == obj.get("spec"):
+        same_name = old is None or named_account(old) == named_account(obj)
+        if old is not None and old.get("spec") == obj.get("spec") and same_name:
             return check_limits(obj, old)
         means = replace(self.means, dry_run=request.dry_run)
-        if self.about is not None and request.kind.name in self.asked:
+        if self.about is not None and self._asks(request.kind.name, obj):
             name = str(request.user.get("username", ""))
             means = replace(means, author=self.about(request.user), author_name=name)
         check = CHECKS[request.kind.name]
@@ -64,3 +68,8 @@ class PolicyWebhook:
         if old is None or not answer.allowed or check is not check_policy:
             return answer
         return await check_orders(obj, old, means) or answer
+
+    def _asks(self, kind: str, obj: Object) -> bool:
+        """Tell whether the author is asked; whoever names an account is, unless nobody is."""
+        named = CHECKS[kind] is check_policy and named_account(obj) is not None
+        return kind in self.asked or (named and bool(self.asked))

@@ -91,6 +91,7 @@ def _parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
         old_object=old,
         dry_run=raw.get("dryRun") is True,
         info={key: value for key, value in raw.items() if key not in _PAYLOADS},
+        manager=str(_mapping(raw, "options").get("fieldManager") or ""),
     )
 
 

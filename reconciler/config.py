@@ -146,8 +146,8 @@ class AdmissionSettings(ProcessSettings):
     port: int = _setting(9443, "Port of the webhook server.")
     ask_authors: str = _setting(
         "policies",
-        "Of what the author needs the rights that it works with: namespaced Policies,"
-        " ClusterPolicies too, or nothing.",
+        "Of what the author needs the rights that it works with: namespaced Policies and what"
+        " names an account, all ClusterPolicies too, or nothing.",
         choices="policies|all|none",
     )
     service: str = _setting("kyverno-svc", "Service that the API server reaches the webhook by.")

@@ -58,7 +58,7 @@ def controller_services(
     warn: Warn,
 ) -> Services:
     """Return the services that a controller with these settings runs."""
-    index, chance = PolicyIndex(), random.SystemRandom()
+    index, chance = PolicyIndex(namespace=settings.namespace), random.SystemRandom()
     cluster = KubeCluster.of(client, settings, clock, say)
     kinds, reader, requests = cluster.kinds, cluster.reader, cluster.requests
     triggers = TriggerReader(

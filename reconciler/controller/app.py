@@ -18,7 +18,6 @@ from reconciler.controller.leader import Leadership
 from reconciler.controller.operator import Operator
 from reconciler.controller.report import Reporter
 from reconciler.controller.surroundings import LeaderEvents, Surroundings
-from reconciler.kube.access import ProgramAccess
 from reconciler.kube.backlog import KubeBoard
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
@@ -265,9 +264,7 @@ def _assemble(
         accounts=accounts,
         grants=Grants(
             waiting=services.dispatcher,
-            access=ProgramAccess(
-                client, namespace=settings.namespace, worker=settings.background_user
-            ),
+            access=services.cluster.access,
             clock=clock,
         ),
         telling=Telling(

@@ -1,10 +1,11 @@
 """The internal form that every policy language compiles to: data, evaluated many times."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from reconciler.api.account import ServiceAccount
 from reconciler.engine.edits import Edit
 from reconciler.engine.entries import Entry
 from reconciler.engine.match import Matcher
@@ -39,6 +40,7 @@ class Origin:
     Attributes:
         policy: ``name`` of a cluster-wide policy, else ``namespace/name``.
         location: Of the rule in the policy, as ``spec.rules[0]``.
+        account: In whose name its work is done; None: of the one that all policies share.
     """
 
     dialect: str
@@ -49,6 +51,7 @@ class Origin:
     generation: int
     rule: str
     location: str
+    account: ServiceAccount | None = None
 
     @property
     def namespace(self) -> str:
@@ -113,6 +116,10 @@ class Program:
         """Return the rule's name."""
         return self.origin.rule
 
+    def acting_as(self, account: ServiceAccount | None) -> "Program":
+        """Return the rule with its work, but for those before it, done in that name."""
+        return replace(self, origin=replace(self.origin, account=account))
+
     @property
     def own(self) -> bool:
         """Return whether the rule changes its trigger itself."""
@@ -136,6 +143,7 @@ class CompiledPolicy:
         warnings: What the author should know: legal, but not acted on or surprising.
         rule_count: Rules by kind, for the status.
         first_only: Only one rule is applied to a trigger; see `Program.before`.
+        account: In whose name its work is done, as `Origin.account`.
     """
 
     key: str
@@ -150,6 +158,18 @@ class CompiledPolicy:
     warnings: tuple[str, ...] = ()
     rule_count: tuple[tuple[str, int], ...] = ()
     first_only: bool = False
+    account: ServiceAccount | None = None
+
+    def acting_as(self, account: ServiceAccount | None) -> "CompiledPolicy":
+        """Return the policy with all of its work done in the name of an account."""
+        if account == self.account:
+            return self
+        bound: dict[int, Program] = {}
+        for program in self.programs:
+            # Those that come before a program stand before it in the policy.
+            before = tuple(bound[id(item)] for item in program.before)
+            bound[id(program)] = replace(program.acting_as(account), before=before)
+        return replace(self, programs=tuple(bound.values()), account=account)
 
     @property
     def namespace(self) -> str:

@@ -1,10 +1,14 @@
 """What somebody may do: reviews by the API server's authorizer. Nothing is remembered."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.rights import Right
+from reconciler.errors import Forbidden
 from reconciler.kube.client import Client, encode
+from reconciler.services.ports import Access
 
 _GROUP = "authorization.k8s.io"
 _OF_USER = ("uid", "groups", "extra")
@@ -27,6 +31,34 @@ class AccessReviews:
     async def may(self, right: Right) -> bool:
         """Ask for one right."""
         return await _review(self._client, "SubjectAccessReview", right, self._subject)
+
+
+class PolicyAccess:
+    """The `Accesses` port of who asks about other accounts, as `AccessReviews` does."""
+
+    def __init__(
+        self, client: Client, *, shared: ServiceAccount, controller: ServiceAccount
+    ) -> None:
+        """Take the account that policies share, and the one that works in others' names."""
+        self._client = client
+        self._shared = self._about(shared)
+        self._controller = self._about(controller)
+
+    async def may(self, right: Right) -> bool:
+        """Ask for one right of the account that policies share."""
+        return await self._shared.may(right)
+
+    def of(self, account: ServiceAccount | None) -> Access:
+        """Return what tells about an account that a policy names; None: what this one tells."""
+        if account is None:
+            return self
+        own = self._about(account)
+        return AccountAccess(programs=self._controller, account=account, own=own)
+
+    def _about(self, account: ServiceAccount) -> AccessReviews:
+        return AccessReviews(
+            self._client, namespace=account.namespace, service_account=account.name
+        )
 
 
 class UserAccess:
@@ -62,6 +94,7 @@ class ProgramAccess:
 
     def __init__(self, client: Client, *, namespace: str, worker: str) -> None:
         """Take the program's client, its namespace and the user it speaks for."""
+        self._client = client
         self._namespace = namespace
         self._own = OwnAccess(client)
         self._worker = OwnAccess(client.speaking_for(worker))
@@ -70,6 +103,38 @@ class ProgramAccess:
         """Ask for one right."""
         asked = self._own if right.namespace == self._namespace else self._worker
         return await asked.may(right)
+
+    def of(self, account: ServiceAccount | None) -> Access:
+        """Return what tells about an account that a policy names; None: what this one tells."""
+        if account is None:
+            return self
+        own = OwnAccess(self._client.speaking_for(account.user))
+        return AccountAccess(programs=self._own, account=account, own=own)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountAccess:
+    """The `Access` port about an account that a policy names.
+
+    Attributes:
+        programs: About whoever works in its name.
+        own: About the account itself.
+    """
+
+    programs: Access
+    account: ServiceAccount
+    own: Access
+
+    async def may(self, right: Right) -> bool:
+        """Ask for one right."""
+        if right.verb == "impersonate":
+            # What lacks it names no account, only the namespace.
+            return await self.programs.may(replace(right, name=self.account.name))
+        try:
+            return await self.own.may(right)
+        except Forbidden:
+            # Nobody may ask in its name: that is a right of its own to wait for.
+            return False
 
 
 async def _review(client: Client, kind: str, right: Right, subject: dict[str, Any]) -> bool:

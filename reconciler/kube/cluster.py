@@ -6,6 +6,7 @@ from typing import Self
 
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
+from reconciler.kube.access import ProgramAccess
 from reconciler.kube.authority import KubeAuthority
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
@@ -24,7 +25,8 @@ class KubeCluster:
     """One adapter per port, over one client.
 
     What policies ask for, reads and writes of users' objects, goes in the name of the account
-    that users grant rights to; what keeps the programs going goes in their own name.
+    that users grant rights to, or of the one that a policy names; what keeps the programs going
+    goes in their own name.
     """
 
     kinds: KubeKinds
@@ -37,6 +39,7 @@ class KubeCluster:
     authority: KubeAuthority
     marks: KubeMarks
     clock: ServerClock
+    access: ProgramAccess
 
     @classmethod
     def of(
@@ -59,4 +62,7 @@ class KubeCluster:
             authority=KubeAuthority(client, settings.namespace),
             marks=KubeMarks(KubeLeases(client, settings.namespace)),
             clock=ServerClock(client, clock),
+            access=ProgramAccess(
+                client, namespace=settings.namespace, worker=settings.background_user
+            ),
         )

@@ -13,10 +13,12 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 import aiohttp
 import orjson
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.errors import Invalid, TooMuch, Unavailable
 from reconciler.kube.client import Client
+from reconciler.kube.delegation import PerAccount
 from reconciler.kube.errors import why
 from reconciler.kube.paths import object_path
 from reconciler.kube.serviceaddresses import ServiceResolver, fits, is_ip_address
@@ -48,6 +50,15 @@ class KubeLoader:
         self._client = client
         self._timeout = timeout
         self._protection = protection or Protection()
+        self._others = PerAccount(
+            lambda user: KubeLoader(
+                client.speaking_for(user), self.hosts, timeout=timeout, protection=protection
+            )
+        )
+
+    def acting_as(self, account: ServiceAccount | None) -> "KubeLoader":
+        """Return one that asks the API server in an account's name; None: in that of this one."""
+        return self if account is None else self._others.of(account)
 
     async def load(self, load: Load) -> Any:
         """Return what an entry asks for, decoded."""

@@ -4,10 +4,12 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object
 from reconciler.config import PAGE_BYTES
 from reconciler.errors import Expired, Forbidden, TooMuch
 from reconciler.kube.client import JSON, Client
+from reconciler.kube.delegation import PerAccount
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.services.ports import Page
 
@@ -35,6 +37,15 @@ class KubeReader:
         self._accept = METADATA_LIST if metadata_only else JSON
         self._page_bytes = page_bytes
         self._means: dict[str, float] = {}
+        self._others = PerAccount(
+            lambda user: KubeReader(
+                client.speaking_for(user), page_bytes=page_bytes, metadata_only=metadata_only
+            )
+        )
+
+    def acting_as(self, account: ServiceAccount | None) -> "KubeReader":
+        """Return one that reads in an account's name; None: in that of this one."""
+        return self if account is None else self._others.of(account)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return the object, of a kind with subresource that subresource."""

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
 from reconciler.clock import Clock
 from reconciler.engine.patch.diff import json_diff, merge_diff
 from reconciler.errors import Conflict, Forbidden, Invalid
 from reconciler.kube.client import JSON, JSON_PATCH, MERGE_PATCH, Client, encode
+from reconciler.kube.delegation import PerAccount
 from reconciler.kube.paths import object_path
 
 # Strict: a misspelled field is refused (`Invalid`) instead of dropped, which would look like a
@@ -27,6 +29,13 @@ class KubeWriter:
         self._clock = clock
         self._query = {**WRITE_QUERY, "dryRun": "All"} if dry_run else WRITE_QUERY
         self._put_until: dict[tuple[str, str], float] = {}
+        self._others = PerAccount(
+            lambda user: KubeWriter(client.speaking_for(user), clock, dry_run=dry_run)
+        )
+
+    def acting_as(self, account: ServiceAccount | None) -> "KubeWriter":
+        """Return one that writes in an account's name; None: in that of this one."""
+        return self if account is None else self._others.of(account)
 
     async def change(self, kind: Kind, before: Object, after: Object) -> Object:
         """Write the smallest change that leads from one to the other; return the new object.

@@ -8,7 +8,9 @@ import copy
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Self
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, resource_version
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock, SystemClock
@@ -54,6 +56,11 @@ class MemoryCluster(MemoryKinds):
         self._epoch = 0
         self._forbidden: set[tuple[str, str]] = set()
         self._denials: dict[str, str] = {}
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return itself: there are no accounts here."""
+        del account
+        return self
 
     def forbid(self, verb: str, resource: str) -> None:
         """Take a right away; the resource as ``deployments.apps/scale``."""

@@ -1,8 +1,9 @@
 """The `Loader` port on the objects of the in-memory cluster."""
 
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, split_api_version
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.errors import Gone, Invalid, UnknownKind
@@ -17,6 +18,11 @@ class MemoryLoader:
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return itself: there are no accounts here."""
+        del account
+        return self
 
     async def load(self, load: Load) -> Any:
         """Return what an entry asks for."""

@@ -66,6 +66,7 @@ class AdmissionRequest:
         object: None on DELETE and on some CONNECT requests.
         old_object: None but on UPDATE and DELETE.
         info: All other fields that expressions may read, as they came.
+        manager: What the writer calls itself, for ``managedFields``.
     """
 
     uid: str
@@ -82,6 +83,7 @@ class AdmissionRequest:
     old_object: Object | None = None
     dry_run: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    manager: str = ""
 
     @property
     def subject(self) -> Object:

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from reconciler.api.meta import ANNOTATION_ALL_KINDS, ANNOTATION_RUN, PREFIX, Object
+from reconciler.api.meta import (
+    ANNOTATION_ALL_KINDS,
+    ANNOTATION_RUN,
+    ANNOTATION_SERVICE_ACCOUNT,
+    PREFIX,
+    Object,
+)
 from reconciler.engine.match.selectors import LabelSelector, compile_selector
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.lifecycle import Hold
@@ -24,7 +30,7 @@ FAILURES: Final = f"{PREFIX}max-failures"
 CANARY: Final = f"{PREFIX}canary"
 PROMOTE: Final = f"{PREFIX}promote"
 NAMES: Final = (PAUSED, WINDOW, RATE, BATCH, FAILURES, CANARY, PROMOTE)
-_KNOWN: Final = (*NAMES, ANNOTATION_RUN, ANNOTATION_ALL_KINDS)
+_KNOWN: Final = (*NAMES, ANNOTATION_RUN, ANNOTATION_ALL_KINDS, ANNOTATION_SERVICE_ACCOUNT)
 KNOWN: Final = ", ".join(name.removeprefix(PREFIX) for name in _KNOWN)
 AUTO: Final = "auto"
 

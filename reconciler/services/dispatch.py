@@ -29,6 +29,7 @@ from reconciler.requests.overload import holders
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.confirming import Confirmations
 from reconciler.services.fairness import tenant_of
+from reconciler.services.grants import MissingRight
 from reconciler.services.ports import History, Requests
 from reconciler.services.process import Attempt, Processor, Unconfirmed
 
@@ -172,22 +173,26 @@ class Dispatcher:
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
-    def objects_out_of_reach(self) -> dict[str, frozenset[str]]:
+    def objects_out_of_reach(self) -> dict[MissingRight, frozenset[str]]:
         """Return the names of the objects for which requests lack a right, by right."""
-        found: dict[str, set[str]] = {}
+        found: dict[MissingRight, set[str]] = {}
         for request in self._known.values():
-            if missing := request.status.missing_permission:
-                found.setdefault(missing, set()).update(_out_of_reach(request))
+            if request.status.missing_permission:
+                found.setdefault(self._lacks(request), set()).update(_out_of_reach(request))
         return {right: frozenset(names) for right, names in found.items()}
 
-    def wake_lacking(self, permission: str, name: str = "") -> None:
+    def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
         """Try the requests again that wait for a right, on one object or any: it is granted."""
         for request in self._known.values():
-            if request.status.missing_permission == permission:
+            if request.status.missing_permission and self._lacks(request) == missing:
                 if name and name not in _out_of_reach(request):
                     continue
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
+
+    def _lacks(self, request: UpdateRequest) -> MissingRight:
+        account = self.processor.index.account(request.spec.policy)
+        return MissingRight(request.status.missing_permission, account)
 
     async def refill(self) -> None:
         """Take the truth from a list: nothing that waits is forgotten, nothing gone is kept."""

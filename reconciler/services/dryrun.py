@@ -9,10 +9,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import orjson
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object
 from reconciler.engine.patch import STRICT, apply_operations, compile_operations, json_diff
 from reconciler.errors import ClusterError, Conflict, EvaluationError, Forbidden
@@ -61,6 +62,23 @@ class DryRun:
         self._objects: _Memory[Object] = _Memory(_OBJECTS)
         self._pages: _Memory[Page] = _Memory(_PAGES)
         self._patches: dict[Identity, bytes] = {}
+        self._others: dict[ServiceAccount, Self] = {}
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return one that reads and tries in an account's name; None: in that of this one.
+
+        What would be written is kept together, what was read is not.
+        """
+        if account is None:
+            return self
+        other = self._others.get(account)
+        if other is None:
+            server = None if self._server is None else self._server.acting_as(account)
+            other = self._others[account] = type(self)(self._reader.acting_as(account), server)
+            other.writes, other.refused = self.writes, self.refused
+            other.permissions = self.permissions
+            other._patches = self._patches  # noqa: SLF001 - its own class
+        return other
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return the object as it would be."""

@@ -27,9 +27,15 @@ from reconciler.services.trigger import TriggerReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """Decides with what is in memory; reads only the labels of namespaces that are asked for."""
+    """Decides with what is in memory; reads only the labels of namespaces that are asked for.
+
+    Attributes:
+        triggers: Reads for the rule, in its policy's name.
+        namespaces: Reads for exceptions, which are not the policy's.
+    """
 
     triggers: TriggerReader
+    namespaces: TriggerReader
     exceptions: ExceptionIndex
 
     async def closed(
@@ -112,5 +118,5 @@ class Gates:
         self, exceptions: Sequence[PolicyException], namespace: str
     ) -> Mapping[str, str]:
         if any(item.matcher.uses_namespace_selector for item in exceptions):
-            return await self.triggers.namespace_labels(namespace)
+            return await self.namespaces.namespace_labels(namespace)
         return {}

@@ -12,27 +12,36 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.rights import Right, parse_right
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
-from reconciler.services.ports import Access
+from reconciler.services.ports import Access, Accesses
 
 _LONGEST_REST = 300.0
 _OF_ONE_OBJECT = frozenset({"get", "patch", "update"})
 
 
-_Question = tuple[str, str]
+@dataclass(frozen=True, slots=True)
+class MissingRight:
+    """A right as a status names it, and the account that lacks it; None: the shared one."""
+
+    permission: str
+    account: ServiceAccount | None = None
+
+
+_Question = tuple[MissingRight, str]
 """A right, and the name of the object that it is wanted for; empty: any."""
 
 
 class Waiting(Protocol):
     """What holds the waiting requests."""
 
-    def objects_out_of_reach(self) -> Mapping[str, frozenset[str]]:
+    def objects_out_of_reach(self) -> Mapping[MissingRight, frozenset[str]]:
         """Return the names of the objects for which a right is lacked, by right."""
         ...
 
-    def wake_lacking(self, permission: str, name: str = "") -> None:
+    def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
         """Try those again that wait for a right, on the object of a name or on any."""
         ...
 
@@ -57,7 +66,7 @@ class Grants:
     """
 
     waiting: Waiting
-    access: Access
+    access: Accesses
     clock: Clock
     pause: float = 5.0
     most: int = 20
@@ -78,39 +87,33 @@ class Grants:
     async def look(self) -> None:
         """Ask once for what is missing and wake who waited for what is granted."""
         found = self.waiting.objects_out_of_reach()
-        self._forget_all_but({(text, name) for text in found for name in ("", *found[text])})
+        self._forget_all_but({(right, name) for right in found for name in ("", *found[right])})
         self._round += 1
-        rights = self._next([(text, "") for text in found], self.most)
+        rights = self._next([(right, "") for right in found], self.most)
         refused = [question[0] for question in rights if not await self._ask(question)]
         named = [
-            (text, name)
-            for text in refused
-            if text.partition(" ")[0] in _OF_ONE_OBJECT
-            for name in found[text]
+            (right, name)
+            for right in refused
+            if right.permission.partition(" ")[0] in _OF_ONE_OBJECT
+            for name in found[right]
         ]
         for question in self._next(named, self.most_named):
             await self._ask(question)
 
     async def _ask(self, question: _Question) -> bool:
-        text, name = question
+        missing, name = question
         self._asked[question] = self._round
-        right = parse_right(text)
-        if right is None or not await self._granted(replace(right, name=name)):
+        right, access = parse_right(missing.permission), self.access.of(missing.account)
+        if right is None or not await _granted(access, replace(right, name=name)):
             self._rests.pop(question, None)
             return False
         if self._rested(question):
-            self.waiting.wake_lacking(text, name)
+            self.waiting.wake_lacking(missing, name)
         return True
 
     def _next(self, questions: Iterable[_Question], most: int) -> list[_Question]:
         # What was not asked for the longest time comes first.
-        return sorted(questions, key=lambda item: (self._asked.get(item, 0), item))[:most]
-
-    async def _granted(self, right: Right) -> bool:
-        if await self.access.may(right):
-            return True
-        # Targets are put where patch is not granted.
-        return right.verb == "patch" and await self.access.may(replace(right, verb="update"))
+        return sorted(questions, key=lambda item: (self._asked.get(item, 0), str(item)))[:most]
 
     def _rested(self, question: _Question) -> bool:
         """Tell whether to wake now; a right that seems to be there and is not is asked rarely."""
@@ -126,3 +129,10 @@ class Grants:
         for table in (self._asked, self._rests):
             for question in table.keys() - questions:
                 del table[question]
+
+
+async def _granted(access: Access, right: Right) -> bool:
+    if await access.may(right):
+        return True
+    # Targets are put where patch is not granted.
+    return right.verb == "patch" and await access.may(replace(right, verb="update"))

@@ -41,8 +41,10 @@ class Holding:
         """Return why nothing of a policy may be done now, None where it may.
 
         An annotation that cannot be understood holds everything back: nobody knows what it was
-        to forbid.
+        to forbid, or in whose name to work.
         """
+        if (misnamed := self.index.misnamed(policy)) is not None:
+            return Hold(reason="InvalidAccount", message=str(misnamed))
         found = self.index.limits(policy)
         if isinstance(found, InvalidPolicy):
             return Hold(reason="InvalidLimit", message=str(found))

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Self
 
 from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, ref_of, resource_version
@@ -161,8 +162,12 @@ class Lanes:
                 waiting = [job for job in jobs if not job.result.done()]
                 waiting = [job for job in waiting if not self._left_alone(key, job)]
                 waiting.sort(key=lambda job: (job.created, job.request))
-                batch, rest = waiting[:MAX_TOGETHER], waiting[MAX_TOGETHER:]
-                if rest:
+                # What is read in the name of one account is not for another one's work.
+                groups = groupby(
+                    waiting[:MAX_TOGETHER], key=lambda job: job.program.origin.account
+                )
+                batch = next((list(jobs) for _, jobs in groups), [])
+                if rest := waiting[len(batch) :]:
                     self._waiting.setdefault(key, []).extend(rest)
                 if batch:
                     await self._settle(key, batch)
@@ -208,6 +213,7 @@ class Lanes:
         listed = batch[0].listed if len(batch) == 1 else None
         missing = iter(self.missing_pauses)
         conflicts, uid, resource = 0, "", key.kind.resource
+        reader = self.reader.acting_as(batch[0].program.origin.account)
         while conflicts < self.rounds:
             try:
                 size = self.flight.expected(resource)
@@ -217,7 +223,7 @@ class Lanes:
                     self._gate.enter(batch[0].tenant),
                     self.flight.targets.hold(size) as hold,
                 ):
-                    obj = listed or await self.reader.get(key.kind, key.namespace, key.name)
+                    obj = listed or await reader.get(key.kind, key.namespace, key.name)
                     hold.resize(self.flight.weigh(resource, obj))
                     uid = ref_of(obj).uid
                     results = await self._write(key, batch, obj)
@@ -258,7 +264,8 @@ class Lanes:
             return await self._without(key, batch, obj, paused)
         if marked and not key.kind.subresource:
             current = _mark(current, marked, self.unfinished)
-        stored = await self.writer.change(key.kind, obj, current)
+        writer = self.writer.acting_as(batch[0].program.origin.account)
+        stored = await writer.change(key.kind, obj, current)
         self.wars.written(key, obj, steps)
         after = resource_version(stored)
         changed = sum(result.outcome is Outcome.PATCHED for result in results)

@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeAlias
 
-from reconciler.api.meta import Object
+from reconciler.api.account import NOBODY, ServiceAccount
+from reconciler.api.meta import Object, own_namespaces, resource_version
 from reconciler.dialects import compile_policy
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy
+from reconciler.requests.account import parse_account
 from reconciler.requests.limits import NO_LIMITS, Limits, parse_limits
 from reconciler.services.diversion import undivertible
+from reconciler.services.protection import OWN_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,13 @@ def digest_of(policies: Iterable[CompiledPolicy]) -> str:
 
 @dataclass(slots=True)
 class PolicyIndex:
-    """Compiled policies by key, and their rules by the kind that triggers them."""
+    """Compiled policies by key, and their rules by the kind that triggers them.
 
+    Attributes:
+        namespace: Of the programs, whose accounts no policy works as.
+    """
+
+    namespace: str = OWN_NAMESPACE
     _policies: dict[str, CompiledPolicy] = field(default_factory=dict)
     _invalid: dict[str, InvalidEntry] = field(default_factory=dict)
     _by_kind: dict[str, tuple[_Indexed, ...]] = field(default_factory=dict)
@@ -63,19 +71,27 @@ class PolicyIndex:
     _digest: str = ""
     _limits: dict[str, Limits | InvalidPolicy] = field(default_factory=dict)
     _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+    _misnamed: dict[str, InvalidPolicy] = field(default_factory=dict)
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
-        """Take in a policy as stored; one that is known in this generation or a newer is kept."""
+        """Take in a policy as stored, unless a newer version of it is known already.
+
+        Rules are compiled once for each generation. What annotations say counts without one.
+        """
         key = policy_key(policy)
         meta = policy.get("metadata") or {}
-        self._limits[key] = _limits(policy)
         known = self._policies.get(key)
+        if not self._is_newest(key, policy):
+            return known or self._invalid[key].error
+        self._limits[key] = _limits(policy)
+        account = self._account(key, policy)
         uid, generation = meta.get("uid", ""), meta.get("generation", 0)
         if known is not None and known.uid == uid and generation <= known.generation:
-            return known
+            return self._rebound(known, account)
         self._keep(known, uid)
         try:
-            compiled = compile_policy(policy)
+            compiled = compile_policy(policy).acting_as(account)
         except InvalidPolicy as error:
             self._policies.pop(key, None)
             self._invalid[key] = InvalidEntry(
@@ -90,8 +106,8 @@ class PolicyIndex:
 
     def remove(self, key: str) -> None:
         """Forget a policy."""
-        self._limits.pop(key, None)
-        self._invalid.pop(key, None)
+        for table in (self._limits, self._invalid, self._versions, self._misnamed):
+            table.pop(key, None)
         if (known := self._policies.get(key)) is not None:
             self._rebuildable.pop(known.uid, None)
         if self._policies.pop(key, None) is not None:
@@ -114,9 +130,25 @@ class PolicyIndex:
             rule: Its name.
 
         Returns:
-            The last such generation before the present one, as far as this process has seen it.
+            The last such generation before the present one, as far as this process has seen it,
+            working in the name that counts now.
         """
-        return self._rebuildable.get(uid, {}).get(rule)
+        was = self._rebuildable.get(uid, {}).get(rule)
+        accounts = (item.account for item in self._policies.values() if item.uid == uid)
+        return None if was is None else was.acting_as(next(accounts, NOBODY))
+
+    def account(self, key: str) -> ServiceAccount | None:
+        """Return in whose name a policy works, None where it is the one that all share."""
+        known = self._policies.get(key)
+        return None if known is None else known.account
+
+    def misnamed(self, key: str) -> InvalidPolicy | None:
+        """Return why nobody can say in whose name a policy works, None where that is known."""
+        return self._misnamed.get(key)
+
+    def speaks_as(self, user: str) -> bool:
+        """Tell whether some policy works in the name of a user."""
+        return any(item.account and item.account.user == user for item in self._policies.values())
 
     def limits(self, key: str) -> Limits | InvalidPolicy:
         """Return how the work of a policy is rolled out, or why nobody can say."""
@@ -149,6 +181,31 @@ class PolicyIndex:
                 continue
             if any(_may_match(selector, kind, subresource) for selector in selectors):
                 yield rule
+
+    def _is_newest(self, key: str, policy: Object) -> bool:
+        # Lists and watches bring versions in any order; an older one would bring back rights.
+        version = resource_version(policy)
+        if not version.isdecimal():
+            return True
+        newest = self._versions.get(key, 0)
+        self._versions[key] = max(newest, int(version))
+        return int(version) >= newest
+
+    def _account(self, key: str, policy: Object) -> ServiceAccount | None:
+        self._misnamed.pop(key, None)
+        try:
+            return parse_account(policy, own=own_namespaces(self.namespace))
+        except InvalidPolicy as error:
+            self._misnamed[key] = error
+            return NOBODY
+
+    def _rebound(self, known: CompiledPolicy, account: ServiceAccount | None) -> CompiledPolicy:
+        """Return a policy that is known, working in the name that counts from now on."""
+        if known.account == account:
+            return known
+        self._policies[known.key] = bound = known.acting_as(account)
+        self._rebuild()
+        return bound
 
     def _keep(self, known: CompiledPolicy | None, uid: str) -> None:
         """Keep the rules of a generation that is replaced; triggers may still wait for them."""

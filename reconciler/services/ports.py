@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object
 from reconciler.api.rights import Right
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
@@ -66,6 +67,10 @@ class MergeKeys(Protocol):
 
 class Reader(Protocol):
     """Live reads; objects are plain dicts that the caller must not change."""
+
+    def acting_as(self, account: ServiceAccount | None) -> "Reader":
+        """Return one that reads in an account's name; None: in that of this one."""
+        ...
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return the object, of a kind with subresource that subresource.
@@ -149,8 +154,20 @@ class Isolation(Protocol):
         ...
 
 
+class RuleLoader(Loader, Protocol):
+    """The same for the rules of all policies."""
+
+    def acting_as(self, account: ServiceAccount | None) -> Loader:
+        """Return one that asks the API server in the name of an account, as `Reader`."""
+        ...
+
+
 class Writer(Protocol):
     """Guarded writes of targets."""
+
+    def acting_as(self, account: ServiceAccount | None) -> "Writer":
+        """Return one that writes in the name of an account, as `Reader`."""
+        ...
 
     async def change(self, kind: Kind, before: Object, after: Object) -> Object:
         """Write the smallest change that leads from one to the other; return the new object.
@@ -443,27 +460,14 @@ class Access(Protocol):
         ...
 
 
-class Registry(Protocol):
-    """What webhook configurations are made from, and where they are kept."""
+class Accesses(Access, Protocol):
+    """The same about the account that policies share, and about any that a policy names."""
 
-    @property
-    def kinds(self) -> Kinds:
-        """Return discovery."""
-        ...
+    def of(self, account: ServiceAccount | None) -> Access:
+        """Return what tells about an account, None being the shared one.
 
-    @property
-    def webhooks(self) -> Webhooks:
-        """Return the configurations as stored."""
-        ...
-
-    @property
-    def authority(self) -> Authority:
-        """Return the certificate authority."""
-        ...
-
-    @property
-    def marks(self) -> Marks:
-        """Return where the checkpoint is kept."""
+        To `ServiceAccount.impersonation` it answers whether the programs may work in its name.
+        """
         ...
 
 

@@ -33,11 +33,11 @@ from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import (
     Kinds,
-    Loader,
     MergeKeys,
     Policies,
     Reader,
     Requests,
+    RuleLoader,
     Writer,
 )
 from reconciler.services.process import Attempt, Processor
@@ -139,8 +139,10 @@ class Preview:
             yield Chunk(failure=str(error))
             return
         met: set[str] | None = set() if len(places) > 1 else None
+        reader = self.existing.reader.acting_as(program.origin.account)
+        existing = replace(self.existing, reader=reader)
         for place in within(places, occasion.namespace):
-            async for chunk, objects in self._chunks(place):
+            async for chunk, objects in self._chunks(existing, place):
                 if chunk.failure:
                     yield chunk
                     continue
@@ -163,9 +165,11 @@ class Preview:
                     found[f"{name}: the cluster does not serve it"] = None
         return list(found)
 
-    async def _chunks(self, place: Place) -> AsyncIterator[tuple[Chunk, list[Object]]]:
+    async def _chunks(
+        self, existing: Existing, place: Place
+    ) -> AsyncIterator[tuple[Chunk, list[Object]]]:
         try:
-            async for page in self.existing.all_pages(place):
+            async for page in existing.all_pages(place):
                 items = list(page.items)
                 for start in range(0, len(items), self.parallel):
                     objects = items[start : start + self.parallel]
@@ -178,7 +182,8 @@ class Preview:
 
     async def _one(self, program: Program, occasion: Occasion, obj: Object) -> Seen | None:
         try:
-            trigger = await self.triggers.of_object(
+            triggers = self.triggers.acting_as(program.origin.account)
+            trigger = await triggers.of_object(
                 obj, program, operation=occasion.operation, user=occasion.user
             )
         except ClusterError as error:
@@ -225,7 +230,7 @@ class Ports:
     kinds: Kinds
     keys: MergeKeys
     reader: Reader
-    loader: Loader
+    loader: RuleLoader
     policies: Policies
     requests: Requests
     server: Writer | None = None

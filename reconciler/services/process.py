@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Self
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import (
     SUCCESSES,
@@ -51,7 +53,7 @@ from reconciler.services.lanes import Job, Lanes, TargetKey
 from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.policies import PolicyIndex
-from reconciler.services.ports import Loader, Policies
+from reconciler.services.ports import Loader, Policies, RuleLoader
 from reconciler.services.redaction import HIDDEN, said
 from reconciler.services.results import TargetResult, failure
 from reconciler.services.selection import Found, Selection, TargetFinder
@@ -96,6 +98,7 @@ class Processor:
         elsewhere: Evaluates what takes long; None where nothing waits for this process.
         left_alone: Tells of a target that the settings exclude.
         own_users: Full names of the users whose requests are the controller's own.
+        account: In whose name everything is read; None: in that of the ports.
     """
 
     index: PolicyIndex
@@ -103,13 +106,28 @@ class Processor:
     finder: TargetFinder
     triggers: TriggerReader
     lanes: Lanes
-    loader: Loader
+    loader: RuleLoader
     backoff: Backoff
     holding: Holding
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     elsewhere: Elsewhere | None = None
     left_alone: Callable[[TargetKey], bool] = lambda _key: False
     own_users: tuple[str, ...] = ()
+    account: ServiceAccount | None = None
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return the one that works in the name of an account."""
+        return self if account == self.account else replace(self, account=account)
+
+    @property
+    def loading(self) -> Loader:
+        """Return what reads for context entries, in the same name."""
+        return self.loader if self.account is None else self.loader.acting_as(self.account)
+
+    @property
+    def reading(self) -> TriggerReader:
+        """Return what reads triggers, in the name that the work is done in."""
+        return self.triggers.acting_as(self.account)
 
     @property
     def flight(self) -> InFlight:
@@ -139,8 +157,9 @@ class Processor:
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), chance))
         resource = f"{request.spec.resource.api_version}/{request.spec.resource.kind}"
+        worker = self.acting_as(program.origin.account)
         async with self.flight.triggers.hold(self.flight.expected(resource)) as hold:
-            trigger = await self._read(request, program, chance)
+            trigger = await worker._read(request, program, chance)  # noqa: SLF001 - its own class
             if isinstance(trigger, Attempt):
                 return trigger
             if trigger.presence is Presence.WAITING:
@@ -150,13 +169,13 @@ class Processor:
             left = self._left(request, claim())
             if left is not None:
                 return Attempt(disposition=left, program=program)
-            return await self.apply(request, program, trigger, chance)
+            return await worker.apply(request, program, trigger, chance)
 
     async def _read(
         self, request: UpdateRequest, program: Program, chance: float
     ) -> Trigger | Attempt:
         try:
-            trigger = await self.triggers.read(request, program)
+            trigger = await self.reading.read(request, program)
         except Gone as error:
             message = f"what was recorded of the trigger was removed: {error}"
             return Attempt(disposition=Fail(reason="RecordGone", message=message))
@@ -172,7 +191,11 @@ class Processor:
     async def apply(
         self, request: UpdateRequest, program: Program, trigger: Trigger, chance: float
     ) -> Attempt:
-        """Evaluate a rule on a stored trigger and change its targets."""
+        """Evaluate a rule on a stored trigger and change its targets, in its policy's name."""
+        if program.origin.account != self.account:
+            return await self.acting_as(program.origin.account).apply(
+                request, program, trigger, chance
+            )
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
@@ -196,7 +219,8 @@ class Processor:
         exempt = self._gates.exempt(program, context, loads)
         done = _done(request.status)
         with self.flight.kept.room() as room:
-            selection = await self.finder.select(program, context, loads, room)
+            finder = self.finder.acting_as(self.account)
+            selection = await finder.select(program, context, loads, room)
             chosen = [item for item in selection.found if _identity(item.key) not in done]
             results = await asyncio.gather(
                 *(
@@ -234,7 +258,7 @@ class Processor:
     def loads(self, spec: RequestSpec) -> Loads:
         """Return what an attempt at a request reads, and evaluates with."""
         worker = Worker(tenant=tenant_of(spec), policy=spec.policy, rule=spec.rule)
-        return Loads(self.loader, elsewhere=self.elsewhere, worker=worker)
+        return Loads(self.loading, elsewhere=self.elsewhere, worker=worker)
 
     async def closed(
         self, spec: RequestSpec, program: Program, subject: Subject, plain: Context, loads: Loads
@@ -299,11 +323,12 @@ class Processor:
 
     def _cause(self, spec: RequestSpec) -> str:
         user = (spec.user.get("userInfo") or {}).get("username", "")
-        return spec.resource.uid if user in self.own_users else ""
+        ours = user in self.own_users or self.index.speaks_as(user)
+        return spec.resource.uid if ours else ""
 
     @property
     def _gates(self) -> Gates:
-        return Gates(triggers=self.triggers, exceptions=self.exceptions)
+        return Gates(triggers=self.reading, namespaces=self.triggers, exceptions=self.exceptions)
 
     def _refused(self, spec: RequestSpec) -> str:
         """Return why a request's trigger is not even read."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
 from reconciler.clock import Clock
@@ -20,7 +20,7 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Gone, Invalid
 from reconciler.services.inforce import InForce
 from reconciler.services.outages import Cause
-from reconciler.services.ports import Registry
+from reconciler.services.ports import Accesses, Authority, Kinds, Marks, Webhooks
 from reconciler.services.registration import (
     POLICY_CONFIGURATION,
     RESOURCE_CONFIGURATION,
@@ -45,6 +45,35 @@ _KEY_OF_PLACE = {
     "metadata.annotations": "webhookAnnotations",
     "metadata.labels": "webhookLabels",
 }
+
+
+class Registry(Protocol):
+    """What puts policies in force: what webhook configurations are made from and kept by."""
+
+    @property
+    def kinds(self) -> Kinds:
+        """Return discovery."""
+        ...
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Return the configurations as stored."""
+        ...
+
+    @property
+    def authority(self) -> Authority:
+        """Return the certificate authority."""
+        ...
+
+    @property
+    def marks(self) -> Marks:
+        """Return where the checkpoint is kept."""
+        ...
+
+    @property
+    def access(self) -> Accesses:
+        """Return what the accounts that policies name may do."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

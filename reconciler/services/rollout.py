@@ -21,6 +21,7 @@ from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.requests.orders import sweep_order
 from reconciler.services.caveats import Caveat, acts, caveats
+from reconciler.services.delegation import Delegation
 from reconciler.services.inforce import Obstacle
 from reconciler.services.manual import why_not
 from reconciler.services.policies import PolicyIndex, policy_key
@@ -35,6 +36,8 @@ _AGAIN = 0.2
 """Seconds until a policy that changed meanwhile is worked on again."""
 _PATROL = 30.0
 """Seconds until everything is looked at although nothing is known to have changed."""
+_UNGRANTED = 5.0
+"""Seconds until a right is asked for again that a policy cannot work without."""
 _URGENT, _LONGEST = 2.0, 15.0
 """Seconds between two tries at most, while policies are not in force, and while they are."""
 _MARK = 128
@@ -64,6 +67,12 @@ class Rollout:
     ending: bool = False
     _objects: dict[str, Object] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _delegation: Delegation = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask about the accounts of policies where configurations are kept, too."""
+        access, clock = self.registrar.cluster.access, self.registrar.clock
+        self._delegation = Delegation(index=self.index, access=access, clock=clock)
 
     def notice(self, policy: Object) -> None:
         """Take in a policy as stored; the index knows it already."""
@@ -159,7 +168,11 @@ class Rollout:
             raise
         if settling := self.registrar.in_force.settling:
             asyncio.get_running_loop().call_later(settling, self._changed.set)
-        await self._work(self._steps(policies, refused))
+        powerless = await self._delegation.problems(policies.values())
+        if powerless:
+            # The right may be granted any time, and nobody tells.
+            asyncio.get_running_loop().call_later(_UNGRANTED, self._changed.set)
+        await self._work(self._steps(policies, {**powerless, **refused}))
 
     async def _work(self, steps: Iterator[Awaitable[None]]) -> None:
         failed: ClusterError | None = None

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object
 from reconciler.config import ControllerSettings
 from reconciler.engine.context import Context
@@ -60,6 +61,12 @@ class TargetFinder:
     ) -> Self:
         """Return the one of a controller with these settings."""
         return cls(kinds=kinds, reader=reader, page=settings.list_page, flight=flight)
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return one that looks in the name of an account, as `Reader`."""
+        if account is None:
+            return self
+        return replace(self, reader=self.reader.acting_as(account))
 
     async def select(
         self, program: Program, context: Context, loads: Loads, room: Room | None = None

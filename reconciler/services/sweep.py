@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Self
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
     Counts,
@@ -145,9 +146,11 @@ class Sweeper:
         tally.progress = replace(tally.progress, generation=generation)
         if tally.diverted and (held := self._begin_round(tally)) is not None:
             return held
-        places = await self._existing.places(program.matcher.listings())
+        existing = self._existing(program.origin.account)
+        places = await existing.places(program.matcher.listings())
         if tally.progress.total < 0:
-            tally.progress = replace(tally.progress, total=await self._count(places))
+            total = await _count(existing.reader, places)
+            tally.progress = replace(tally.progress, total=total)
         if not tally.progress.phase:
             # Canaries are for what exists; these triggers were sent by somebody.
             canary = "" if tally.diverted else self.holding.limits(tally.policy).canary
@@ -217,7 +220,8 @@ class Sweeper:
         self, tally: Tally, program: Program, place: Place, after: str
     ) -> Disposition | None:
         """Work through one list; return what is in the way, None at its end."""
-        async with contextlib.aclosing(self._chunks(tally, place, after)) as chunks:
+        existing = self._existing(program.origin.account)
+        async with contextlib.aclosing(self._chunks(tally, existing, place, after)) as chunks:
             async for page in chunks:
                 if (held := await self._gate(tally, len(page))) is not None:
                     return held
@@ -229,7 +233,8 @@ class Sweeper:
                 current = await self._current(tally.request.spec)
                 if isinstance(current, Skip | Fail):
                     return current
-                if current.origin.generation != program.origin.generation:
+                if current.origin != program.origin:
+                    # Another generation, or in another name; that counts without one.
                     return _AGAIN
         return None
 
@@ -276,32 +281,17 @@ class Sweeper:
             return Skip(reason="Superseded", message=message)
         return program
 
-    @property
-    def _existing(self) -> Existing:
+    def _existing(self, account: ServiceAccount | None) -> Existing:
+        reader = self.reader.acting_as(account)
         return Existing(
-            kinds=self.kinds, reader=self.reader, page=self.page, flight=self.processor.flight
+            kinds=self.kinds, reader=reader, page=self.page, flight=self.processor.flight
         )
 
-    async def _count(self, places: Iterable[Place]) -> int:
-        total = 0
-        for place in places:
-            page = await self.reader.list_page(
-                place.kind,
-                namespace=place.namespace,
-                labels=place.listing.label_selector,
-                limit=1,
-            )
-            if page.token and not page.remaining:
-                # The API server does not count what a selector leaves.
-                return -1
-            total += len(page.items) + page.remaining
-        return total
-
     async def _chunks(
-        self, tally: Tally, place: Place, after: str
+        self, tally: Tally, existing: Existing, place: Place, after: str
     ) -> AsyncGenerator[list[Object]]:
         chosen = _chosen(tally.progress)
-        async with contextlib.aclosing(self._existing.pages(place)) as pages:
+        async with contextlib.aclosing(existing.pages(place)) as pages:
             async for page in pages:
                 items = [item for item in page.items if position(item) > after and chosen(item)]
                 while items:
@@ -350,7 +340,8 @@ class Sweeper:
         return Hold(reason=waits.reason, message=waits.message, until=until)
 
     async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
-        trigger = await self.processor.triggers.of_object(obj, program)
+        worker = self.processor.acting_as(program.origin.account)
+        trigger = await worker.reading.of_object(obj, program)
         if trigger.subject is None or self.left_alone(trigger.subject):
             return None
         if program.matcher.evaluate(trigger.subject).decision is not Decision.MATCH:
@@ -359,7 +350,7 @@ class Sweeper:
         # a target must tell one trigger from another.
         ref = ref_of(obj)
         blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
-        attempt = await self.processor.apply(blank, program, trigger, 0.0)
+        attempt = await worker.apply(blank, program, trigger, 0.0)
         self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
         return attempt
 
@@ -385,6 +376,22 @@ class Sweeper:
             return (await self.requests.get(name)).status.state in FINAL
         except Gone:
             return True
+
+
+async def _count(reader: Reader, places: Iterable[Place]) -> int:
+    total = 0
+    for place in places:
+        page = await reader.list_page(
+            place.kind,
+            namespace=place.namespace,
+            labels=place.listing.label_selector,
+            limit=1,
+        )
+        if page.token and not page.remaining:
+            # The API server does not count what a selector leaves.
+            return -1
+        total += len(page.items) + page.remaining
+    return total
 
 
 def _in_doubt(spec: RequestSpec, program: Program) -> Hold | None:

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, split_api_version
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock
@@ -45,6 +46,12 @@ class TriggerReader:
     requests: Requests
     clock: Clock
     below: Callable[[int], int]
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return one that reads triggers in the name of an account, as `Reader`."""
+        if account is None:
+            return self
+        return replace(self, reader=self.reader.acting_as(account))
 
     async def read(self, request: UpdateRequest, program: Program) -> Trigger:
         """Return the trigger of a request, confirmed by a live read.

@@ -242,27 +242,29 @@ class _Walk:
 
     async def _fires(self, lead: _Lead, order: Order) -> bool:
         """Tell whether admission would have recorded it; where that is not known, it would."""
-        processor, program = self.search.processor, lead.task.program
+        program, account = lead.task.program, lead.task.program.origin.account
+        processor = self.search.processor.acting_as(account)
         plain = program.preconditions is None and not program.before
         if plain and not lead.digests and not processor.exceptions.of(program):
             return True
         ref = order.spec.resource
         try:
-            live = await self.search.reader.get(self.kind, ref.namespace, ref.name)
+            reader = self.search.reader.acting_as(account)
+            live = await reader.get(self.kind, ref.namespace, ref.name)
         except Gone:
             return False
         except Forbidden:
             return True  # Its request says which right is missing.
         if digest(live) in lead.digests:
             return False
-        trigger = await processor.triggers.of_object(live, program)
-        if trigger.subject is None or trigger.context is None:
-            return True
         loads = processor.loads(order.spec)
-        context = loads.of(trigger.context)
         try:
+            trigger = await processor.reading.of_object(live, program)
+            if trigger.subject is None or trigger.context is None:
+                return True
+            context = loads.of(trigger.context)
             closed = await processor.closed(order.spec, program, trigger.subject, context, loads)
-        except (EvaluationError, Interrupted, NotReady):
+        except (EvaluationError, Forbidden, Interrupted, NotReady):
             return True
         return closed is None
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.globalcontext import EntryStatus, render_refresh, render_status
 from reconciler.api.meta import Object
 from reconciler.clock import Clock
@@ -21,7 +22,7 @@ from reconciler.engine.entries import GlobalLoad, Load
 from reconciler.errors import ClusterError, Conflict, Gone, InvalidPolicy, NotReady
 from reconciler.services.globalcontext.held import Held
 from reconciler.services.globalcontext.sources import Followed, Polled, Source
-from reconciler.services.ports import Change, Entries, Feed, Kinds, Loader
+from reconciler.services.ports import Change, Entries, Feed, Kinds, Loader, RuleLoader
 from reconciler.services.protection import Protection
 
 _PATROL = 0.5
@@ -48,7 +49,7 @@ class Surroundings:
 
     entries: Entries
     kinds: Kinds
-    loader: Loader
+    loader: RuleLoader
     clock: Clock
     spread: Callable[[float], float]
     say: Callable[[str], None]
@@ -87,6 +88,12 @@ class GlobalContext:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._begun(name), _GRACE)
         return self._read(name, projection)
+
+    def acting_as(self, account: ServiceAccount | None) -> Loader:
+        """Return one by which everything but the entries is read in an account's name."""
+        if account is None:
+            return self
+        return _InThatName(entries=self, loader=self.world.loader.acting_as(account))
 
     def readable(self) -> tuple[int, int]:
         """Return how many entries rules can read, and how many they cannot."""
@@ -231,6 +238,17 @@ class GlobalContext:
         if problem and problem != self._told:
             self.world.say(f"GlobalContextEntries: {problem}")
         self._told = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InThatName:
+    """Entries are for all rules, whoever reads them; the rest is asked for in one's own name."""
+
+    entries: GlobalContext
+    loader: Loader
+
+    async def load(self, load: Load) -> Any:
+        return await (self.entries if isinstance(load, GlobalLoad) else self.loader).load(load)
 
 
 def _newer(refresh: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:

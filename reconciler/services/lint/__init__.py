@@ -8,6 +8,7 @@ from reconciler.dialects import CompiledEntry, ResourceSource, compile_entry, ex
 from reconciler.engine.entries import ApiLoad
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
+from reconciler.services.lint.account import account_findings
 from reconciler.services.lint.defaults import default_findings
 from reconciler.services.lint.exceptions import lint_exception
 from reconciler.services.lint.fields import rule_findings, spec_findings
@@ -101,6 +102,7 @@ def find_surprises(
     programs = {program.origin.location: program for program in compiled.programs}
     background = spec.get("background") is not False
     found = [*policy_refusals(policy), *limit_findings(policy), *spec_findings(spec)]
+    found += account_findings(policy, protection or Protection())
     found += _not_acted_on(compiled.warnings)
     found += lockout_findings(policy, compiled)
     for index, rule in enumerate(spec["rules"]):

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.api.meta import Kind
+from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.api.rights import Right
 from reconciler.engine.context import Context
 from reconciler.engine.match import KindSelector
@@ -17,6 +17,7 @@ from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.engine.targets import Target
 from reconciler.engine.variables import Template
 from reconciler.engine.wildcard import has_wildcard
+from reconciler.requests.account import PLACE
 from reconciler.requests.draft import READ_LATER
 from reconciler.services.ports import Access, Kinds
 from reconciler.services.registration import lookup
@@ -41,6 +42,7 @@ _OWN_NAME = frozenset(
 )
 _MOST_NAMESPACES = 20
 _ALL = ("",)
+_ANY = "*"
 _ANY_KIND = Kind(group="*", version="*", kind="*", plural="*", namespaced=True)
 
 
@@ -88,9 +90,15 @@ class RightsCheck:
         targets: list[Need] = []
         triggers: list[Need] = []
         unserved: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
+        if policy.account is not None:
+            targets.append(Need(location=PLACE, options=(policy.account.impersonation,)))
         for program in policy.programs:
             if self.whole:
                 targets += entry_needs(program)
+            elif policy.account is not None:
+                # It has nothing that was not granted on purpose, not even to read.
+                targets += filter(_is_told, entry_needs(program))
+                triggers += _of_namespaces(program)
             for target in program.targets:
                 if self.whole and not _known_kind(target):
                     targets += _of_target(program, target, _ANY_KIND)
@@ -167,6 +175,21 @@ def _missing(needs: Iterable[Need], known: Mapping[Right, bool]) -> Iterator[Nee
     for need in dict.fromkeys(needs):
         if not any(known[option] for option in need.options):
             yield need
+
+
+def _is_told(need: Need) -> bool:
+    """Tell whether the text of the policy says what is read."""
+    return all(_ANY not in (right.group, right.resource) for right in need.options)
+
+
+def _of_namespaces(program: Program) -> Iterator[Need]:
+    """Yield what a rule needs of Namespaces to see their labels, which it selects by."""
+    if not program.matcher.uses_namespace_selector:
+        return
+    home = program.origin.namespace
+    for name in (home,) if home else program.matcher.namespaces or _ALL:
+        right = replace(Right.of("get", NAMESPACES, name=name), namespace=name)
+        yield Need(location=f"{program.origin.location}.match", options=(right,))
 
 
 def _known_kind(target: Target) -> bool:

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from admission.checks import Means
+from reconciler.api.account import ServiceAccount
 from reconciler.errors import Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
@@ -139,6 +140,7 @@ def make_means(
         conditions=compiler or Compiler(),
         requests=requests or MemoryRequests(MemoryCluster(), "kyverno"),
         account="kyverno:kyverno-background-controller",
+        controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
         filters=lambda: parse_filters(resources=filters),
         budget=budget,
         patience=patience,

@@ -1,9 +1,11 @@
 """Who writes a policy needs the rights that it works with."""
 
 import pytest
+import yaml
 
 from admission.policies import ASKED_AUTHORS, PolicyWebhook
 from admission.review import parse_review
+from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from tests.unit.rights import Account
 
 SECRET = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
@@ -14,14 +16,15 @@ ANN = {"username": "ann", "groups": ["team"]}
 def written(make):
     """Give the answer to a policy that somebody writes who lacks some rights."""
 
-    async def run(policy, *lacks, old=None, asked="policies", controller=()):
+    async def run(policy, *lacks, old=None, asked="policies", controller=(), accounts=None):
         author, seen = Account(lacks=set(lacks)), []
 
         def about(user):
             seen.append(user["username"])
             return author
 
-        means = make.means(Account(lacks=set(controller)))
+        named = {name: Account(lacks=lack) for name, lack in (accounts or {}).items()}
+        means = make.means(Account(lacks=set(controller), named=named))
         webhook = PolicyWebhook(means, about=about, asked=ASKED_AUTHORS[asked])
         review = make.review("CREATE" if old is None else "UPDATE", policy, old, userInfo=ANN)
         answer = await webhook.review(parse_review(review))
@@ -121,3 +124,85 @@ async def test_whose_policies(make, written, asked, namespace, *, allowed):
     policy = secrets(make, namespace=namespace, target=target)
     answer, _ = await written(policy, "get secrets", asked=asked)
     assert answer.allowed is allowed
+
+
+def named(make, account="bot", **policy):
+    made = secrets(make, **policy)
+    made["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: account}
+    return made
+
+
+IMPERSONATE = "impersonate serviceaccounts in namespace shop named bot"
+
+
+async def test_who_may_work_in_a_name_may_give_it_to_a_policy(make, written):
+    answer, author = await written(named(make), "get", "update", "patch")
+    assert answer.allowed
+    assert author.asked == [IMPERSONATE]
+
+
+async def test_who_may_not_needs_all_that_the_policy_does(make, written):
+    assert (await written(named(make), "impersonate"))[0].allowed
+    answer, _ = await written(named(make), "impersonate", "get secrets")
+    assert (answer.allowed, answer.code) == (False, 403)
+    assert "'ann' may not get secrets in namespace shop" in answer.message
+    assert f"the right to {IMPERSONATE}" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed"), [("policies", False), ("all", False), ("none", True)]
+)
+async def test_whoever_names_an_account_is_asked_of_cluster_policies_too(
+    make, written, asked, allowed
+):
+    policy = named(make, "shop/bot", namespace="")
+    policy["spec"]["rules"][0]["mutate"]["targets"] = [{**SECRET, "namespace": "shop"}]
+    answer, _ = await written(policy, "impersonate", "get secrets", asked=asked)
+    assert answer.allowed is allowed
+
+
+async def test_another_account_is_looked_at_as_another_spec(make, written):
+    old = secrets(make)
+    new = {**old, "metadata": {**old["metadata"], **named(make)["metadata"]}}
+    answer, _ = await written(new, "impersonate", "get secrets", old=old)
+    assert "only what its author may do" in answer.message
+    taken_away, _ = await written(old, "get secrets", old=new)
+    assert "only what its author may do" in taken_away.message
+
+
+async def test_nobody_learns_what_an_account_may_before_they_may_name_it(make, written):
+    answer, _ = await written(
+        named(make), "impersonate", "get secrets", accounts={"shop:bot": {"update secrets"}}
+    )
+    assert "shop:bot" not in answer.message
+
+
+async def test_what_the_account_lacks_is_refused_with_the_roles_to_apply(make, written):
+    lacks = {"get secrets", "impersonate", "get configmaps"}
+    entry = {"name": "e", "configMap": {"name": "c"}}
+    policy = named(make, context=[entry])
+    name = f"retrofit:shop:{policy['metadata']['name']}"
+    answer, _ = await written(policy, accounts={"shop:bot": lacks})
+    message, _, roles = answer.message.partition("\n\n")
+    assert (answer.allowed, answer.code) == (False, 403)
+    assert "targets[0]: auth check fails" in message
+    assert "service account 'shop:bot': it may not get secrets in namespace shop" in message
+    assert "context[0]: auth check fails" in message
+    assert "'kyverno:kube-retrofit-controller': it may not impersonate" in message
+    found = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(roles)}
+    own = found["Role", name]
+    assert own["metadata"]["namespace"] == "shop"
+    assert [rule["resources"] for rule in own["rules"]] == [["configmaps"], ["secrets"]]
+    binding = found["RoleBinding", name]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "bot", "namespace": "shop"}]
+    speaks = found["Role", f"{name}:impersonate"]
+    assert speaks["rules"][0]["resourceNames"] == ["bot"]
+    subject = found["RoleBinding", f"{name}:impersonate"]["subjects"][0]
+    assert subject["name"] == "kube-retrofit-controller"
+
+
+async def test_a_value_that_names_no_account_is_refused_with_its_place(make, written):
+    answer, author = await written(named(make, "kube-system/default"))
+    assert (answer.allowed, answer.code) == (False, 422)
+    assert f"metadata.annotations[{ANNOTATION_SERVICE_ACCOUNT}]" in answer.message
+    assert author.asked == []

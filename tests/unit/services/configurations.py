@@ -8,6 +8,7 @@ from reconciler.services.ports import Checkpoint, Pulse
 from reconciler.services.registrar import Place, Registrar
 from reconciler.services.registration import RESOURCE_CONFIGURATION
 from reconciler.services.settings import SettingsHolder
+from tests.unit.rights import Account
 
 OWNER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -117,7 +118,9 @@ class Authority:
         return self.bundle
 
 
-def new_registrar(world, *, log=None, webhooks=None, restored=lambda _name, _text: None):
+def new_registrar(
+    world, *, log=None, webhooks=None, access=None, restored=lambda _name, _text: None
+):
     """Return what writes the webhook configurations of a world."""
     return Registrar(
         cluster=SimpleNamespace(
@@ -125,6 +128,7 @@ def new_registrar(world, *, log=None, webhooks=None, restored=lambda _name, _tex
             webhooks=webhooks or Configurations([] if log is None else log),
             authority=Authority(),
             marks=Marks(),
+            access=access or Account(),
         ),
         clock=world.clock,
         in_force=InForce(clock=world.clock),

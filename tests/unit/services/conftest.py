@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, ref_of
 from reconciler.api.updaterequest import (
     RequestSpec,
@@ -62,7 +63,8 @@ class StandingClock:
 class Wire:
     """Reader and writer of the cluster that counts calls and lets a test step in between.
 
-    `before_change` and `before_read` may raise, or change the cluster meanwhile.
+    `before_change` and `before_read` may raise, or change the cluster meanwhile. `users` says in
+    whose name each call was made; it begins empty for the account that policies share.
     """
 
     cluster: MemoryCluster
@@ -70,20 +72,28 @@ class Wire:
     before_change: Callable[[Object, Object], Awaitable[Any] | None] = lambda *_: None
     before_read: Callable[[str, str], Awaitable[Any] | None] = lambda *_: None
     page_size: int = 0
+    user: str = ""
+    users: list[str] = field(default_factory=list)
+
+    def acting_as(self, account: ServiceAccount | None) -> "Wire":
+        return self if account is None else replace(self, user=str(account))
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        self.users.append(f"{self.user} get {kind.kind}")
         self.calls["get"] += 1
         self.calls[f"get {kind.kind} {name}"] += 1
         await _step(self.before_read("get", kind.kind))
         return await self.cluster.get(kind, namespace, name)
 
     async def list_page(self, kind: Kind, **options: Any) -> Page:
+        self.users.append(f"{self.user} list {kind.kind}")
         self.calls["list"] += 1
         await _step(self.before_read("list", kind.kind))
         page = await self.cluster.list_page(kind, **options)
         return replace(page, size=self.page_size)
 
     async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+        self.users.append(f"{self.user} change {kind.kind}")
         self.calls["change"] += 1
         await _step(self.before_change(before, after))
         return await self.cluster.change(kind, before, after)

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.updaterequest import State
 from reconciler.errors import Forbidden, Unavailable
-from reconciler.services.grants import Grants
+from reconciler.services.grants import Grants, MissingRight
 from tests.unit.rights import Account
 from tests.unit.services.conftest import StandingClock, until
 
@@ -41,11 +41,12 @@ class Shelf:
 
     names: frozenset[str] = frozenset()
 
-    def objects_out_of_reach(self) -> dict[str, frozenset[str]]:
-        return dict.fromkeys(self.missing, self.names)
+    def objects_out_of_reach(self) -> dict[MissingRight, frozenset[str]]:
+        return {MissingRight(text): self.names for text in self.missing}
 
-    def wake_lacking(self, permission: str, name: str = "") -> None:
-        self.woken.append(f"{permission} named {name}" if name else permission)
+    def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
+        text = missing.permission
+        self.woken.append(f"{text} named {name}" if name else text)
 
 
 async def parked(world, policy, trigger, *names: str) -> None:
@@ -105,7 +106,7 @@ async def test_a_right_on_the_one_object_is_enough(world, policy, trigger, targe
 async def test_who_waits_for_another_object_is_left_alone(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1")
     world.wire.before_change = lambda *_: None
-    world.dispatcher.wake_lacking("patch secrets in namespace a", "other")
+    world.dispatcher.wake_lacking(MissingRight("patch secrets in namespace a"), "other")
     await world.settle()
     assert (await world.status("ur-1")).attempts == 1
 
@@ -124,7 +125,7 @@ async def test_objects_are_asked_about_in_turns():
 
 async def test_missing_rights_are_known_with_their_objects(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1", "ur-2")
-    missing = {"patch secrets in namespace a": frozenset({"s"})}
+    missing = {MissingRight("patch secrets in namespace a"): frozenset({"s"})}
     assert world.dispatcher.objects_out_of_reach() == missing
 
 

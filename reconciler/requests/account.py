@@ -1,0 +1,65 @@
+"""Which ServiceAccount a policy names by its annotation; pure, and of any policy language."""
+
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
+from reconciler.errors import InvalidPolicy
+from reconciler.requests.limits import limits_of, place_of
+
+PLACE: Final = place_of(ANNOTATION_SERVICE_ACCOUNT)
+
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NAMESPACE: Final = re.compile(_LABEL)
+_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+
+
+def named_account(policy: Mapping[str, Any]) -> str | None:
+    """Return what a policy names, as it is written; None where it names none."""
+    found = limits_of(policy).get(ANNOTATION_SERVICE_ACCOUNT)
+    return None if found is None else str(found)
+
+
+def parse_account(policy: Mapping[str, Any], *, own: AbstractSet[str]) -> ServiceAccount | None:
+    """Return the account in whose name a policy works, None where it is that of all policies.
+
+    Args:
+        policy: The object. A namespaced one names accounts of its own namespace only.
+        own: The namespaces of the programs, whose accounts no policy works as.
+
+    Raises:
+        InvalidPolicy: It names none that it may work as; with the place and what to write.
+    """
+    written = named_account(policy)
+    if written is None:
+        return None
+    home = str((policy.get("metadata") or {}).get("namespace") or "")
+    namespace, slash, name = written.strip().rpartition("/")
+    if home:
+        if slash and namespace != home:
+            reason = (
+                f"{written!r} is not an account of namespace {home}: a Policy works as an account"
+                " of its own namespace; write its name alone"
+            )
+            raise InvalidPolicy(PLACE, reason)
+        if slash:
+            raise InvalidPolicy(PLACE, f"in a Policy write the name alone: {name}")
+        namespace = home
+    elif not slash:
+        reason = f"{written!r} does not say in which namespace; write it as NAMESPACE/NAME"
+        raise InvalidPolicy(PLACE, reason)
+    for part, form in ((namespace, _NAMESPACE), (name, _NAME)):
+        if not form.fullmatch(part):
+            form_of = "NAME" if home else "NAMESPACE/NAME"
+            reason = f"{written!r} is not the name of a ServiceAccount; write it as {form_of}"
+            raise InvalidPolicy(PLACE, reason)
+    if namespace in own:
+        reason = (
+            f"namespace {namespace} is that of the programs, and no policy works as an account of"
+            " theirs; name another account, or remove the annotation"
+        )
+        raise InvalidPolicy(PLACE, reason)
+    return ServiceAccount(namespace=namespace, name=name)

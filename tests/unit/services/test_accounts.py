@@ -1,0 +1,144 @@
+"""Work for a policy that names an account is done in that name, from the first read on."""
+
+import pytest
+
+from reconciler.api.account import NOBODY, ServiceAccount
+from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
+from reconciler.api.updaterequest import State
+from reconciler.errors import Forbidden
+from reconciler.services.delegation import Delegation
+from reconciler.services.grants import Grants
+from tests.unit.rights import Account
+
+BOT = ServiceAccount(namespace="a", name="bot")
+
+
+def naming(policy, account):
+    """Return a policy that names an account."""
+    policy["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: account}
+    return policy
+
+
+@pytest.fixture
+def target(world, make):
+    return world.cluster.add(make.object("Secret", "s"))
+
+
+@pytest.fixture
+def trigger(world, make):
+    return world.cluster.add(make.object())
+
+
+async def test_everything_is_done_in_the_name_that_the_policy_gives(world, make, target, trigger):
+    policy = world.install(naming(make.policy(), "a/bot"))
+    world.dispatcher.notice(await world.ask(policy, trigger))
+    await world.settle()
+    assert (await world.status()).state is State.COMPLETED
+    calls = ["get ConfigMap", "get Secret", "change Secret"]
+    assert world.wire.users == [f"a:bot {call}" for call in calls]
+
+
+async def test_a_sweep_lists_in_that_name_too(world, make, target, trigger):
+    policy = world.install(naming(make.policy(on_change=True), "a/bot"))
+    world.dispatcher.notice(await world.ask(policy, trigger, sweep=True))
+    await world.settle()
+    assert (await world.status()).state is State.COMPLETED
+    assert "a:bot list ConfigMap" in world.wire.users
+    assert {call.partition(" ")[0] for call in world.wire.users} == {"a:bot"}
+
+
+async def test_what_one_account_read_decides_no_write_of_another(world, make, target, trigger):
+    patches = [{"metadata": {"labels": {name: "yes"}}} for name in ("one", "two")]
+    first = world.install(naming(make.policy("one", patch=patches[0]), "a/bot"))
+    second = world.install(make.policy("two", patch=patches[1]))
+    for policy, name in ((first, "ur-1"), (second, "ur-2")):
+        world.dispatcher.notice(await world.ask(policy, trigger, name=name))
+    await world.settle()
+    reads = [call for call in world.wire.users if call.endswith("Secret")]
+    assert sorted(reads) == [
+        " change Secret",
+        " get Secret",
+        "a:bot change Secret",
+        "a:bot get Secret",
+    ]
+    stored = await world.read(target)
+    assert stored["metadata"]["labels"] == {"one": "yes", "two": "yes"}
+
+
+async def test_an_annotation_counts_without_a_new_generation(world, make):
+    policy = world.install(make.policy())
+    changed = await world.edit(policy, annotations={ANNOTATION_SERVICE_ACCOUNT: "a/bot"})
+    before = world.index.version("p")
+    world.index.apply(changed)
+    assert world.index.version("p") != before
+    assert world.index.get("p").programs[0].origin.account == BOT
+    # What a list brings late takes no rights back, and gives none.
+    world.index.apply(policy)
+    assert world.index.account("p") == BOT
+
+
+async def test_a_rule_as_it_was_works_in_the_name_that_counts_now(world, make):
+    policy = world.install(make.policy())
+    changed = await world.edit(
+        policy,
+        annotations={ANNOTATION_SERVICE_ACCOUNT: "a/bot"},
+        spec={**policy["spec"], "background": True},
+    )
+    world.index.apply(changed)
+    was = world.index.as_it_was(policy["metadata"]["uid"], "r")
+    assert was.origin.account == BOT
+
+
+async def test_an_account_that_nobody_understands_holds_the_work_back(
+    world, make, target, trigger
+):
+    policy = world.install(naming(make.policy(), "bot"))
+    assert world.index.account("p") == NOBODY
+    world.dispatcher.notice(await world.ask(policy, trigger))
+    await world.settle()
+    status = await world.status()
+    assert (status.state, status.reason) == (State.PENDING, "InvalidAccount")
+    assert "NAMESPACE/NAME" in status.message
+    assert world.wire.users == []
+    problems = await Delegation(index=world.index, access=Account(), clock=world.clock).problems(
+        world.index.policies()
+    )
+    assert "NAMESPACE/NAME" in problems["p"]
+
+
+async def test_whoever_waits_for_a_right_is_woken_when_that_account_has_it(
+    world, make, target, trigger
+):
+    policy = world.install(naming(make.policy(), "a/bot"))
+
+    def refuse(_before, _after):
+        raise Forbidden("no", permission="patch secrets in namespace a")
+
+    world.wire.before_change = refuse
+    world.dispatcher.notice(await world.ask(policy, trigger))
+    await world.settle()
+    bot = Account(lacks={"patch secrets", "update secrets"})
+    access = Account(named={str(BOT): bot})
+    grants = Grants(waiting=world.dispatcher, access=access, clock=world.clock)
+    await grants.look()
+    # That all others have it changes nothing.
+    assert (access.asked, (await world.status()).attempts) == ([], 1)
+    bot.lacks.clear()
+    world.wire.before_change = lambda *_: None
+    await grants.look()
+    await world.settle()
+    assert (await world.status()).state is State.COMPLETED
+
+
+async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missing(world, make):
+    world.install(naming(make.policy(), "a/bot"))
+    bot = Account(lacks={"impersonate serviceaccounts"})
+    access = Account(named={str(BOT): bot})
+    delegation = Delegation(index=world.index, access=access, clock=world.clock)
+    told = await delegation.problems(world.index.policies())
+    assert "grant: impersonate serviceaccounts in namespace a named bot" in told["p"]
+    bot.lacks.clear()
+    assert await delegation.problems(world.index.policies()) == {}
+    asked = len(bot.asked)
+    assert await delegation.problems(world.index.policies()) == {}
+    assert len(bot.asked) == asked
