@@ -1,6 +1,7 @@
 """Files, folders, globs and standard input as documents and objects."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ MAX_FILE: Final = 100 * 1024**2
 MAX_OBJECT: Final = 3 * 1024**2
 """Bytes; API servers take no request that is larger."""
 _WILDCARDS = "*?["
-_OPENED: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_OPENED: Final = re.compile(r"/dev/fd/[0-9]+|/dev/stdin|/proc/self/fd/[0-9]+")
 _TOOLS: Final = ("kustomize.config.k8s.io", "cli.kyverno.io")
 """Groups of files that tools read; no cluster has such objects."""
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
@@ -82,7 +83,7 @@ def read(path: Path) -> bytes:
     try:
         # Opening a named pipe waits for whoever writes into it, which may be nobody; those that
         # a shell has opened, as for <(kustomize build .), are no such.
-        if path.exists() and not path.is_file() and not str(path).startswith(_OPENED):
+        if path.exists() and not path.is_file() and not _OPENED.fullmatch(str(path)):
             raise InvalidSetting(
                 f"{path}: it is no regular file: name one, or pipe the content in and name -"
             )

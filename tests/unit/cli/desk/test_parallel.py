@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from tests.unit.cli.desk.conftest import Desk
 # A shell that starts tests in the background has its children ignore SIGINT.
 MAIN = """
 import signal
+import socket
 from reconciler.cli.main import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
 main()
@@ -75,11 +77,8 @@ def test_the_order_is_that_of_the_folders(desk: Desk) -> None:
 def test_a_process_that_ends_is_the_error_of_its_folder(desk: Desk) -> None:
     for name in ("a", "c", "d"):
         folder(desk, name)
-    # Whoever reads the pipe waits until this test ends it.
-    os.mkfifo(desk.folder / "pipe")
-    # What is below /dev/fd is taken for what a shell has opened; other pipes are refused.
-    folder(desk, "b", resource=f"/dev/fd/../../..{desk.folder}/pipe")
-    with _ends_readers(desk.folder / "pipe"):
+    with _ends_its_callers() as address:
+        folder(desk, "b", resource=f"{address}/x.yaml")
         done = run("--jobs", "2")
     found = json.loads(done.stdout)
     assert done.returncode == 1
@@ -88,32 +87,35 @@ def test_a_process_that_ends_is_the_error_of_its_folder(desk: Desk) -> None:
 
 
 @contextlib.contextmanager
-def _ends_readers(pipe: Path) -> Iterator[None]:
-    writer = os.open(pipe, os.O_RDWR)
-    over = threading.Event()
+def _ends_its_callers() -> Iterator[str]:
+    """Give the address of a server that answers nobody, but ends whoever calls."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-    def work() -> None:
-        while not over.wait(0.02):
-            for number in _readers(pipe):
-                os.kill(number, signal.SIGKILL)
+        def work() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    caller, (_, port) = listener.accept()
+                    os.kill(_process_of(port), signal.SIGKILL)
+                    caller.close()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        os.close(writer)
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
-def _readers(pipe: Path) -> set[int]:
-    found = set()
+def _process_of(port: int) -> int:
+    """Return which process has a connection from a port of this machine."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    (inode,) = (line[9] for line in lines if int(line[1].partition(":")[2], 16) == port)
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
-            if link.readlink() == pipe:
-                found.add(int(link.parts[2]))
-    return found - {os.getpid()}
+            if str(link.readlink()) == f"socket:[{inode}]":
+                return int(link.parts[2])
+    raise AssertionError(f"nobody has port {port}")
 
 
 def test_only_what_has_come_to_rest_is_a_change(tmp_path: Path) -> None:
