@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import orjson
 
+from reconciler.cli.desk.address import is_address
 from reconciler.cli.lint.positions import Position
 from reconciler.cli.lint.rules import RULES
 from reconciler.cli.output.screen import Screen
@@ -22,6 +23,7 @@ _STYLES: Final[dict[Level, dict[str, Any]]] = {
     Level.NOTE: {"fg": "cyan"},
 }
 _GITHUB: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
+_IN_ADDRESSES: Final = ":/?#[]@!$&'()*+,;=%"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -112,13 +114,15 @@ def _location(row: Row) -> dict[str, Any]:
         }
     }
     if row.finding.location:
-        found["logicalLocations"] = [
-            {"name": row.policy, "fullyQualifiedName": f"{row.policy}: {row.finding.location}"}
-        ]
+        named = {"name": row.policy} if row.policy else {}
+        whole = ": ".join(filter(None, (row.policy, row.finding.location)))
+        found["logicalLocations"] = [{**named, "fullyQualifiedName": whole}]
     return found
 
 
 def _uri(file: str) -> str:
+    if is_address(file):
+        return quote(file, safe=_IN_ADDRESSES)
     path = Path(file)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 
