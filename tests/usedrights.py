@@ -1,16 +1,20 @@
 """Holds the rights of the manifests against those that are used: by the audit logs of all suites.
 
-Each control plane of a run leaves behind which rights the API server let our accounts use. When
-every test was run, the rights are named that the manifests grant and nobody used.
+Each control plane of a run leaves behind what our programs asked the API server for. When every
+test was run, the run fails if the manifests grant a right that nobody used, or if a program asked
+for what they do not grant, be it that something else allowed it or that it was refused.
+
+What a test tries in the name of an account does not count, only what comes with its token. `make
+e2e` and `make e2e-node` are runs of their own and nothing of them is seen here.
 """
 
 import contextlib
-import json
 import os
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,11 +28,15 @@ from reconciler.cli.dev.cluster import ControlPlane, Options
 ACCOUNT = "system:serviceaccount:kyverno:"
 FOLDER = "RETROFIT_TEST_RIGHTS"
 """Where the processes of a run leave what was used."""
-_BASE = Path(__file__).parents[1] / "manifests" / "base"
-_ALLOWED = "authorization.k8s.io/decision"
+BASE = Path(__file__).parents[1] / "manifests" / "base"
+_DECISION = "authorization.k8s.io/decision"
+_REASON = "authorization.k8s.io/reason"
 _CREATED = 201
+_ANY = "*"
 _ASKED_BY_POLICIES = frozenset({"record", "process"})
 """Verbs of no request: admission policies ask about them, which no log shows."""
+_CONFORMANCE = "tests/conformance/"
+"""Many of its cases are left out in every run, and those that run use only what others use too."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,8 +45,9 @@ class Right:
 
     Attributes:
         account: A ServiceAccount of namespace kyverno.
-        namespace: Where it is granted or used; empty for all, and for what has no namespace.
+        group: ``*`` for any, and so the resource.
         resource: With its subresource.
+        namespace: Where it is granted or used; empty for all, and for what has no namespace.
         name: Empty for any.
     """
 
@@ -53,7 +62,8 @@ class Right:
         """Tell whether a use needs no other right than this."""
         return (
             (self.account, self.verb) == (used.account, used.verb)
-            and (self.group, self.resource) == (used.group, used.resource)
+            and self.group in (_ANY, used.group)
+            and self.resource in (_ANY, used.resource)
             and self.namespace in ("", used.namespace)
             and self.name in ("", used.name)
         )
@@ -66,42 +76,84 @@ class Right:
         return f"{self.account}: {self.verb} {resource}{name}{where}"
 
 
-def used(audit_log: Path) -> set[Right]:
-    """Return what our accounts were allowed to do, by the log of one API server."""
+GRANTED_BY_USERS = (
+    # What a policy reads and changes: by the cluster's role `view`, and by roles with the label of
+    # this account. They differ by cluster, so no run shows which of their rights are needed.
+    *(
+        Right("kyverno-background-controller", verb, _ANY, _ANY)
+        for verb in ("get", "list", "watch", "create", "update", "patch")
+    ),
+    # By roles with the label of this one it reads old and deleted objects, and nothing else.
+    Right("kyverno-admission-controller", "get", _ANY, _ANY),
+    # What an older version recorded there, where docs/reference/rbac.md has somebody grant it.
+    Right("kube-retrofit-controller", "get", "", "secrets", "kyverno"),
+    Right("kube-retrofit-controller", "delete", "", "secrets", "kyverno"),
+)
+"""What programs ask for that is not the base's to grant."""
+
+
+class Decision(StrEnum):
+    """What the API server said to a use of a right."""
+
+    ALLOWED = "allowed"
+    ALLOWED_TO_ALL = "allowed to all"
+    """By the cluster's own roles for everybody who has logged in."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Use:
+    """A right that a program asked for."""
+
+    right: Right
+    decision: Decision
+
+
+def used(audit_log: Path) -> set[Use]:
+    """Return what our programs asked for, by the log of one API server."""
     found = set()
     for line in audit_log.read_bytes().splitlines():
         if ACCOUNT.encode() not in line:
             continue
         event = orjson.loads(line)
-        if (event.get("annotations") or {}).get(_ALLOWED) == "allow":
-            found.update(_uses(event))
+        if event["user"]["username"].startswith(ACCOUNT):
+            decision = _decision(event.get("annotations") or {})
+            found.update(Use(right, decision) for right in _asked(event))
     return found
 
 
-def _uses(event: Any) -> Iterator[Right]:
+def _decision(annotations: Any) -> Decision:
+    if annotations.get(_DECISION) != "allow":
+        return Decision.REFUSED
+    to_all = 'to Group "system:' in annotations.get(_REASON, "")
+    return Decision.ALLOWED_TO_ALL if to_all else Decision.ALLOWED
+
+
+def _asked(event: Any) -> Iterator[Right]:
     ref, user = event.get("objectRef") or {}, event["user"]["username"]
     acting = (event.get("impersonatedUser") or {}).get("username", user)
-    if acting != user and user.startswith(ACCOUNT):
+    if acting != user:
         namespace, _, name = acting.removeprefix("system:serviceaccount:").partition(":")
-        yield Right(
-            user.removeprefix(ACCOUNT), "impersonate", "", "serviceaccounts", namespace, name
-        )
-    if acting.startswith(ACCOUNT) and ref:
-        subresource = ref.get("subresource", "")
-        right = Right(
-            account=acting.removeprefix(ACCOUNT),
-            verb=event["verb"],
-            group=ref.get("apiGroup", ""),
-            resource=ref["resource"] + (f"/{subresource}" if subresource else ""),
-            namespace=ref.get("namespace", ""),
-            name=ref.get("name", ""),
-        )
-        yield right
-        if right.verb == "patch" and (event.get("responseStatus") or {}).get("code") == _CREATED:
-            yield replace(right, verb="create")
+        account = user.removeprefix(ACCOUNT)
+        yield Right(account, "impersonate", "", "serviceaccounts", namespace, name)
+    if not acting.startswith(ACCOUNT) or not ref:
+        return
+    subresource = ref.get("subresource", "")
+    right = Right(
+        account=acting.removeprefix(ACCOUNT),
+        verb=event["verb"],
+        group=ref.get("apiGroup", ""),
+        resource=ref["resource"] + (f"/{subresource}" if subresource else ""),
+        namespace=ref.get("namespace", ""),
+        # No rule can ask for the name of what is created by a POST.
+        name="" if event["verb"] == "create" else ref.get("name", ""),
+    )
+    yield right
+    if right.verb == "patch" and (event.get("responseStatus") or {}).get("code") == _CREATED:
+        yield replace(right, verb="create")
 
 
-def granted(folder: Path = _BASE) -> set[Right]:
+def granted(folder: Path = BASE) -> set[Right]:
     """Return what the manifests of a folder grant, but for the cluster's own roles."""
     documents = [
         document
@@ -150,10 +202,24 @@ def _rights(account: str, namespace: str, rules: Iterable[Any]) -> Iterator[Righ
                         yield Right(account, verb, group, resource, namespace, name)
 
 
-def never_used(rights: Iterable[Right], uses: Iterable[Right]) -> list[Right]:
-    """Return the rights that cover none of the uses."""
-    known = frozenset(uses)
-    return sorted(right for right in rights if not any(map(right.covers, known)))
+def never_used(rights: Iterable[Right], uses: Iterable[Use]) -> list[Right]:
+    """Return the rights that cover nothing of what was allowed."""
+    allowed = {use.right for use in uses if use.decision is not Decision.REFUSED}
+    return sorted(right for right in rights if not any(map(right.covers, allowed)))
+
+
+def never_granted(rights: Iterable[Right], uses: Iterable[Use]) -> list[Use]:
+    """Return what was asked for and is covered by none of the rights.
+
+    What is granted and was refused all the same is no such thing: a test had taken it away.
+    """
+    known = (*rights, *GRANTED_BY_USERS)
+    return sorted(
+        use
+        for use in uses
+        if use.decision is not Decision.ALLOWED_TO_ALL
+        and not any(right.covers(use.right) for right in known)
+    )
 
 
 def leave_behind(audit_log: Path | None) -> None:
@@ -161,8 +227,16 @@ def leave_behind(audit_log: Path | None) -> None:
     folder = os.environ.get(FOLDER)
     if not folder or audit_log is None or not audit_log.exists():
         return
-    lines = [[getattr(right, name) for name in Right.__slots__] for right in used(audit_log)]
-    (Path(folder) / f"{uuid.uuid4().hex}.json").write_text(json.dumps(lines))
+    lines = [[use.decision, *astuple(use.right)] for use in used(audit_log)]
+    (Path(folder) / f"{uuid.uuid4().hex}.json").write_bytes(orjson.dumps(lines))
+
+
+def _left_behind(folder: Path) -> set[Use]:
+    return {
+        Use(Right(*right), Decision(decision))
+        for file in folder.glob("*.json")
+        for decision, *right in orjson.loads(file.read_bytes())
+    }
 
 
 @contextlib.contextmanager
@@ -179,38 +253,66 @@ class UsedRights:
 
     Attributes:
         whole: Every test of the project is run.
+        manifests: What grants the rights.
     """
 
     whole: bool
+    manifests: Path = BASE
     _folder: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="retrofit-rights-")
     )
-    _left: list[Right] = field(default_factory=list)
+    _not_run: set[str] = field(default_factory=set)
+    _unused: list[Right] = field(default_factory=list)
+    _ungranted: list[Use] = field(default_factory=list)
 
     @classmethod
-    def of(cls, config: pytest.Config) -> Self:
+    def of(cls, config: pytest.Config, manifests: Path = BASE) -> Self:
         """Return it for a run, and let the processes of the run know where to leave notes."""
-        choices = ("keyword", "markexpr", "deselect", "lf")
+        choices = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
         part = any(config.getoption(name, default=None) for name in choices)
-        plugin = cls(whole=config.args_source is config.ArgsSource.TESTPATHS and not part)
+        whole = config.args_source is config.ArgsSource.TESTPATHS and not part
+        plugin = cls(whole=whole, manifests=manifests)
         os.environ[FOLDER] = plugin._folder.name
         return plugin
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note which tests did not come to their end on a control plane."""
+        passed = report.passed or hasattr(report, "wasxfail")
+        counts = "cluster" in report.keywords and not report.nodeid.startswith(_CONFORMANCE)
+        if counts and not passed:
+            self._not_run.add(report.nodeid)
+
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Take in what all processes left behind."""
-        uses = {
-            Right(*values)
-            for file in Path(self._folder.name).glob("*.json")
-            for values in json.loads(file.read_text())
-        }
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Take in what all processes left behind, and fail the run by it."""
+        uses = _left_behind(Path(self._folder.name))
         self._folder.cleanup()
-        if self.whole and uses:
-            self._left = never_used(granted(), uses)
+        if not self.whole or not uses:
+            return
+        rights = granted(self.manifests)
+        self._unused, self._ungranted = never_used(rights, uses), never_granted(rights, uses)
+        wrong = self._ungranted or (self._unused and not self._not_run)
+        if wrong and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the rights."""
-        if self._left:
-            terminalreporter.section("rights that the manifests grant and nobody used")
-            for right in self._left:
-                terminalreporter.write_line(str(right))
+        if self._ungranted:
+            _tell(
+                terminalreporter,
+                "FAILED: what programs asked for and the manifests do not grant",
+                (f"{use.right} ({use.decision})" for use in self._ungranted),
+            )
+        if self._unused and self._not_run:
+            title = "rights that the manifests grant and nobody used, perhaps for want of tests"
+            why = f"{len(self._not_run)} tests were skipped or failed, so this fails nothing"
+            _tell(terminalreporter, title, (why, *map(str, self._unused)))
+        elif self._unused:
+            title = "FAILED: rights that the manifests grant and nobody used"
+            _tell(terminalreporter, title, map(str, self._unused))
+
+
+def _tell(reporter: pytest.TerminalReporter, title: str, lines: Iterable[str]) -> None:
+    reporter.section(title)
+    for line in lines:
+        reporter.write_line(line)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import Object
+from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from reconciler.api.meta import CONFIG_MAPS, NAMESPACES, Kind, Object
 from reconciler.cli.dev.install import NAMESPACE
 from reconciler.cli.dev.programs import ADMISSION, HOST, Programs
 from reconciler.cli.dev.waiting import wait_until
+from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
 from tests.attacks.roles import Answer, Peer
 from tests.faults.rig import Rig, config_map, rule, target
 
@@ -25,11 +27,15 @@ ROLE: Object = {
     "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
 }
 GOT = {"data": {"got": "{{ request.object.data.value }}"}}
+FOLLOWED = (
+    *(NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS),
+    *(CLUSTER_POLICIES, POLICIES, EXCEPTIONS),
+)
 
 
 @pytest.fixture
-def unguarded(live_programs: Programs) -> Iterator[Peer]:
-    """The same peer before a replica that asks nobody for a certificate, but may read."""
+def readable(live_programs: Programs) -> Iterator[None]:
+    """A role by which the admission server may read ConfigMaps."""
     cluster = live_programs.cluster
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(ROLE))
     account = "system:serviceaccount:kyverno:kyverno-admission-controller"
@@ -41,18 +47,27 @@ def unguarded(live_programs: Programs) -> Iterator[Peer]:
         return '"configmaps"' in roles
 
     wait_until(granted, within=30, what=f"{account} may read")
-    with Programs(cluster, ask_callers=False) as programs:
-        programs.start(ADMISSION, name="unguarded")
-        yield Peer(url=f"https://{HOST}:{programs.webhook_port}")
+    yield
     cluster.kubectl("delete", "clusterrole", ROLE["metadata"]["name"])
 
 
-def deletion(namespace: str, **meta: Any) -> Object:
+@pytest.fixture
+def unguarded(live_programs: Programs) -> Iterator[Peer]:
+    """The same peer before a replica that asks nobody for a certificate."""
+    with Programs(live_programs.cluster, ask_callers=False) as programs:
+        programs.start(ADMISSION, name="unguarded")
+        yield Peer(url=f"https://{HOST}:{programs.webhook_port}")
+
+
+def deletion(namespace: str, served: Kind = CONFIG_MAPS, **meta: Any) -> Object:
     """Return the review of a deletion, sent by somebody who may do everything."""
     old = config_map(namespace, "trigger-invented", value="forged")
+    old |= {"apiVersion": served.api_version, "kind": served.kind}
     old["metadata"] |= {"uid": "forged", "resourceVersion": "1", **meta}
-    kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
-    resource = {"group": "", "version": "v1", "resource": "configmaps"}
+    if not served.namespaced:
+        del old["metadata"]["namespace"]
+    kind = {"group": served.group, "version": served.version, "kind": served.kind}
+    resource = {"group": served.group, "version": served.version, "resource": served.plural}
     request = {
         "uid": "forged-review",
         "kind": kind,
@@ -60,7 +75,7 @@ def deletion(namespace: str, **meta: Any) -> Object:
         "requestKind": kind,
         "requestResource": resource,
         "name": old["metadata"]["name"],
-        "namespace": namespace,
+        "namespace": old["metadata"].get("namespace", ""),
         "operation": "DELETE",
         "userInfo": {"username": "root", "groups": ["system:masters"]},
         "object": None,
@@ -97,6 +112,7 @@ async def test_a_peer_without_a_certificate_is_told_so_and_leaves_nothing(
     assert await untouched(rig)
 
 
+@pytest.mark.usefixtures("readable")
 async def test_where_nobody_is_asked_what_never_was_is_not_recorded(
     rig: Rig, unguarded: Peer
 ) -> None:
@@ -105,6 +121,22 @@ async def test_where_nobody_is_asked_what_never_was_is_not_recorded(
     assert await untouched(rig)
 
 
+async def test_where_nobody_granted_more_what_is_followed_is_read_all_the_same(
+    rig: Rig, unguarded: Peer
+) -> None:
+    """Of the kinds that the base lets it list; what it may not read is recorded as it came."""
+    kinds = [f"{kind.api_version}/{kind.kind}" for kind in (CONFIG_MAPS, *FOLLOWED)]
+    resources = {"kinds": kinds, "names": ["trigger-invented"], "operations": ["DELETE"]}
+    fired = rule(rig.namespace, [target(rig.namespace, "target")], GOT)
+    await rig.create(config_map(rig.namespace, "target"))
+    async with rig.granted(*(kind.resource for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS))):
+        await rig.apply({**fired, "match": {"any": [{"resources": resources}]}})
+        for kind in (*FOLLOWED, CONFIG_MAPS):
+            assert (await unguarded.post(deletion(rig.namespace, kind))).status == 200
+    assert [item.spec.resource.kind for item in await rig.requests()] == ["ConfigMap"]
+
+
+@pytest.mark.usefixtures("readable")
 async def test_where_nobody_is_asked_what_was_is_recorded_as_it_is(
     rig: Rig, unguarded: Peer
 ) -> None:

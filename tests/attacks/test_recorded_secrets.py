@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import LABEL_RECORDED, RECORDED_NAMESPACE, Object
+from reconciler.api.meta import (
+    ANNOTATION_RETRY_FAILED,
+    LABEL_RECORDED,
+    RECORDED_NAMESPACE,
+    Object,
+)
+from reconciler.api.updaterequest import State
 from reconciler.cli.dev.install import NAMESPACE
 from reconciler.requests.naming import recorded_name
 from tests.faults.rig import Rig, config_map, rule, target
@@ -56,6 +62,29 @@ async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
     await rig.settle(left, within=15)
     assert await rig.find("Secret", recorded_name(other), RECORDED_NAMESPACE)
     await rig.delete("Secret", recorded_name(other), RECORDED_NAMESPACE)
+
+
+async def test_what_was_recorded_goes_with_the_request_that_is_done_again(rig: Rig) -> None:
+    """A deleted Secret can be read nowhere else when its work failed and is wanted again."""
+    place = rig.namespace
+    gone = {"apiVersion": "v1", "kind": "Secret", "data": {"key": "djE="}}
+    gone["metadata"] = {"name": "gone", "namespace": place}
+    async with rig.granted("secrets"):
+        await rig.create(gone)
+        got = {"data": {"got": "{{ request.oldObject.data.key }}"}}
+        matched = {"names": "gone", "kinds": ["Secret"], "operations": ["DELETE"]}
+        await rig.apply(rule(place, [target(place, "target")], got, **matched))
+        await rig.delete("Secret", "gone")
+        await rig.finish()
+        (failed,) = await rig.requests(state=State.FAILED)
+        assert failed.spec.recorded_secret == recorded_name(failed.name)
+        await rig.create(config_map(place, "target"))
+        again = {"metadata": {"annotations": {ANNOTATION_RETRY_FAILED: "true"}}}
+        await rig.merge("UpdateRequest", failed.name, again, namespace=NAMESPACE)
+        await rig.applied({"target": {"got": "djE="}}, within=20)
+        await rig.finish(2)
+        (done,) = await rig.requests(state=State.COMPLETED)
+    assert await rig.find("Secret", recorded_name(done.name), RECORDED_NAMESPACE)
 
 
 async def test_what_an_older_version_recorded_is_read_when_that_is_granted(rig: Rig) -> None:

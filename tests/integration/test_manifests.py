@@ -241,7 +241,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
         ("selfsubjectaccessreviews.authorization.k8s.io", "create"),
         ("selfsubjectrulesreviews.authorization.k8s.io", "create"),
     }
-    events = {("events", "create"), ("events.events.k8s.io", "create")}
+    events = {("events.events.k8s.io", "create")}
     asks = {("subjectaccessreviews.authorization.k8s.io", "create")}
     expected = {
         ADMISSION: events | asks | {(CONDITIONS, verb) for verb in ("create", "patch")},
@@ -269,7 +269,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 *("get secrets:kube-retrofit-ca", "patch secrets:kube-retrofit-ca"),
                 *("patch secrets:kube-retrofit-tls", "watch secrets:kube-retrofit-tls"),
                 "record updaterequests.kyverno.io",
-                *("get configmaps:kyverno", "watch configmaps:kyverno"),
+                *("list configmaps:kyverno", "watch configmaps:kyverno"),
                 f"patch {CONDITIONS}:kube-retrofit-check",
                 "patch updaterequests.kyverno.io",
                 "watch leases.coordination.k8s.io:kube-retrofit-backlog",

@@ -82,6 +82,11 @@ async def test_a_cluster_scoped_target_stands_in_the_report_of_the_cluster(rig: 
     await rig.create(config_map(place, "trigger-1"))
     (result,) = await until_reported(rig, bool, kind="ClusterPolicyReport")
     assert result["message"] == f"mutated Namespace/{place}"
+    another = {"apiVersion": "v1", "kind": "Namespace", "name": "default"}
+    patch = {"metadata": {"annotations": {f"{place}/seen": "{{ request.object.metadata.name }}"}}}
+    await rig.apply(rule(place, [own, another], patch))
+    await rig.create(config_map(place, "trigger-2"))
+    await until_reported(rig, lambda found: len(found) == 2, kind="ClusterPolicyReport")
 
 
 async def test_a_sweep_reports_as_well(rig: Rig) -> None:

@@ -1,14 +1,28 @@
 """Which rights were used, by an audit log, and which are granted, by manifests."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.usedrights import Right, granted, never_used, used
+from tests.usedrights import (
+    FOLDER,
+    GRANTED_BY_USERS,
+    Decision,
+    Right,
+    Use,
+    granted,
+    never_granted,
+    never_used,
+    used,
+)
 
 ACCOUNT = "system:serviceaccount:kyverno:worker"
+ROOT = Path(__file__).parents[2]
 
 
 def event(verb: str, *, user: str = ACCOUNT, decision: str = "allow", **ref: str) -> str:
@@ -50,20 +64,43 @@ def binding(name: str, ref: str = "ClusterRole", **meta: object) -> object:
 class TestUsed:
     def test_what_an_account_was_allowed_to_do(self, tmp_path: Path) -> None:
         line = event("get", namespace="a", name="b", subresource="status")
-        assert used(log(tmp_path, line)) == {
-            Right("worker", "get", "", "configmaps/status", "a", "b")
-        }
+        right = Right("worker", "get", "", "configmaps/status", "a", "b")
+        assert used(log(tmp_path, line)) == {Use(right, Decision.ALLOWED)}
 
-    def test_not_what_it_was_refused_or_others_did(self, tmp_path: Path) -> None:
-        lines = (event("get", decision="forbid"), event("get", user="somebody"))
+    def test_what_it_was_refused(self, tmp_path: Path) -> None:
+        line = event("get", decision="forbid")
+        right = Right("worker", "get", "", "configmaps")
+        assert used(log(tmp_path, line)) == {Use(right, Decision.REFUSED)}
+
+    def test_what_everybody_is_allowed(self, tmp_path: Path) -> None:
+        item = json.loads(event("get"))
+        reason = 'RBAC: allowed by ClusterRoleBinding "a" of ClusterRole "b" to Group "system:all"'
+        item["annotations"]["authorization.k8s.io/reason"] = reason
+        right = Right("worker", "get", "", "configmaps")
+        assert used(log(tmp_path, json.dumps(item))) == {Use(right, Decision.ALLOWED_TO_ALL)}
+
+    def test_not_what_others_did_or_tried_in_its_name(self, tmp_path: Path) -> None:
+        item = json.loads(event("list", user="somebody"))
+        item["impersonatedUser"] = {"username": ACCOUNT}
+        lines = (event("get", user="somebody"), json.dumps(item))
         assert used(log(tmp_path, *lines)) == set()
 
     def test_under_the_name_of_another_account(self, tmp_path: Path) -> None:
         item = json.loads(event("list", namespace="a"))
         item["impersonatedUser"] = {"username": "system:serviceaccount:kyverno:other"}
-        assert used(log(tmp_path, json.dumps(item))) == {
+        assert {use.right for use in used(log(tmp_path, json.dumps(item)))} == {
             Right("worker", "impersonate", "", "serviceaccounts", "kyverno", "other"),
             Right("other", "list", "", "configmaps", "a"),
+        }
+
+    def test_to_create_takes_no_name_unless_it_is_applied(self, tmp_path: Path) -> None:
+        applied = json.loads(event("patch", name="b"))
+        applied["responseStatus"] = {"code": 201}
+        assert {use.right for use in used(log(tmp_path, event("create", name="a")))} == {
+            Right("worker", "create", "", "configmaps")
+        }
+        assert {use.right for use in used(log(tmp_path, json.dumps(applied)))} == {
+            Right("worker", verb, "", "configmaps", "", "b") for verb in ("patch", "create")
         }
 
 
@@ -110,6 +147,100 @@ class TestGranted:
     ],
 )
 def test_a_right_is_used_by_what_it_covers(right: Right, *, covers: bool) -> None:
-    assert never_used([right], [Right("worker", "get", "", "a", "n", "x")]) == (
-        [] if covers else [right]
-    )
+    use = Use(Right("worker", "get", "", "a", "n", "x"), Decision.ALLOWED)
+    assert never_used([right], [use]) == ([] if covers else [right])
+    assert never_granted([right], [use]) == ([] if covers else [use])
+
+
+def test_what_was_refused_uses_no_right_and_needs_one() -> None:
+    right = Right("worker", "get", "", "a")
+    use = Use(right, Decision.REFUSED)
+    assert never_used([right], [use]) == [right]
+    assert never_granted([], [use]) == [use]
+    # A test had taken it away.
+    assert never_granted([right], [use]) == []
+
+
+def test_what_everybody_may_uses_a_right_and_needs_none() -> None:
+    right = Right("worker", "get", "", "a")
+    use = Use(right, Decision.ALLOWED_TO_ALL)
+    assert never_used([right], [use]) == []
+    assert never_granted([], [use]) == []
+
+
+def test_of_the_account_of_the_controller_users_grant_next_to_nothing() -> None:
+    verbs = ("list", "create", "update", "patch", "impersonate")
+    uses = [
+        Use(Right("kube-retrofit-controller", verb, "", "secrets", "kyverno"), Decision.ALLOWED)
+        for verb in verbs
+    ]
+    assert len(never_granted([], uses)) == len(verbs)
+    assert not any(right.verb == "*" for right in GRANTED_BY_USERS)
+
+
+RULE = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+TITLE = "the manifests"
+CONFTEST = """
+from pathlib import Path
+import pytest
+from tests.usedrights import UsedRights, leave_behind
+HERE = Path(__file__).parent
+def pytest_configure(config):
+    config.addinivalue_line("markers", "cluster: of a control plane")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(UsedRights.of(config, HERE / "manifests"))
+@pytest.fixture(scope="session", autouse=True)
+def control_plane():
+    yield
+    leave_behind(HERE / "audit.log")
+"""
+PASSES = "def test_passes(): pass\n"
+SKIPPED = PASSES + (
+    "import pytest\n@pytest.mark.cluster\n@pytest.mark.skip\ndef test_skipped(): pass\n"
+)
+
+
+class TestARun:
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        (tmp_path / "manifests").mkdir()
+        manifests(tmp_path / "manifests", role("r", [RULE]), binding("r"))
+        (tmp_path / "conftest.py").write_text(CONFTEST)
+        (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = test_it.py\n")
+        (tmp_path / "test_it.py").write_text(PASSES)
+        return tmp_path
+
+    def run(self, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+        env = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+        env.pop(FOLDER, None)
+        return subprocess.run(
+            argv, cwd=project, env=env, text=True, capture_output=True, check=False
+        )
+
+    def test_passes_where_the_rights_are_those_that_were_used(self, project: Path) -> None:
+        log(project, event("get"))
+        done = self.run(project, "-n1")
+        assert (done.returncode, TITLE in done.stdout) == (0, False), done.stdout
+
+    def test_fails_by_what_differs(self, project: Path) -> None:
+        log(project, event("list"), event("get", resource="secrets", decision="forbid"))
+        done = self.run(project, "-n1")
+        assert done.returncode == 1
+        _, asked, unused = done.stdout.split("FAILED: ")
+        assert "worker: get secrets (refused)\nworker: list configmaps (allowed)\n" in asked
+        assert "worker: get configmaps\n" in unused
+
+    def test_says_that_a_skipped_test_may_use_the_right(self, project: Path) -> None:
+        (project / "test_it.py").write_text(SKIPPED)
+        log(project, event("get", decision="forbid"))
+        done = self.run(project)
+        assert done.returncode == 0
+        assert "1 tests were skipped or failed" in done.stdout
+        assert "worker: get configmaps\n" in done.stdout
+
+    @pytest.mark.parametrize("words", [("test_it.py",), ("-k", "passes")])
+    def test_of_a_part_says_nothing(self, project: Path, words: tuple[str, ...]) -> None:
+        log(project, event("list"))
+        done = self.run(project, *words)
+        assert (done.returncode, TITLE in done.stdout) == (0, False), done.stdout
