@@ -14,6 +14,8 @@ from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.ports import Access
 
+_BAD_REQUEST = 400
+
 CHECKS: Mapping[str, Check] = {
     "ClusterPolicy": check_policy,
     "Policy": check_policy,
@@ -63,7 +65,11 @@ class PolicyWebhook:
         if self.about is not None and self._asks(request.kind.name, obj):
             name = str(request.user.get("username", ""))
             means = replace(means, author=self.about(request.user), author_name=name)
-        check = CHECKS[request.kind.name]
+        check = CHECKS.get(request.kind.name)
+        if check is None:
+            kinds = ", ".join(CHECKS)
+            text = f"request.kind.kind is {request.kind.name}, this webhook is for {kinds}"
+            return Answer(allowed=False, code=_BAD_REQUEST, message=text)
         answer = await check(obj, means)
         if old is None or not answer.allowed or check is not check_policy:
             return answer

@@ -14,6 +14,9 @@ KIND = "AdmissionReview"
 
 _PAYLOADS = frozenset({"object", "oldObject", "userInfo", "options", "operation"})
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+_TYPE_TEXTS = ("apiVersion", "kind")
+_METADATA_TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
+_METADATA_MAPS = ("labels", "annotations")
 
 
 class BadReview(RetrofitError):
@@ -84,19 +87,19 @@ def _parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
         kind=kind,
         resource=_type_name(raw, "resource", "resource"),
         subresource=_text(raw, "subResource", "request"),
-        name=_text(raw, "name", "request") or str(meta.get("name", "")),
+        name=_text(raw, "name", "request") or meta.get("name") or "",
         namespace="" if is_namespace else _text(raw, "namespace", "request"),
-        user=_mapping(raw, "userInfo"),
+        user=_user(raw),
         object=obj,
         old_object=old,
         dry_run=raw.get("dryRun") is True,
         info={key: value for key, value in raw.items() if key not in _PAYLOADS},
-        manager=str(_mapping(raw, "options").get("fieldManager") or ""),
+        manager=str(_mapping(raw, "options", "request").get("fieldManager") or ""),
     )
 
 
 def _type_name(raw: Mapping[str, Any], field: str, name: str) -> TypeName:
-    found, place = _mapping(raw, field), f"request.{field}"
+    found, place = _mapping(raw, field, "request"), f"request.{field}"
     if not found.get(name):
         raise BadReview(f"{place}.{name} is missing")
     return TypeName(
@@ -107,10 +110,35 @@ def _type_name(raw: Mapping[str, Any], field: str, name: str) -> TypeName:
 
 
 def _object(raw: Mapping[str, Any], field: str) -> Object | None:
-    obj = _mapping(raw, field)
-    if not isinstance(obj.get("metadata", {}), dict):
-        raise BadReview(f"request.{field}.metadata is not an object")
+    """Return an object whose name, labels and annotations have the types that they must have.
+
+    The API server sends no others, and everything that matches and records relies on it.
+    """
+    obj, place = _mapping(raw, field, "request"), f"request.{field}"
+    for name in _TYPE_TEXTS:
+        _text(obj, name, place)
+    meta, place = _mapping(obj, "metadata", place), f"{place}.metadata"
+    for name in _METADATA_TEXTS:
+        _text(meta, name, place)
+    for name in _METADATA_MAPS:
+        tags = _mapping(meta, name, place)
+        for key in tags:
+            if not isinstance(tags[key], str):
+                raise BadReview(_mistyped(f"{place}.{name}[{key!r}]", tags[key], "a string"))
     return obj or None
+
+
+def _user(raw: Mapping[str, Any]) -> Object:
+    user, place = _mapping(raw, "userInfo", "request"), "request.userInfo"
+    for name in ("username", "uid"):
+        _text(user, name, place)
+    groups = user.get("groups")
+    if groups is not None and not isinstance(groups, list):
+        raise BadReview(_mistyped(f"{place}.groups", groups, "an array"))
+    for at, group in enumerate(groups or ()):
+        if not isinstance(group, str):
+            raise BadReview(_mistyped(f"{place}.groups[{at}]", group, "a string"))
+    return user
 
 
 def _text(raw: Mapping[str, Any], field: str, place: str) -> str:
@@ -118,17 +146,21 @@ def _text(raw: Mapping[str, Any], field: str, place: str) -> str:
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise BadReview(f"{place}.{field} is a JSON {_type(found)}, expected a string")
+        raise BadReview(_mistyped(f"{place}.{field}", found, "a string"))
     return found
 
 
-def _mapping(raw: Mapping[str, Any], field: str) -> Object:
+def _mapping(raw: Mapping[str, Any], field: str, place: str) -> Object:
     found = raw.get(field)
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadReview(f"request.{field} is a JSON {_type(found)}, expected an object")
+        raise BadReview(_mistyped(f"{place}.{field}", found, "an object"))
     return found
+
+
+def _mistyped(place: str, found: Any, expected: str) -> str:
+    return f"{place} is a JSON {_type(found)}, expected {expected}"
 
 
 def _type(value: Any) -> str:

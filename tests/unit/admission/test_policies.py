@@ -49,6 +49,12 @@ async def test_a_policy_that_compiles_is_stored(make, review):
     assert (found.allowed, found.warnings) == (True, ())
 
 
+async def test_what_is_no_policy_is_refused_by_its_kind(make, review):
+    found = await review(make.thing())
+    assert (found.allowed, found.code) == (False, 400)
+    assert "ConfigMap, this webhook is for ClusterPolicy, Policy" in found.message
+
+
 async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, review):
     policy = make.policy(patch=None)
     del policy["spec"]["rules"][0]["mutate"]["targets"][0]["kind"]

@@ -88,6 +88,13 @@ def test_anything_else_is_refused_by_what_it_is(body, words):
         ({"resource": None}, "request.resource.resource"),
         ({"object": "text"}, "request.object is a JSON string"),
         ({"userInfo": [1]}, "request.userInfo is a JSON array"),
+        ({"userInfo": {"username": 7}}, "request.userInfo.username is a JSON number"),
+        ({"userInfo": {"groups": "a"}}, "request.userInfo.groups is a JSON string"),
+        ({"userInfo": {"groups": ["a", None]}}, r"request.userInfo.groups\[1\] is a JSON null"),
+        ({"object": {"metadata": {"name": {}}}}, "request.object.metadata.name is a JSON object"),
+        ({"object": {"metadata": {"labels": ["a"]}}}, "metadata.labels is a JSON array"),
+        ({"oldObject": {"metadata": {"annotations": {"a": 1}}}}, r"annotations\['a'\] is a JSON"),
+        ({"oldObject": {"kind": False}}, "request.oldObject.kind is a JSON boolean"),
     ],
 )
 def test_an_incomplete_request_is_refused_by_its_field(make, fields, words):
