@@ -323,7 +323,7 @@ def _first(case: _Case, rules: Sequence[CompiledRule]) -> Iterator[_Fired]:
 
 def _decidable(conditions: Conditions, request: AdmissionRequest) -> bool:
     """Return whether the request is enough, and the roles are known where they are read."""
-    if not conditions.roots <= _ROOTS:
+    if request.cut or not conditions.roots <= _ROOTS:
         return False
     if request.roles is not None and request.cluster_roles is not None:
         return True

@@ -1,17 +1,21 @@
 """AdmissionReview v1, the words between the API server and a webhook."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from reconciler.api.depth import brackets, cut
 from reconciler.api.meta import Object
 from reconciler.errors import RetrofitError
-from reconciler.requests.draft import AdmissionRequest, TypeName
+from reconciler.requests.draft import MOST_LEVELS, AdmissionRequest, TypeName
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
+_MOST_BRACKETS: Final = 50_000
+"""The API server stores ten thousand levels; to look through so many brackets takes some 30 ms."""
 _PAYLOADS = frozenset({"object", "oldObject", "userInfo", "options", "operation"})
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 _TYPE_TEXTS = ("apiVersion", "kind")
@@ -29,10 +33,7 @@ def parse_review(body: bytes) -> AdmissionRequest:
     Raises:
         BadReview: It is not JSON, not an AdmissionReview v1, or not complete.
     """
-    try:
-        review = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise BadReview(f"the body is not JSON: {error}") from error
+    review, shallow = _decode(body)
     if not isinstance(review, dict):
         raise BadReview(f"the body is a JSON {_type(review)}, expected an {KIND} object")
     kind, api_version = review.get("kind"), review.get("apiVersion")
@@ -41,7 +42,29 @@ def parse_review(body: bytes) -> AdmissionRequest:
     request = review.get("request")
     if not isinstance(request, dict):
         raise BadReview(f"the {KIND} has no request")
-    return _parse_request(request)
+    return _parse_request(request, shallow=shallow)
+
+
+def _decode(body: bytes) -> tuple[Any, bool]:
+    """Return a body, and whether it is without what is nested too deeply to be kept."""
+    most = brackets(body)
+    try:
+        if most <= MOST_LEVELS:
+            return orjson.loads(body), False
+        with contextlib.suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):
+            review = orjson.loads(body)
+            # Readers follow more levels than writers.
+            orjson.dumps(review)
+            return review, False
+        if most > _MOST_BRACKETS:
+            raise BadReview(
+                f"the body is not JSON, or nested more deeply than {MOST_LEVELS} levels, and too"
+                " large to be looked through"
+            )
+        shallow = cut(body, MOST_LEVELS)
+        return orjson.loads(shallow or body), shallow is not None
+    except orjson.JSONDecodeError as error:
+        raise BadReview(f"the body is not JSON: {error}") from error
 
 
 def allow(uid: str, *, warnings: Sequence[str] = ()) -> bytes:
@@ -69,7 +92,7 @@ def _render(uid: str, answer: Mapping[str, Any], warnings: Sequence[str]) -> byt
     return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
+def _parse_request(raw: Mapping[str, Any], *, shallow: bool) -> AdmissionRequest:
     uid, operation = _text(raw, "uid", "request"), _text(raw, "operation", "request")
     if not uid:
         raise BadReview("request.uid is missing")
@@ -95,6 +118,7 @@ def _parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
         dry_run=raw.get("dryRun") is True,
         info={key: value for key, value in raw.items() if key not in _PAYLOADS},
         manager=str(_mapping(raw, "options", "request").get("fieldManager") or ""),
+        cut=shallow,
     )
 
 

@@ -2,7 +2,8 @@
 
 The author of a policy: `InvalidPolicy`, `EvaluationError`.
 The machine, or a rule that asks too much of it: `Interrupted`.
-The cluster, at one object: `Conflict`, `Gone`, `Forbidden`, `Invalid`, `Denied`, `UnknownKind`.
+The cluster, at one object: `Conflict`, `Gone`, `Forbidden`, `Invalid`, `Unreadable`, `Denied`,
+`UnknownKind`.
 The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`,
 `TooMuch`.
 The person who starts a program: `InvalidSetting`.
@@ -239,6 +240,12 @@ class Invalid(ClusterError):
     """The API server refuses the content (400, 415, 422): no repetition will help."""
 
     kind_of_failure = "the content is refused"
+
+
+class Unreadable(Invalid):
+    """An object is stored in a form that nothing here can read."""
+
+    kind_of_failure = "an object cannot be read"
 
 
 class Denied(ClusterError):

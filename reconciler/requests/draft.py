@@ -8,15 +8,19 @@ later. That is the deleted object, the old object of an update, and the object o
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from reconciler.api.depth import is_cut
 from reconciler.api.meta import LABEL_RECORDED, Object, ObjectRef, resource_version
 from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord
 from reconciler.engine.program import Paths, Program, Projection, project
 from reconciler.errors import RetrofitError
 from reconciler.requests import naming
+
+MOST_LEVELS: Final = 250
+"""Of nesting that an object may have here, so that it can be written inside of a request."""
 
 READ_LATER = frozenset({"", "status"})
 """Subresources that carry the whole object, so that a live read gives the trigger again."""
@@ -67,6 +71,7 @@ class AdmissionRequest:
         old_object: None but on UPDATE and DELETE.
         info: All other fields that expressions may read, as they came.
         manager: What the writer calls itself, for ``managedFields``.
+        cut: It came without what is nested more deeply than `MOST_LEVELS`.
     """
 
     uid: str
@@ -84,6 +89,7 @@ class AdmissionRequest:
     dry_run: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
     manager: str = ""
+    cut: bool = False
 
     @property
     def subject(self) -> Object:
@@ -155,12 +161,18 @@ def draft(
             of it.
 
     Raises:
-        TooLarge: More would have to be kept.
+        TooLarge: More would have to be kept, or something that is cut.
     """
     origin = program.origin
     name = naming.request_name(request.uid, origin.uid, origin.rule)
     reads = _reads(program, *unless)
     recorded = _recorded(request, reads)
+    if request.cut and is_cut(recorded):
+        raise TooLarge(
+            f"rule {origin.rule} of policy {origin.policy} reads parts of {request.ref} that are"
+            f" gone later and nested more deeply than {MOST_LEVELS} levels: read fewer fields in"
+            " the rule, or exclude the object"
+        )
     content = b"" if recorded is None else orjson.dumps(recorded, option=orjson.OPT_SORT_KEYS)
     if len(content) > max_recorded:
         raise TooLarge(

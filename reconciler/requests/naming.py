@@ -111,7 +111,12 @@ def digest(obj: Mapping[str, Any]) -> str:
     metadata = {
         key: value for key, value in (obj.get("metadata") or {}).items() if key not in _VOLATILE
     }
-    return _digest(orjson.dumps({**obj, "metadata": metadata}, option=orjson.OPT_SORT_KEYS))
+    try:
+        content = orjson.dumps({**obj, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        # Nested too deeply. What admission saw of it was cut, so this is no digest of it either.
+        content = b""
+    return _digest(content)
 
 
 def _digest(content: bytes) -> str:

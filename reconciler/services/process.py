@@ -29,7 +29,14 @@ from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
 from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, EvaluationError, Gone, Interrupted, InvalidPolicy
+from reconciler.errors import (
+    ClusterError,
+    EvaluationError,
+    Gone,
+    Interrupted,
+    InvalidPolicy,
+    Unreadable,
+)
 from reconciler.requests.confirmation import Presence
 from reconciler.requests.lifecycle import (
     Disposition,
@@ -179,6 +186,9 @@ class Processor:
         except Gone as error:
             message = f"what was recorded of the trigger was removed: {error}"
             return Attempt(disposition=Fail(reason="RecordGone", message=message))
+        except Unreadable as error:
+            fail = Fail(reason="TooDeep", message=str(error))
+            return Attempt(disposition=fail, program=program)
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), chance))
         except RecursionError:

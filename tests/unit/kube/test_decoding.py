@@ -3,7 +3,8 @@
 import orjson
 import pytest
 
-from reconciler.kube.decoding import TooDeep, cut_deep, decode, is_cut, salvage
+from reconciler.api.depth import is_cut
+from reconciler.kube.decoding import TooDeep, cut_deep, decode, salvage
 from reconciler.kube.paths import describe
 
 MANY = 9_000

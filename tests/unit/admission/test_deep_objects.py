@@ -1,0 +1,94 @@
+"""Triggers that are nested more deeply than what a request can keep."""
+
+import orjson
+import pytest
+
+from admission.decide import answer
+from admission.review import BadReview, parse_review
+from tests.unit.admission.test_decide import run
+
+MANY = 9_000
+DELETION = {"kinds": ["ConfigMap"], "operations": ["DELETE"]}
+
+
+def nested(levels, inside=b"1"):
+    return b'{"a":' * levels + inside + b"}" * levels
+
+
+def body(make, operation="CREATE", levels=MANY, inside=b"1", **meta):
+    """Return a review of an object whose `spec` is nested so deeply."""
+    shown = make.thing(spec="DEEP", metadata=meta)
+    old = None if operation == "CREATE" else shown
+    text = make.review(operation, None if operation == "DELETE" else shown, old)
+    return text.replace(b'"DEEP"', nested(levels, inside))
+
+
+@pytest.mark.parametrize("levels", [200, 300, 600, 1_100, MANY])
+def test_it_is_recorded_like_any_other(make, levels):
+    intent = run(make.index(make.policy()), body(make, levels=levels, uid="u"))
+    (draft,) = intent.drafts
+    assert (draft.spec.resource.name, draft.spec.resource.uid) == ("dict", "u")
+    assert intent.refused == ()
+
+
+@pytest.mark.parametrize("levels", [300, MANY])
+def test_what_matches_nothing_is_left_alone(make, levels):
+    index = make.index(make.policy(resources={"kinds": ["ConfigMap"], "names": ["other"]}))
+    assert run(index, body(make, levels=levels)) == run(index, body(make, levels=2))
+
+
+@pytest.mark.parametrize("levels", [300, MANY])
+def test_what_a_precondition_may_read_there_is_left_to_the_controller(make, levels):
+    wanted = {"key": "{{ request.object.spec.a.a }}", "operator": "Equals", "value": "x"}
+    index = make.index(make.policy(preconditions={"all": [wanted]}))
+    assert run(index, body(make, levels=1)).drafts == ()
+    assert len(run(index, body(make, levels=levels)).drafts) == 1
+
+
+@pytest.mark.parametrize("levels", [300, MANY])
+def test_a_change_far_below_is_a_change(make, levels):
+    index = make.index(make.policy())
+    for inside, unchanged in ((b"1", True), (b"2", False)):
+        text = body(make, "UPDATE", levels=levels)
+        before, _, after = text.rpartition(nested(levels))
+        text = before + nested(levels, inside) + after
+        (draft,) = run(index, text).drafts
+        assert draft.spec.trigger.unchanged is unchanged
+
+
+@pytest.mark.parametrize("levels", [300, MANY])
+def test_of_a_deleted_one_all_is_kept_that_lies_above(make, levels):
+    patch = {"metadata": {"labels": {"x": "{{ request.object.metadata.labels.y }}"}}}
+    index = make.index(make.policy(resources=DELETION, patch=patch))
+    (draft,) = run(index, body(make, "DELETE", levels=levels, labels={"y": "z"})).drafts
+    assert draft.spec.recorded["object"]["metadata"]["labels"] == {"y": "z"}
+
+
+@pytest.mark.parametrize("levels", [300, MANY])
+def test_what_cannot_be_kept_is_refused_with_its_cure(make, levels):
+    patch = {"metadata": {"labels": {"x": "{{ request.object.spec.a.a }}"}}}
+    index = make.index(make.policy(resources=DELETION, patch=patch))
+    intent = run(index, body(make, "DELETE", levels=levels))
+    assert intent.drafts == ()
+    (text,) = intent.refused
+    assert "rule copy of policy set-team reads parts of" in text
+    assert "nested more deeply than 250 levels" in text
+    assert answer("Fail", intent.refused, ()).code == 422
+    assert answer("Ignore", intent.refused, ()).warnings
+
+
+def test_a_body_that_takes_long_to_look_through_is_refused_at_once():
+    with pytest.raises(BadReview, match="nested more deeply than 250 levels, and too large"):
+        parse_review(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+
+
+def test_what_is_no_json_is_still_told_so():
+    for text in (b"[" * 300, b'{"a":' * 2_000):
+        with pytest.raises(BadReview, match="not JSON"):
+            parse_review(text)
+
+
+def test_what_is_kept_can_be_written(make):
+    request = parse_review(body(make, levels=MANY))
+    assert request.cut
+    orjson.dumps({"spec": {"recorded": {"object": request.object}}})
