@@ -96,6 +96,14 @@ async def test_an_operator_says_nothing_that_only_admission_saw(
         await roles.request_operator.create(order(rig, **spec))
 
 
+async def test_what_an_older_retry_makes_is_refused_with_the_way_out(
+    rig: Rig, roles: Roles
+) -> None:
+    copied = order(rig, source="manual", context=FORGED_CONTEXT)
+    with pytest.raises(Denied, match="older than the controller writes them itself: install"):
+        await roles.request_operator.create(copied)
+
+
 async def test_a_request_as_a_kyverno_leaves_it_cannot_be_forged(rig: Rig, roles: Roles) -> None:
     forged = order(rig, context=FORGED_CONTEXT)
     del forged["spec"]["source"]
