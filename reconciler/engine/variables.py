@@ -105,6 +105,10 @@ class Template:
     make: Make = field(repr=False, compare=False)
     parts: _Parts | None = field(repr=False, compare=False)
 
+    def placed(self) -> Iterator[tuple[Expression, str]]:
+        """Yield each of its variables with the place where it stands."""
+        return zip(self.expressions, self.places, strict=True)
+
     def render(self, context: Scope) -> Any:
         """Give the document with the values in; it belongs to the caller, nothing is shared.
 

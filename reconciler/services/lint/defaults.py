@@ -31,16 +31,13 @@ def default_findings(program: Program) -> Iterator[Finding]:
     for target in program.targets:
         readers += of_target(target)
     for reader in readers:
-        for expression, place in _placed(reader):
+        # The list of a foreach has no place of its own; labels are hardly ever one.
+        if not isinstance(reader, Template):
+            continue
+        for expression, place in reader.placed():
             path = _without_default(expression)
             if path and path not in asked:
                 yield _finding(expression, place, path)
-
-
-def _placed(reader: Template | Expression) -> Iterator[tuple[Expression, str]]:
-    # The list of a foreach has no place of its own; labels are hardly ever one.
-    if isinstance(reader, Template):
-        yield from zip(reader.expressions, reader.places, strict=True)
 
 
 def _finding(expression: Expression, place: str, path: _Path) -> Finding:

@@ -34,6 +34,6 @@ def unknown_names(program: Program) -> Iterator[Finding]:
 def _placed(program: Program) -> Iterator[tuple[Expression, str]]:
     for reader in of_program(program):
         if isinstance(reader, Template):
-            yield from zip(reader.expressions, reader.places, strict=True)
+            yield from reader.placed()
         else:
             yield reader, program.origin.location
