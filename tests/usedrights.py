@@ -92,6 +92,14 @@ GRANTED_BY_USERS = (
 """What programs ask for that is not the base's to grant."""
 
 
+def granted_by_users(right: Right) -> bool:
+    """Tell whether something is not the base's to grant."""
+    if right.verb == "impersonate":
+        # The accounts that policies name; those of the programs are named by no policy.
+        return right.namespace != "kyverno"
+    return any(item.covers(right) for item in GRANTED_BY_USERS)
+
+
 class Decision(StrEnum):
     """What the API server said to a use of a right."""
 
@@ -116,14 +124,16 @@ def used(audit_log: Path) -> set[Use]:
         if ACCOUNT.encode() not in line:
             continue
         event = orjson.loads(line)
-        if event["user"]["username"].startswith(ACCOUNT):
-            decision = _decision(event.get("annotations") or {})
+        annotations = event.get("annotations") or {}
+        # Without a decision nobody asked the authorizer: the token was refused, or to impersonate.
+        if event["user"]["username"].startswith(ACCOUNT) and _DECISION in annotations:
+            decision = _decision(annotations)
             found.update(Use(right, decision) for right in _asked(event))
     return found
 
 
 def _decision(annotations: Any) -> Decision:
-    if annotations.get(_DECISION) != "allow":
+    if annotations[_DECISION] != "allow":
         return Decision.REFUSED
     to_all = 'to Group "system:' in annotations.get(_REASON, "")
     return Decision.ALLOWED_TO_ALL if to_all else Decision.ALLOWED
@@ -213,11 +223,12 @@ def never_granted(rights: Iterable[Right], uses: Iterable[Use]) -> list[Use]:
 
     What is granted and was refused all the same is no such thing: a test had taken it away.
     """
-    known = (*rights, *GRANTED_BY_USERS)
+    known = tuple(rights)
     return sorted(
         use
         for use in uses
         if use.decision is not Decision.ALLOWED_TO_ALL
+        and not granted_by_users(use.right)
         and not any(right.covers(use.right) for right in known)
     )
 

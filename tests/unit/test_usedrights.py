@@ -72,6 +72,11 @@ class TestUsed:
         right = Right("worker", "get", "", "configmaps")
         assert used(log(tmp_path, line)) == {Use(right, Decision.REFUSED)}
 
+    def test_not_what_the_authorizer_was_not_asked_about(self, tmp_path: Path) -> None:
+        item = json.loads(event("get"))
+        item["annotations"] = {}
+        assert used(log(tmp_path, json.dumps(item))) == set()
+
     def test_what_everybody_is_allowed(self, tmp_path: Path) -> None:
         item = json.loads(event("get"))
         reason = 'RBAC: allowed by ClusterRoleBinding "a" of ClusterRole "b" to Group "system:all"'
@@ -166,6 +171,20 @@ def test_what_everybody_may_uses_a_right_and_needs_none() -> None:
     use = Use(right, Decision.ALLOWED_TO_ALL)
     assert never_used([right], [use]) == []
     assert never_granted([], [use]) == []
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "named"),
+    [
+        ("shop", "labeller", False),
+        ("kyverno", "kyverno-background-controller", False),
+        ("kyverno", "kyverno-admission-controller", True),
+    ],
+)
+def test_accounts_that_may_be_impersonated(namespace: str, name: str, *, named: bool) -> None:
+    asked = ("kube-retrofit-controller", "impersonate", "", "serviceaccounts", namespace, name)
+    uses = [Use(Right(*asked), Decision.ALLOWED)]
+    assert bool(never_granted(granted(), uses)) is named
 
 
 def test_of_the_account_of_the_controller_users_grant_next_to_nothing() -> None:
