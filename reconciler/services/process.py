@@ -384,9 +384,13 @@ class Processor:
 
     def _retry(self, request: UpdateRequest, result: TargetResult, chance: float) -> Retry:
         pause = self.backoff.delay(request.status.attempts + 1, chance)
+        message = result.message
+        if result.permission and self.account and self.account.user not in message:
+            # What is withheld leaves out who lacks the right.
+            message += f" to ServiceAccount {self.account}"
         return Retry(
             reason=result.reason or result.outcome.value,
-            message=result.message,
+            message=message,
             after=max(pause, result.after),
             missing_permission=result.permission,
             interrupted=result.interrupted,

@@ -77,6 +77,15 @@ def policy(place: str, made: Object, account: str = NAME) -> Object:
     }
 
 
+def cluster_policy(place: str, account: str) -> Object:
+    """Return a ClusterPolicy that changes one ConfigMap as an account."""
+    made = policy(place, simple(place), account)
+    made["kind"] = "ClusterPolicy"
+    del made["metadata"]["namespace"]
+    made["spec"]["rules"][0]["match"]["any"][0]["resources"]["namespaces"] = [place]
+    return made
+
+
 def simple(place: str, **more: Any) -> Object:
     """Return a rule that changes one ConfigMap."""
     return rule(place, [target(place, "target")], {"data": {"got": "it"}}, **more)
@@ -209,9 +218,7 @@ async def test_a_policy_works_as_an_account_of_its_own_namespace_only(
 
 
 async def test_no_policy_works_as_an_account_of_the_programs(rig: Rig, roles: Roles) -> None:
-    wanted = policy(rig.namespace, simple(rig.namespace), f"{NAMESPACE}/kube-retrofit-controller")
-    wanted["kind"] = "ClusterPolicy"
-    del wanted["metadata"]["namespace"]
+    wanted = cluster_policy(rig.namespace, f"{NAMESPACE}/kube-retrofit-controller")
     said = await refusal(roles.cluster_policy_writer, wanted)
     assert "that of the programs" in said
 
@@ -224,10 +231,7 @@ async def test_who_names_an_account_may_work_as_it_or_do_what_it_does(
     wanted = policy(place, simple(place))
     own = await refusal(roles.policy_writer, wanted)
     assert "only what its author may do" in own
-    everywhere = policy(place, simple(place), f"{place}/{NAME}")
-    everywhere["kind"] = "ClusterPolicy"
-    del everywhere["metadata"]["namespace"]
-    everywhere["spec"]["rules"][0]["match"]["any"][0]["resources"]["namespaces"] = [place]
+    everywhere = cluster_policy(place, f"{place}/{NAME}")
     borrowed = await refusal(roles.cluster_policy_writer, everywhere)
     assert "only what its author may do" in borrowed
     person = {"apiGroup": RBAC, "kind": "User", "name": roles.users["policy-writer"]}

@@ -258,6 +258,32 @@ def test_somebody_with_few_rights(desk: Desk, unchanged: Callable[[], None]) -> 
     unchanged()
 
 
+def test_a_policy_that_names_an_account_is_previewed_with_its_rights(desk: Desk) -> None:
+    place, kubectl = desk.namespace, desk.cluster.kubectl
+    for name, flags in (
+        ("bot", ("--verb=get,list", "--resource=configmaps", "--resource-name=target-1")),
+        ("guest", ("--verb=get,list", "--resource=configmaps")),
+    ):
+        kubectl("create", "serviceaccount", name, "-n", place)
+        kubectl("create", "role", name, "-n", place, *flags)
+        who = f"--serviceaccount={place}:{name}"
+        kubectl("create", "rolebinding", name, "-n", place, f"--role={name}", who)
+    desk.create(
+        config_map(place, "trigger-1", n="1", mode="strict"), config_map(place, "target-1")
+    )
+    made = policy_of("named", rule(place, [target(place, EACH)], GOT))
+    made["metadata"]["annotations"] = {"kube-retrofit.dev/service-account": f"{place}/bot"}
+    policy = desk.write("named.json", made)
+    # It may not list the triggers, which the administrator may.
+    (found,) = desk.preview(policy, code=1)["rules"]
+    assert found["notes"][0] == f"as ServiceAccount {place}:bot, in whose name the policy works"
+    assert f'User "system:serviceaccount:{place}:bot" cannot list' in found["failures"][0]
+    guest = desk.cluster.service_account_kubeconfig(place, "guest")
+    (found,) = desk.preview(policy, kubeconfig=guest)["rules"]
+    assert "you may not impersonate it" in found["notes"][0]
+    assert found["counts"]["changed"] == 1
+
+
 def test_the_baseline_is_an_assertion(desk: Desk) -> None:
     place = desk.namespace
     desk.create(

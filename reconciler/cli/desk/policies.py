@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.api.meta import GROUP, Object
+from reconciler.api.meta import GROUP, Object, own_namespaces
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.values import DeskValues, Values, split_path
 from reconciler.cli.output.words import nearest
@@ -13,6 +13,8 @@ from reconciler.engine.entries import RESERVED
 from reconciler.engine.program import CompiledPolicy
 from reconciler.engine.readers import of_program
 from reconciler.errors import InvalidPolicy, InvalidSetting
+from reconciler.requests.account import parse_account
+from reconciler.services.protection import OWN_NAMESPACE
 
 _OPERATIONS: Final = ("validate", "generate", "verifyImages")
 _OF_OBJECTS: Final = frozenset({"target", "element", "elementIndex"})
@@ -60,6 +62,15 @@ class PolicySet:
         """Return the operation of a rule that is no mutate rule, else empty."""
         found = (what for key, name, what in self.other_rules if (key, name) == (policy, rule))
         return next(found, "")
+
+
+def bind_account(policy: Object, compiled: CompiledPolicy) -> CompiledPolicy:
+    """Return a policy as it works in a cluster, in the name that it gives.
+
+    Raises:
+        InvalidPolicy: It gives none that it may work as.
+    """
+    return compiled.acting_as(parse_account(policy, own=own_namespaces(OWN_NAMESPACE)))
 
 
 def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) -> PolicySet:

@@ -10,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import DELETE, UPDATE
-from reconciler.cli.desk.policies import check_settings, is_policy, rule_names
+from reconciler.cli.desk.policies import bind_account, check_settings, is_policy, rule_names
 from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
 from reconciler.cli.explain.request import Request
@@ -161,7 +161,8 @@ def compiled(policy: Object, desk: DeskValues, place: str = "") -> tuple[Object,
     """
     name = str(policy["metadata"].get("name", ""))
     try:
-        return policy, compile_policy(policy, given=desk.given(name, rule_names(policy)))
+        found = compile_policy(policy, given=desk.given(name, rule_names(policy)))
+        return policy, bind_account(policy, found)
     except InvalidPolicy as error:
         raise InvalidPolicy("", f"{place}{policy['kind']} {name}: {error}") from error
 

@@ -46,6 +46,9 @@ def tell_policy(compiled: CompiledPolicy, page: Page) -> None:
     """Write which policy it is about, and what its author should know."""
     name = f"{compiled.kind} {compiled.key}"
     page.line("policy", name, policy=compiled.key, policyKind=compiled.kind)
+    if compiled.account is not None:
+        text = f"works as ServiceAccount {compiled.account}, with its rights alone"
+        page.inner.line("account", text, account=compiled.account.user)
     for warning in compiled.warnings:
         page.inner.answer(OPEN, "warning", warning)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.files import no_matter, objects, read_all
-from reconciler.cli.desk.policies import is_policy
+from reconciler.cli.desk.policies import bind_account, is_policy
 from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.stored import policy_key
 from reconciler.dialects import compile_policy
@@ -83,7 +83,7 @@ def compile_found(found: Iterable[tuple[str, Object]]) -> Chosen:
     for place, obj in found:
         head = f"{place}: {obj['kind']} {obj['metadata'].get('name', '')}"
         try:
-            one = compile_policy(obj)
+            one = bind_account(obj, compile_policy(obj))
         except InvalidPolicy as error:
             refused.append(f"{head}: {error}")
             continue

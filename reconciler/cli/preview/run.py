@@ -1,5 +1,6 @@
 """One preview from the first request to the report."""
 
+import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from reconciler.cli.preview.secrets import WatchedLoader
 from reconciler.cli.preview.tally import RuleTally
 from reconciler.config import ProcessSettings
 from reconciler.engine.exceptions import PolicyException
-from reconciler.engine.program import Program
-from reconciler.errors import InvalidSetting
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import Forbidden, InvalidSetting
+from reconciler.kube.access import OwnAccess
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
@@ -76,7 +78,8 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         chosen = compile_found([*wish.found, *stored])
         for text in (*chosen.warnings, *chosen.refused):
             say(text)
-        programs = [program for policy in chosen.compiled for program in policy.programs]
+        acting = [await _acting(policy, live) for policy in chosen.compiled]
+        programs = [(program, note) for policy, note in acting for program in policy.programs]
         if not programs and not chosen.refused:
             raise InvalidSetting("no rule with mutate.targets is in there: nothing to preview")
         loader = WatchedLoader(live.loader)
@@ -89,7 +92,11 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
             live, loader, wish, exceptions=ExceptionIndex.holding(exceptions), filters=filters
         )
         with Bar() as bar:
-            tallies = [await _rule(preview, item, wish, loader, bar) for item in programs]
+            tallies = []
+            for program, note in programs:
+                tally = await _rule(preview, program, wish, loader, bar)
+                tally.notes[:0] = filter(None, [note])
+                tallies.append(tally)
         changed: set[Identity] = set().union(*(tally.changed for tally in tallies))
         return Report(
             rules=tallies,
@@ -101,6 +108,21 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
             calls=live.calls.total,
             seconds=live.clock.monotonic() - begun,
         )
+
+
+async def _acting(policy: CompiledPolicy, live: LiveCluster) -> tuple[CompiledPolicy, str]:
+    """Return a policy as it can be previewed here, and a note on whose rights that shows."""
+    account = policy.account
+    if account is None:
+        return policy, ""
+    with contextlib.suppress(Forbidden):
+        if await OwnAccess(live.client).may(account.impersonation):
+            return policy, f"as ServiceAccount {account}, in whose name the policy works"
+    text = (
+        f"with your rights, not with those of ServiceAccount {account}, in whose name the policy"
+        " works: you may not impersonate it"
+    )
+    return policy.acting_as(None), text
 
 
 def _preview(

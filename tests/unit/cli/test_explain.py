@@ -298,6 +298,15 @@ def test_without_a_trigger_the_rules_are_outlined(desk: Desk) -> None:
     assert "Give an object with --trigger" in done.stdout
 
 
+def test_in_whose_name_a_policy_works_is_said(desk: Desk) -> None:
+    name = "name: reload, annotations: {kube-retrofit.dev/service-account: shop/bot}"
+    text = desk.explain(policy=POLICY.replace("name: reload", name, 1)).stdout
+    assert "works as ServiceAccount shop:bot, with its rights alone\n" in text
+    refused = desk.explain(policy=POLICY.replace("name: reload", name.replace("shop/", ""), 1))
+    assert refused.exit_code == 1
+    assert "write it as NAMESPACE/NAME" in refused.stderr
+
+
 def test_what_becomes_of_a_trigger_that_could_not_be_recorded_is_outlined(desk: Desk) -> None:
     assert "could not be recorded" not in desk.explain().stdout
     ignored = POLICY.replace("spec:\n", "spec:\n  failurePolicy: Ignore\n", 1)

@@ -130,6 +130,21 @@ async def test_whoever_waits_for_a_right_is_woken_when_that_account_has_it(
     assert (await world.status()).state is State.COMPLETED
 
 
+async def test_who_lacks_a_right_is_named_where_the_rest_is_withheld(world, make, target):
+    trigger = world.cluster.add(make.object("Secret", "trigger"))
+    policy = world.install(naming(make.policy(kinds=("Secret",)), "a/bot"))
+
+    def refuse(_before, _after):
+        raise Forbidden("of u: no", permission="patch secrets in namespace a")
+
+    world.wire.before_change = refuse
+    world.dispatcher.notice(await world.ask(policy, trigger))
+    await world.settle()
+    assert (await world.status()).message.endswith(
+        "grant: patch secrets in namespace a to ServiceAccount a:bot"
+    )
+
+
 async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missing(world, make):
     world.install(naming(make.policy(), "a/bot"))
     bot = Account(lacks={"impersonate serviceaccounts"})

@@ -683,3 +683,12 @@ def test_what_decides_when_a_target_is_deleted(obj: dict[str, Any]) -> None:
 )
 def test_what_only_looks_at_it(obj: dict[str, Any]) -> None:
     assert not [item for item in found(obj) if item.code == "guarded-metadata"]
+
+
+@pytest.mark.parametrize(("account", "wrong"), [("shop/bot", False), ("bot", True)])
+def test_an_account_that_no_policy_works_as_is_an_error(account: str, *, wrong: bool) -> None:
+    made = policy()
+    made["metadata"]["annotations"] = {"kube-retrofit.dev/service-account": account}
+    places = [item.location for item in found(made) if item.code == "invalid"]
+    wanted = ["metadata.annotations[kube-retrofit.dev/service-account]"] if wrong else []
+    assert places == wanted
