@@ -8,6 +8,7 @@ import orjson
 
 from reconciler.api.depth import brackets, cut
 from reconciler.api.meta import Object
+from reconciler.api.shape import json_type, mistyped, object_fault, texts_fault, type_fault
 from reconciler.errors import RetrofitError
 from reconciler.requests.draft import MOST_LEVELS, AdmissionRequest, TypeName
 
@@ -18,9 +19,6 @@ _MOST_BRACKETS: Final = 50_000
 """The API server stores ten thousand levels; to look through so many brackets takes some 30 ms."""
 _PAYLOADS = frozenset({"object", "oldObject", "userInfo", "options", "operation"})
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
-_TYPE_TEXTS = ("apiVersion", "kind")
-_METADATA_TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
-_METADATA_MAPS = ("labels", "annotations")
 
 
 class BadReview(RetrofitError):
@@ -35,7 +33,7 @@ def parse_review(body: bytes) -> AdmissionRequest:
     """
     review, shallow = _decode(body)
     if not isinstance(review, dict):
-        raise BadReview(f"the body is a JSON {_type(review)}, expected an {KIND} object")
+        raise BadReview(f"the body is a JSON {json_type(review)}, expected an {KIND} object")
     kind, api_version = review.get("kind"), review.get("apiVersion")
     if kind != KIND or api_version != API_VERSION:
         raise BadReview(f"expected {API_VERSION} {KIND}, got {api_version} {kind}")
@@ -134,70 +132,35 @@ def _type_name(raw: Mapping[str, Any], field: str, name: str) -> TypeName:
 
 
 def _object(raw: Mapping[str, Any], field: str) -> Object | None:
-    """Return an object whose name, labels and annotations have the types that they must have.
-
-    The API server sends no others, and everything that matches and records relies on it.
-    """
-    obj, place = _mapping(raw, field, "request"), f"request.{field}"
-    for name in _TYPE_TEXTS:
-        _text(obj, name, place)
-    meta, place = _mapping(obj, "metadata", place), f"{place}.metadata"
-    for name in _METADATA_TEXTS:
-        _text(meta, name, place)
-    for name in _METADATA_MAPS:
-        tags = _mapping(meta, name, place)
-        for key in tags:
-            if not isinstance(tags[key], str):
-                raise BadReview(_mistyped(f"{place}.{name}[{key!r}]", tags[key], "a string"))
+    obj = _mapping(raw, field, "request")
+    # The API server sends no others; everything that matches and records relies on it.
+    if fault := object_fault(obj, f"request.{field}"):
+        raise BadReview(fault)
     return obj or None
 
 
 def _user(raw: Mapping[str, Any]) -> Object:
     user, place = _mapping(raw, "userInfo", "request"), "request.userInfo"
-    for name in ("username", "uid"):
-        _text(user, name, place)
     groups = user.get("groups")
-    if groups is not None and not isinstance(groups, list):
-        raise BadReview(_mistyped(f"{place}.groups", groups, "an array"))
+    if fault := (
+        texts_fault(user, ("username", "uid"), place)
+        or type_fault(groups, list, f"{place}.groups")
+    ):
+        raise BadReview(fault)
     for at, group in enumerate(groups or ()):
         if not isinstance(group, str):
-            raise BadReview(_mistyped(f"{place}.groups[{at}]", group, "a string"))
+            raise BadReview(mistyped(group, str, f"{place}.groups[{at}]"))
     return user
 
 
 def _text(raw: Mapping[str, Any], field: str, place: str) -> str:
-    found = raw.get(field)
-    if found is None:
-        return ""
-    if not isinstance(found, str):
-        raise BadReview(_mistyped(f"{place}.{field}", found, "a string"))
-    return found
+    if fault := texts_fault(raw, (field,), place):
+        raise BadReview(fault)
+    return raw.get(field) or ""
 
 
 def _mapping(raw: Mapping[str, Any], field: str, place: str) -> Object:
     found = raw.get(field)
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise BadReview(_mistyped(f"{place}.{field}", found, "an object"))
-    return found
-
-
-def _mistyped(place: str, found: Any, expected: str) -> str:
-    return f"{place} is a JSON {_type(found)}, expected {expected}"
-
-
-def _type(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case dict():
-            return "object"
-        case _:
-            return "array"
+    if fault := type_fault(found, Mapping, f"{place}.{field}"):
+        raise BadReview(fault)
+    return found or {}

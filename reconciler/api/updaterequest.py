@@ -23,6 +23,7 @@ from reconciler.api.meta import (
 
 API_VERSION = f"{GROUP}/{REQUEST_VERSION}"
 KIND = "UpdateRequest"
+_MOST = 1 << 53
 
 
 class Source(StrEnum):
@@ -233,9 +234,9 @@ def parse_time(text: Any) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):  # in UTC it may be before the year 1
         return None
-    return moment if moment.tzinfo else None
 
 
 def render_time(moment: datetime) -> str:
@@ -380,15 +381,15 @@ def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
         state=State(state) if state in set(State) else State.PENDING,
         reason=raw.get("reason", ""),
         message=raw.get("message", ""),
-        attempts=int(raw.get("attempts", 0)),
+        attempts=_number(raw, "attempts"),
         next_attempt=parse_time(raw.get("nextAttemptTime")),
         finished=parse_time(raw.get("finishTime")),
         targets=tuple(_parse_target(item) for item in raw.get("targets") or ()),
         counts=Counts(
-            patched=int(counts.get("patched", 0)),
-            unchanged=int(counts.get("unchanged", 0)),
-            skipped=int(counts.get("skipped", 0)),
-            failed=int(counts.get("failed", 0)),
+            patched=_number(counts, "patched"),
+            unchanged=_number(counts, "unchanged"),
+            skipped=_number(counts, "skipped"),
+            failed=_number(counts, "failed"),
         ),
         missing_permission=raw.get("missingPermission", ""),
         interruptions=int(raw.get("interruptions", 0)),
@@ -397,13 +398,18 @@ def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
     )
 
 
+def _number(raw: Mapping[str, Any], field: str, default: int = 0) -> int:
+    # What counts further has to stay a number that the API server takes.
+    return min(max(int(raw.get(field, default)), -1), _MOST)
+
+
 def _parse_target(raw: Mapping[str, Any]) -> TargetStatus:
     outcome = raw.get("outcome", "")
     return TargetStatus(
         ref=_parse_ref(raw),
         subresource=raw.get("subresource", ""),
         outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FAILED,
-        attempts=int(raw.get("attempts", 1)),
+        attempts=_number(raw, "attempts", 1),
         message=raw.get("message", ""),
         before=raw.get("resourceVersionBefore", ""),
         after=raw.get("resourceVersionAfter", ""),
@@ -413,15 +419,15 @@ def _parse_target(raw: Mapping[str, Any]) -> TargetStatus:
 def _parse_sweep(raw: Mapping[str, Any]) -> SweepProgress:
     return SweepProgress(
         cursor=raw.get("cursor", ""),
-        done=int(raw.get("done", 0)),
-        total=int(raw.get("total", -1)),
-        matched=int(raw.get("matched", 0)),
-        failed=int(raw.get("failed", 0)),
+        done=_number(raw, "done"),
+        total=_number(raw, "total", -1),
+        matched=_number(raw, "matched"),
+        failed=_number(raw, "failed"),
         eta=raw.get("eta", ""),
-        generation=int(raw.get("generation", 0)),
+        generation=_number(raw, "generation"),
         phase=raw.get("phase", ""),
         canary=raw.get("canary", ""),
-        sequence=int(raw.get("sequence", 0)),
+        sequence=_number(raw, "sequence"),
     )
 
 

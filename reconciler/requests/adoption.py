@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.api.meta import PREFIX, Object, resource_version
+from reconciler.api.shape import object_fault
 from reconciler.api.updaterequest import (
     RequestSpec,
     Source,
@@ -20,6 +21,7 @@ from reconciler.api.updaterequest import (
 from reconciler.requests.draft import READ_LATER
 
 _MUTATE = "mutate"
+_OBJECTS = ("object", "oldObject")
 # Kept elsewhere in a request, or of no use to an expression.
 _NOT_INFO = frozenset({"object", "oldObject", "userInfo", "options"})
 
@@ -58,7 +60,7 @@ def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> Reques
     if not carried:
         # A change of its policy made it.
         return replace(spec, source=Source.POLICY_CHANGE, user={}, request={}, operation="")
-    new, old = carried.get("object") or {}, carried.get("oldObject") or {}
+    new, old = _object(carried, "object"), _object(carried, "oldObject")
     operation = spec.operation or str(carried.get("operation", ""))
     return replace(
         spec,
@@ -72,7 +74,7 @@ def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> Reques
 
 
 def _trigger(carried: Object, operation: str) -> TriggerRecord:
-    new, old = carried.get("object") or {}, carried.get("oldObject") or {}
+    new, old = _object(carried, "object"), _object(carried, "oldObject")
     return TriggerRecord(
         resource_version=resource_version(old or new),
         unchanged=operation == "UPDATE" and _text(new) == _text(old),
@@ -85,11 +87,23 @@ def _recorded(carried: Object, operation: str, new: Object, old: Object) -> Obje
     kept: Object = {}
     if operation == "DELETE":
         kept["object"] = old
-    elif carried.get("subResource", "") not in READ_LATER and new:
+    elif str(carried.get("subResource") or "") not in READ_LATER and new:
         kept["object"] = new
     if old and operation == "UPDATE":
         kept["oldObject"] = old
+    # Nothing can be made of these; whoever works on the request says so.
+    kept |= {name: carried[name] for name in _OBJECTS if object_fault(_raw(carried, name), name)}
     return kept or None
+
+
+def _object(carried: Object, name: str) -> Object:
+    """Return one of the objects, empty where it is none."""
+    found = _raw(carried, name)
+    return {} if object_fault(found, name) else found
+
+
+def _raw(carried: Object, name: str) -> Any:
+    return carried.get(name) or {}
 
 
 def _text(obj: Object) -> str:

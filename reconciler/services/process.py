@@ -64,7 +64,7 @@ from reconciler.services.ports import Loader, Policies, RuleLoader
 from reconciler.services.redaction import HIDDEN, said
 from reconciler.services.results import TargetResult, failure
 from reconciler.services.selection import Found, Selection, TargetFinder
-from reconciler.services.trigger import Trigger, TriggerReader
+from reconciler.services.trigger import Malformed, Trigger, TriggerReader
 
 DENIALS = 10
 """Attempts at a target that another admission webhook refuses."""
@@ -188,6 +188,9 @@ class Processor:
             return Attempt(disposition=Fail(reason="RecordGone", message=message))
         except Unreadable as error:
             fail = Fail(reason="TooDeep", message=str(error))
+            return Attempt(disposition=fail, program=program)
+        except Malformed as error:
+            fail = Fail(reason="MalformedRequest", message=f"{error}; delete the request")
             return Attempt(disposition=fail, program=program)
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), chance))

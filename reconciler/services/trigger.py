@@ -7,13 +7,14 @@ from typing import Any, Self
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, split_api_version
+from reconciler.api.shape import object_fault, texts_fault, type_fault
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.jmes import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
-from reconciler.errors import Gone, UnknownKind
+from reconciler.errors import Gone, RetrofitError, UnknownKind
 from reconciler.requests.confirmation import Presence, confirm, needs_read
 from reconciler.services.ports import Kinds, Reader, Requests
 
@@ -31,6 +32,10 @@ class Trigger:
     presence: Presence
     subject: Subject | None = None
     context: Context | None = None
+
+
+class Malformed(RetrofitError):
+    """What a request holds of its trigger is nothing that admission records; says what it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ class TriggerReader:
 
         Raises:
             Gone: The Secret with the recorded fields does not exist.
+            Malformed: The request holds something that no object is.
             ClusterError: The read failed for another reason than absence.
         """
         spec = request.spec
@@ -66,6 +72,8 @@ class TriggerReader:
         if presence is not Presence.STORED:
             return Trigger(presence=presence)
         recorded = await self._recorded(request)
+        if fault := _fault(spec, recorded):
+            raise Malformed(fault)
         obj, old = _objects(spec, live, recorded)
         return await self._build(spec, program, obj, old)
 
@@ -115,7 +123,12 @@ class TriggerReader:
         if request.spec.recorded_secret:
             former = LABEL_RECORDED not in request.labels
             content = await self.requests.read_recorded(request.name, former=former)
-            read: Mapping[str, Any] = json.loads(content)
+            try:
+                read: Mapping[str, Any] = json.loads(content)
+            except ValueError:
+                raise Malformed(
+                    f"the Secret {request.spec.recorded_secret} holds no JSON"
+                ) from None
             return read
         return request.spec.recorded or {}
 
@@ -203,6 +216,21 @@ class TriggerReader:
             return {}
         labels: Mapping[str, str] = (found.get("metadata") or {}).get("labels") or {}
         return labels
+
+
+def _fault(spec: RequestSpec, recorded: Mapping[str, Any]) -> str:
+    """Return what makes a request one that admission never wrote, empty where nothing does."""
+    place = "spec.recorded"
+    if fault := type_fault(recorded, Mapping, place):
+        return fault
+    for name in ("object", "oldObject"):
+        if fault := object_fault(recorded.get(name) or {}, f"{place}.{name}"):
+            return fault
+    place = "spec.context.admissionRequestInfo.admissionRequest.resource"
+    resource = spec.request.get("resource") or {}
+    if fault := type_fault(resource, Mapping, place):
+        return fault
+    return texts_fault(resource, ("group", "version", "resource"), place)
 
 
 def _user(user: Mapping[str, Any]) -> UserInfo | None:

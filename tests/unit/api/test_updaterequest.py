@@ -239,3 +239,25 @@ def entry(manager, *fields):
 def test_who_made_a_request_final(state, entries, ended_by):
     obj = {"metadata": {"name": "ur-1", "managedFields": entries}, "status": {"state": state}}
     assert parse_request(obj).ended_by == ended_by
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
+def test_a_time_that_is_none_in_utc_is_none(moment):
+    assert parse_time(moment) is None
+
+
+def test_what_is_counted_on_stays_a_number_that_can_be_stored():
+    largest = 2**63 - 1
+    raw = {
+        "attempts": largest,
+        "counts": {"failed": largest},
+        "targets": [{"attempts": largest}],
+        "sweep": {"done": largest, "matched": largest, "failed": largest},
+    }
+    status = parse_status(raw)
+    (target,) = status.targets
+    counted = (status.attempts, status.counts.failed, target.attempts)
+    assert all(number + 10**6 < largest for number in counted)
+    assert status.sweep is not None
+    swept = (status.sweep.done, status.sweep.matched, status.sweep.failed)
+    assert all(number + 10**6 < largest for number in swept)

@@ -149,3 +149,23 @@ def test_its_state_is_read():
     assert adopted(obj).status.state is State.PENDING
     obj["status"] = {"state": "Failed", "retryCount": 2, "message": "no"}
     assert adopted(obj).status.state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"old": [TRIGGER]},
+        {"new": "an object", "operation": "DELETE"},
+        {"old": {"metadata": {"labels": 7}}},
+    ],
+)
+def test_what_no_object_is_breaks_no_list_and_is_kept_to_be_named(fields):
+    request = read_request(stored(**fields), adopt=True)
+    assert request is not None
+    assert fields.get("old", fields.get("new")) in (request.spec.recorded or {}).values()
+
+
+def test_a_subresource_that_is_no_text_breaks_no_list():
+    obj = stored()
+    obj["spec"]["context"]["admissionRequestInfo"]["admissionRequest"]["subResource"] = ["a"]
+    assert read_request(obj, adopt=True) is not None

@@ -285,6 +285,23 @@ class TestTrigger:
         assert ended.disposition.reason == "RecordGone"
         assert "ur-1-recorded" in ended.disposition.message
 
+    @pytest.mark.parametrize(
+        ("spec", "words"),
+        [
+            ({"recorded": {"object": 7}}, "spec.recorded.object is a JSON number"),
+            ({"recorded": {"object": {"metadata": {"labels": [1]}}}}, "metadata.labels is a JSON"),
+            ({"request": {"resource": "pods"}}, "admissionRequest.resource is a JSON string"),
+        ],
+    )
+    async def test_what_admission_never_writes_ends_a_request_by_its_place(
+        self, world, make, spec, words
+    ):
+        policy = world.install(make.policy(resources={"operations": ["DELETE"]}))
+        await world.ask(policy, make.object(), operation="DELETE", **spec)
+        ended = await world.processor.attempt(await world.requests.get("ur-1"), 0.0)
+        assert ended.disposition.reason == "MalformedRequest"
+        assert words in ended.disposition.message
+
     async def test_labels_of_the_namespace_are_read_when_the_rule_asks(
         self, world, make, target, trigger, attempt
     ):

@@ -1,0 +1,73 @@
+"""Whether content that no schema has checked has the form of an object of Kubernetes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_TYPE_TEXTS = ("apiVersion", "kind")
+_METADATA_TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
+_METADATA_MAPS = ("labels", "annotations")
+
+
+def object_fault(value: Any, place: str) -> str:
+    """Return which part of an object has another type than everywhere, empty where none has.
+
+    Only what is matched and recorded is looked at; the rest is for expressions, which take any.
+    """
+    meta = value.get("metadata") if isinstance(value, Mapping) else None
+    if (fault := type_fault(value, Mapping, place)) or not isinstance(value, Mapping):
+        return fault
+    if fault := texts_fault(value, _TYPE_TEXTS, place):
+        return fault
+    place = f"{place}.metadata"
+    if (fault := type_fault(meta, Mapping, place)) or not isinstance(meta, Mapping):
+        return fault
+    if fault := texts_fault(meta, _METADATA_TEXTS, place):
+        return fault
+    faults = (_map_fault(meta.get(name), f"{place}.{name}") for name in _METADATA_MAPS)
+    return next(filter(None, faults), "")
+
+
+def texts_fault(value: Mapping[str, Any], fields: tuple[str, ...], place: str) -> str:
+    """Return which of the fields is not a text, empty where all are or are absent."""
+    faults = (type_fault(value.get(name), str, f"{place}.{name}") for name in fields)
+    return next(filter(None, faults), "")
+
+
+def type_fault(value: Any, expected: type, place: str) -> str:
+    """Return that a value has another type than expected, empty where it has it or is null."""
+    if value is None or isinstance(value, expected):
+        return ""
+    return mistyped(value, expected, place)
+
+
+def mistyped(value: Any, expected: type, place: str) -> str:
+    """Say which JSON type a value has, and which it should have."""
+    return f"{place} is a JSON {json_type(value)}, expected {_EXPECTED[expected]}"
+
+
+def json_type(value: Any) -> str:
+    """Return what JSON calls the type of a decoded value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case dict():
+            return "object"
+        case _:
+            return "array"
+
+
+def _map_fault(value: Any, place: str) -> str:
+    if (fault := type_fault(value, Mapping, place)) or value is None:
+        return fault
+    wrong = (key for key, item in value.items() if not isinstance(item, str))
+    key = next(wrong, None)
+    return "" if key is None else mistyped(value[key], str, f"{place}[{key!r}]")
+
+
+_EXPECTED: Mapping[type, str] = {Mapping: "an object", str: "a string", list: "an array"}
