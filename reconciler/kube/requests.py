@@ -13,6 +13,7 @@ from reconciler.api.meta import (
     Object,
     resource_version,
 )
+from reconciler.api.requestwire import parse_request, render_spec, render_status
 from reconciler.api.updaterequest import (
     API_VERSION,
     KIND,
@@ -20,9 +21,6 @@ from reconciler.api.updaterequest import (
     RequestStatus,
     State,
     UpdateRequest,
-    parse_request,
-    render_spec,
-    render_status,
 )
 from reconciler.config import ControllerSettings
 from reconciler.errors import AlreadyExists, Expired, Invalid

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.api.meta import RECORDED_NAMESPACE, Kind, Object, resource_version
+from reconciler.api.requestwire import parse_request, render_spec, render_status
 from reconciler.api.updaterequest import (
     API_VERSION,
     KIND,
@@ -14,9 +15,6 @@ from reconciler.api.updaterequest import (
     RequestStatus,
     State,
     UpdateRequest,
-    parse_request,
-    render_spec,
-    render_status,
 )
 from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.errors import AlreadyExists, Conflict, Gone, Invalid

@@ -10,14 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.api.meta import PREFIX, Object, resource_version
+from reconciler.api.requestwire import parse_request
 from reconciler.api.shape import object_fault
-from reconciler.api.updaterequest import (
-    RequestSpec,
-    Source,
-    TriggerRecord,
-    UpdateRequest,
-    parse_request,
-)
+from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord, UpdateRequest
 from reconciler.requests.draft import READ_LATER
 
 _MUTATE = "mutate"

@@ -17,13 +17,12 @@ from reconciler.api.updaterequest import (
     Counts,
     Outcome,
     RequestSpec,
-    RequestStatus,
     Source,
     SweepProgress,
     TargetStatus,
     UpdateRequest,
 )
-from reconciler.engine.confidential import is_secret, named_by_content
+from reconciler.engine.confidential import is_secret
 from reconciler.engine.context import Context
 from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
@@ -45,7 +44,6 @@ from reconciler.requests.lifecycle import (
     Hold,
     Retry,
     Skip,
-    identity,
     merge_targets,
 )
 from reconciler.requests.schedule import Backoff
@@ -61,15 +59,21 @@ from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Loader, Policies, RuleLoader
-from reconciler.services.redaction import HIDDEN, said
+from reconciler.services.redaction import said
 from reconciler.services.results import TargetResult, failure
-from reconciler.services.selection import Found, Selection, TargetFinder
+from reconciler.services.selection import TargetFinder
+from reconciler.services.targetstatus import (
+    ended,
+    identity_of,
+    nameable,
+    reference,
+    statuses_of,
+    vanished,
+)
 from reconciler.services.trigger import Malformed, Trigger, TriggerReader
 
 DENIALS = 10
 """Attempts at a target that another admission webhook refuses."""
-
-_SEVERITY = {Outcome.SKIPPED: 0, Outcome.UNCHANGED: 1, Outcome.PATCHED: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,11 +234,11 @@ class Processor:
         if closed is not None:
             return Attempt(disposition=closed, program=program)
         exempt = self._gates.exempt(program, context, loads)
-        done = _done(request.status)
+        done = ended(request.status)
         with self.flight.kept.room() as room:
             finder = self.finder.acting_as(self.account)
             selection = await finder.select(program, context, loads, room)
-            chosen = [item for item in selection.found if _identity(item.key) not in done]
+            chosen = [item for item in selection.found if identity_of(item.key) not in done]
             results = await asyncio.gather(
                 *(
                     self._change(
@@ -249,7 +253,7 @@ class Processor:
                             listed=item.obj,
                             exempt=exempt,
                             cause=self._cause(request.spec),
-                            named=named | _named(item, program),
+                            named=named | nameable(item, program),
                             tenant=tenant_of(request.spec),
                         ),
                     )
@@ -257,11 +261,11 @@ class Processor:
                 )
             )
         found = tuple(zip(chosen, results, strict=True))
-        reference = partial(_reference, program=program, confidential=loads.confidential)
-        statuses = _statuses(found, reference)
+        named_as = partial(reference, program=program, confidential=loads.confidential)
+        statuses = statuses_of(found, named_as)
         targets = merge_targets(
             request.status.targets,
-            [*statuses, *_vanished(request.status, selection, statuses)],
+            [*statuses, *vanished(request.status, selection, statuses)],
         )
         outcomes = (*results, *(_told(item, loads, named) for item in selection.failures))
         errors = [said(error, confidential=loads.confidential) for error in selection.errors]
@@ -418,88 +422,5 @@ def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:
     return all(item.attempts >= DENIALS for item in denied)
 
 
-def _ref(key: TargetKey, uid: str) -> ObjectRef:
-    return ObjectRef(
-        api_version=key.kind.api_version,
-        kind=key.kind.kind,
-        namespace=key.namespace,
-        name=key.name,
-        uid=uid,
-    )
-
-
-def _identity(key: TargetKey) -> tuple[str, str, str, str, str]:
-    kind = key.kind
-    return kind.api_version, kind.kind, key.namespace, key.name, kind.subresource
-
-
 def _told(result: TargetResult, loads: Loads, named: frozenset[str]) -> TargetResult:
     return result.withheld(named) if loads.confidential else result
-
-
-def _named(item: Found, program: Program) -> frozenset[str]:
-    if named_by_content(program, item.query.index):
-        return frozenset()
-    return frozenset({item.key.namespace})
-
-
-def _reference(
-    item: Found, result: TargetResult, *, program: Program, confidential: bool
-) -> ObjectRef:
-    """Return what a status calls a target: one that is made of a Secret only if it was read."""
-    ref = _ref(item.key, result.uid)
-    if not confidential or result.uid or not named_by_content(program, item.query.index):
-        return ref
-    return replace(ref, namespace=HIDDEN if ref.namespace else "", name=HIDDEN)
-
-
-def _statuses(
-    found: Iterable[tuple[Found, TargetResult]],
-    reference: Callable[[Found, TargetResult], ObjectRef],
-) -> list[TargetStatus]:
-    # Two targets of a rule may select one object: what went wrong is what shall stand there.
-    by_target: dict[TargetKey, tuple[Found, TargetResult]] = {}
-    for item, result in found:
-        other = by_target.get(item.key)
-        if other is None or _SEVERITY.get(result.outcome, 3) > _SEVERITY.get(other[1].outcome, 3):
-            by_target[item.key] = item, result
-    return [
-        TargetStatus(
-            ref=reference(item, result),
-            subresource=item.key.kind.subresource,
-            outcome=result.outcome,
-            message=result.message,
-            before=result.before,
-            after=result.after_version,
-        )
-        for item, result in by_target.values()
-    ]
-
-
-def _done(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
-    """Return the targets that need no further attempt.
-
-    A status lists a sample of the successes; one that is not listed is evaluated again, which
-    a converging rule turns into a read, and the marker of others too.
-    """
-    ended = SUCCESSES | {Outcome.INVALID}
-    return {identity(item) for item in status.targets if item.outcome in ended}
-
-
-def _vanished(
-    status: RequestStatus, selection: Selection, statuses: Iterable[TargetStatus]
-) -> list[TargetStatus]:
-    if selection.errors or selection.failures:
-        return []
-    there = {_identity(item.key) for item in selection.found}
-    there.update(identity(item) for item in statuses)
-    return [
-        TargetStatus(
-            ref=item.ref,
-            subresource=item.subresource,
-            outcome=Outcome.SKIPPED,
-            message="it is gone, or no target of the rule any more",
-        )
-        for item in status.targets
-        if item.outcome not in SUCCESSES and identity(item) not in there
-    ]

@@ -14,8 +14,9 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.api.meta import Kind, Object
+from reconciler.api.requestwire import parse_request
 from reconciler.api.rights import parse_right
-from reconciler.api.updaterequest import State, UpdateRequest, parse_request
+from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.cli.dev.cluster import Cluster, ControlPlane
 from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from reconciler.api.meta import RECORDED_NAMESPACE
-from reconciler.api.updaterequest import parse_request
+from reconciler.api.requestwire import parse_request
 from reconciler.cli.dev.install import install
 from reconciler.cli.dev.parts import free_ports
 from reconciler.cli.dev.programs import ADMISSION, Programs

@@ -6,14 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.meta import ObjectRef
-from reconciler.api.updaterequest import (
-    Outcome,
-    RequestStatus,
-    State,
-    TargetStatus,
-    parse_status,
-    render_status,
-)
+from reconciler.api.requestwire import parse_status, render_status
+from reconciler.api.updaterequest import Outcome, RequestStatus, State, TargetStatus
 from reconciler.requests.lifecycle import (
     FINAL,
     MAX_MESSAGE,

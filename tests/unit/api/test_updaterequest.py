@@ -5,6 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.meta import ObjectRef
+from reconciler.api.requestwire import (
+    parse_request,
+    parse_spec,
+    parse_status,
+    progress,
+    render_spec,
+    render_status,
+    summary,
+)
 from reconciler.api.updaterequest import (
     Counts,
     Outcome,
@@ -15,15 +24,8 @@ from reconciler.api.updaterequest import (
     SweepProgress,
     TargetStatus,
     TriggerRecord,
-    parse_request,
-    parse_spec,
-    parse_status,
     parse_time,
-    progress,
-    render_spec,
-    render_status,
     render_time,
-    summary,
 )
 
 TEXT = st.text(max_size=8)

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from reconciler.api.meta import LABEL_SHARD
-from reconciler.api.updaterequest import parse_spec, render_spec
+from reconciler.api.requestwire import parse_spec, render_spec
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import Projection
 from reconciler.requests import naming

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from reconciler.api.meta import ObjectRef
+from reconciler.api.requestwire import render_status
 from reconciler.api.updaterequest import (
     Counts,
     Outcome,
@@ -11,7 +12,6 @@ from reconciler.api.updaterequest import (
     State,
     SweepProgress,
     TargetStatus,
-    render_status,
 )
 from reconciler.requests.lifecycle import (
     MAX_MESSAGE,

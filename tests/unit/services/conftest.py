@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -106,8 +107,9 @@ async def _step(interference: Awaitable[Any] | None) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Give way to the other tasks until a condition holds; nothing here waits for a clock."""
-    for _ in range(100_000):
+    """Give way to the other tasks until a condition holds; a child process may be at work."""
+    end = time.monotonic() + 30.0
+    while time.monotonic() < end:
         if condition():
             return
         await asyncio.sleep(0)

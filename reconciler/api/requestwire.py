@@ -1,0 +1,292 @@
+"""An `UpdateRequest` as it stands in the API.
+
+The reader accepts what the reference stored too: an unknown field is ignored, a missing one
+takes its default, so that a cluster's older requests end with a message instead of an error.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.api.meta import (
+    ANNOTATION_RETRIED,
+    ANNOTATION_RETRY,
+    ANNOTATION_RETRY_FAILED,
+    FIELD_MANAGER,
+    Object,
+    ObjectRef,
+)
+from reconciler.api.updaterequest import (
+    Counts,
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    Source,
+    State,
+    SweepProgress,
+    TargetStatus,
+    TriggerRecord,
+    UpdateRequest,
+    parse_time,
+    render_time,
+)
+
+_MOST = 1 << 53
+
+
+def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
+    """Return the request that an object holds."""
+    meta = obj.get("metadata") or {}
+    marks = meta.get("annotations") or {}
+    return UpdateRequest(
+        name=meta.get("name", ""),
+        namespace=meta.get("namespace", ""),
+        uid=meta.get("uid", ""),
+        resource_version=meta.get("resourceVersion", ""),
+        created=parse_time(meta.get("creationTimestamp")) or datetime.fromtimestamp(0, UTC),
+        labels=meta.get("labels") or {},
+        spec=parse_spec(obj.get("spec") or {}),
+        status=parse_status(obj.get("status") or {}),
+        nudge=marks.get(ANNOTATION_RETRY, ""),
+        retry_requested=bool(marks.get(ANNOTATION_RETRY_FAILED)),
+        retried=marks.get(ANNOTATION_RETRIED, ""),
+        ended_by=_ended_by(obj),
+    )
+
+
+def _ended_by(obj: Mapping[str, Any]) -> str:
+    """Return who set a final state that the controller did not write, empty where it did.
+
+    The controller writes the time together with the state, and whoever sets a state afterwards
+    leaves that time to it. Where nobody's fields are known nothing is said of anybody.
+    """
+    if parse_status(obj.get("status") or {}).state is State.PENDING:
+        return ""
+    owners: dict[str, str] = {}
+    for entry in (obj.get("metadata") or {}).get("managedFields") or ():
+        fields = (entry.get("fieldsV1") or {}).get("f:status") or {}
+        manager = str(entry.get("manager", ""))
+        if "f:finishTime" in fields and manager == FIELD_MANAGER:
+            return ""
+        owners |= dict.fromkeys(fields, manager)
+    return owners.get("f:state", "")
+
+
+def _parse_ref(raw: Mapping[str, Any]) -> ObjectRef:
+    return ObjectRef(
+        api_version=raw.get("apiVersion", ""),
+        kind=raw.get("kind", ""),
+        namespace=raw.get("namespace", ""),
+        name=raw.get("name", ""),
+        uid=raw.get("uid", ""),
+    )
+
+
+def _render_ref(ref: ObjectRef) -> Object:
+    pairs = {
+        "apiVersion": ref.api_version,
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "uid": ref.uid,
+    }
+    return {key: value for key, value in pairs.items() if value}
+
+
+def parse_spec(raw: Mapping[str, Any]) -> RequestSpec:
+    """Return the order of a request's spec."""
+    context = raw.get("context") or {}
+    info = context.get("admissionRequestInfo") or {}
+    trigger = raw.get("trigger") or {}
+    source = raw.get("source", Source.ADMISSION)
+    return RequestSpec(
+        policy=raw.get("policy", ""),
+        rule=raw.get("rule", ""),
+        resource=_parse_ref(raw.get("resource") or {}),
+        source=Source(source) if source in set(Source) else Source.ADMISSION,
+        operation=info.get("operation", ""),
+        user=context.get("userInfo") or {},
+        request=info.get("admissionRequest") or {},
+        trigger=TriggerRecord(
+            resource_version=trigger.get("resourceVersion", ""),
+            digest=trigger.get("digest", ""),
+            unchanged=bool(trigger.get("unchanged", False)),
+            terminating=bool(trigger.get("terminating", False)),
+            subresource=trigger.get("subresource", ""),
+        ),
+        policy_uid=raw.get("policyUID", ""),
+        policy_generation=int(raw.get("policyGeneration", 0)),
+        recorded=raw.get("recorded"),
+        recorded_secret=raw.get("recordedSecret", ""),
+        sweep="sweep" in raw,
+        unless=tuple(raw.get("unless") or ()),
+        sequence=int(raw.get("sequence", 0)),
+    )
+
+
+def render_spec(spec: RequestSpec) -> Object:
+    """Return the spec as it is stored; empty parts are left out."""
+    trigger = {
+        "resourceVersion": spec.trigger.resource_version,
+        "digest": spec.trigger.digest,
+        "unchanged": spec.trigger.unchanged,
+        "terminating": spec.trigger.terminating,
+        "subresource": spec.trigger.subresource,
+    }
+    info = {"operation": spec.operation, "admissionRequest": dict(spec.request)}
+    context = {
+        "userInfo": dict(spec.user),
+        "admissionRequestInfo": {key: value for key, value in info.items() if value},
+    }
+    optional = {
+        "context": {key: value for key, value in context.items() if value},
+        "trigger": {key: value for key, value in trigger.items() if value},
+        "policyUID": spec.policy_uid,
+        "policyGeneration": spec.policy_generation,
+        "recordedSecret": spec.recorded_secret,
+        "unless": list(spec.unless),
+        "sequence": spec.sequence,
+    }
+    rendered: Object = {
+        "requestType": "mutate",
+        "policy": spec.policy,
+        "rule": spec.rule,
+        "resource": _render_ref(spec.resource),
+        "source": spec.source.value,
+    }
+    rendered |= {key: value for key, value in optional.items() if value}
+    if spec.recorded is not None:
+        rendered["recorded"] = dict(spec.recorded)
+    if spec.sweep:
+        rendered["sweep"] = {}
+    return rendered
+
+
+def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
+    """Return the status of a request."""
+    state = raw.get("state") or State.PENDING
+    counts = raw.get("counts") or {}
+    sweep = raw.get("sweep")
+    return RequestStatus(
+        state=State(state) if state in set(State) else State.PENDING,
+        reason=raw.get("reason", ""),
+        message=raw.get("message", ""),
+        attempts=_number(raw, "attempts"),
+        next_attempt=parse_time(raw.get("nextAttemptTime")),
+        finished=parse_time(raw.get("finishTime")),
+        targets=tuple(_parse_target(item) for item in raw.get("targets") or ()),
+        counts=Counts(
+            patched=_number(counts, "patched"),
+            unchanged=_number(counts, "unchanged"),
+            skipped=_number(counts, "skipped"),
+            failed=_number(counts, "failed"),
+        ),
+        missing_permission=raw.get("missingPermission", ""),
+        interruptions=int(raw.get("interruptions", 0)),
+        sweep=None if sweep is None else _parse_sweep(sweep),
+        remove_after=raw.get("removeAfter", ""),
+    )
+
+
+def _number(raw: Mapping[str, Any], field: str, default: int = 0) -> int:
+    # What counts further has to stay a number that the API server takes.
+    return min(max(int(raw.get(field, default)), -1), _MOST)
+
+
+def _parse_target(raw: Mapping[str, Any]) -> TargetStatus:
+    outcome = raw.get("outcome", "")
+    return TargetStatus(
+        ref=_parse_ref(raw),
+        subresource=raw.get("subresource", ""),
+        outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FAILED,
+        attempts=_number(raw, "attempts", 1),
+        message=raw.get("message", ""),
+        before=raw.get("resourceVersionBefore", ""),
+        after=raw.get("resourceVersionAfter", ""),
+    )
+
+
+def _parse_sweep(raw: Mapping[str, Any]) -> SweepProgress:
+    return SweepProgress(
+        cursor=raw.get("cursor", ""),
+        done=_number(raw, "done"),
+        total=_number(raw, "total", -1),
+        matched=_number(raw, "matched"),
+        failed=_number(raw, "failed"),
+        eta=raw.get("eta", ""),
+        generation=_number(raw, "generation"),
+        phase=raw.get("phase", ""),
+        canary=raw.get("canary", ""),
+        sequence=_number(raw, "sequence"),
+    )
+
+
+def _render_target(target: TargetStatus) -> Object:
+    pairs = {
+        **_render_ref(target.ref),
+        "subresource": target.subresource,
+        "outcome": target.outcome.value,
+        "attempts": target.attempts,
+        "message": target.message,
+        "resourceVersionBefore": target.before,
+        "resourceVersionAfter": target.after,
+    }
+    return {key: value for key, value in pairs.items() if value}
+
+
+def summary(status: RequestStatus) -> str:
+    """Return the column PATCHED: targets changed of targets matched, as ``3/4``."""
+    return f"{status.counts.patched}/{status.counts.matched}" if status.counts.matched else ""
+
+
+def progress(status: RequestStatus) -> str:
+    """Return the column PROGRESS: objects that a sweep looked at, as ``120/500 (8s)``."""
+    if status.sweep is None:
+        return ""
+    total = "?" if status.sweep.total < 0 else str(status.sweep.total)
+    eta = f" ({status.sweep.eta})" if status.sweep.eta else ""
+    return f"{status.sweep.done}/{total}{eta}"
+
+
+def render_status(status: RequestStatus) -> Object:
+    """Return the whole status as a merge patch wants it: what is not set is null."""
+    sweep = status.sweep
+    return {
+        "state": status.state.value,
+        "reason": status.reason or None,
+        "message": status.message or None,
+        "attempts": status.attempts,
+        "nextAttemptTime": None
+        if status.next_attempt is None
+        else render_time(status.next_attempt),
+        "finishTime": None if status.finished is None else render_time(status.finished),
+        "targets": [_render_target(item) for item in status.targets] or None,
+        "counts": None
+        if not status.counts.matched
+        else {
+            "matched": status.counts.matched,
+            "patched": status.counts.patched,
+            "unchanged": status.counts.unchanged,
+            "skipped": status.counts.skipped,
+            "failed": status.counts.failed,
+        },
+        "summary": summary(status) or None,
+        "progress": progress(status) or None,
+        "missingPermission": status.missing_permission or None,
+        "interruptions": status.interruptions or None,
+        "sweep": None
+        if sweep is None
+        else {
+            "cursor": sweep.cursor,
+            "done": sweep.done,
+            "total": sweep.total,
+            "matched": sweep.matched,
+            "failed": sweep.failed,
+            "eta": sweep.eta,
+            "generation": sweep.generation,
+            "phase": sweep.phase,
+            "canary": sweep.canary,
+            "sequence": sweep.sequence,
+        },
+        "removeAfter": status.remove_after or None,
+    }
