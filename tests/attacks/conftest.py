@@ -20,11 +20,11 @@ async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
     """The attacked namespace, seen by the cluster's administrator."""
     name = f"attack-{uuid.uuid4().hex[:8]}"
     async with open_rig(live_programs.cluster, live_programs, name) as rig:
-        await _asked_about_policies(rig)
+        await asked_about_policies(rig)
         yield rig
 
 
-async def _asked_about_policies(rig: Rig) -> None:
+async def asked_about_policies(rig: Rig) -> None:
     """Wait until the webhook for policies is registered, which takes a moment after a start."""
     made = rule(rig.namespace, [target(NAMESPACE, "x")], {"data": {"got": "it"}})
     policy: Object = {

@@ -2,24 +2,30 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import urllib.request
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import uvloop
 import yaml
 from click.testing import CliRunner
 
 from reconciler.api.meta import Object
 from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.cli.main import retrofit
-from tests.faults.rig import Rig, config_map, rule, target
+from tests.attacks.conftest import asked_about_policies
+from tests.faults.rig import Rig, config_map, open_rig, rule, target
 
-pytestmark = pytest.mark.cluster
+# The first test waits until the Secrets of all have come and gone.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+_AT_A_TIME: Final = 8
 
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
@@ -271,22 +277,33 @@ def _metrics(rig: Rig, program: str) -> str:
         return str(answer.read().decode())
 
 
-def _desk(rig: Rig, folder: Any, made: Object) -> dict[str, str]:
-    """Return what the commands say of the policy and its trigger."""
-    policy, trigger = folder / "policy.yaml", folder / "trigger.yaml"
-    trigger.write_text(yaml.safe_dump(made))
-    stored = rig.cluster.kubectl("get", "clusterpolicy", rig.namespace, "-o", "yaml")
-    policy.write_text(stored)
-    address = ("--kubeconfig", str(rig.cluster.kubeconfig))
-    calls = (
-        ("status", *address),
-        ("status", rig.namespace, *address),
-        ("preview", str(policy), *address),
-        ("explain", str(policy), "--trigger", str(trigger), *address),
-        ("explain", str(policy), "--trigger", str(trigger), "--operation", "DELETE", *address),
-        ("apply", str(policy), "--resource", str(trigger)),
-    )
-    return {" ".join(call[:1]): CliRunner().invoke(retrofit, call).output for call in calls}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Desk:
+    """Where the commands run, one at a time: in a test they share this process's output."""
+
+    folder: Path
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def says(self, rig: Rig, made: Object) -> dict[str, str]:
+        """Return what the commands say of the policy and its trigger."""
+        async with self._lock:
+            return await asyncio.to_thread(self._run, rig, made)
+
+    def _run(self, rig: Rig, made: Object) -> dict[str, str]:
+        policy, trigger = self.folder / "policy.yaml", self.folder / "trigger.yaml"
+        trigger.write_text(yaml.safe_dump(made))
+        stored = rig.cluster.kubectl("get", "clusterpolicy", rig.namespace, "-o", "yaml")
+        policy.write_text(stored)
+        address = ("--kubeconfig", str(rig.cluster.kubeconfig))
+        calls = (
+            ("status", *address),
+            ("status", rig.namespace, *address),
+            ("preview", str(policy), *address),
+            ("explain", str(policy), "--trigger", str(trigger), *address),
+            ("explain", str(policy), "--trigger", str(trigger), "--operation", "DELETE", *address),
+            ("apply", str(policy), "--resource", str(trigger)),
+        )
+        return {" ".join(call): CliRunner().invoke(retrofit, call).output for call in calls}
 
 
 async def _ended(rig: Rig, operations: int) -> None:
@@ -304,20 +321,23 @@ def _tried(status: Any) -> bool:
     return str(status.state) != "Pending" or bool(status.reason)
 
 
-@pytest.fixture
-async def granted(rig: Rig) -> Any:
-    """The controller may read and change Secrets, as people grant it."""
-    for kind in REPORTS:
-        group = "wgpolicyk8s.io/v1alpha2" if "Report" in kind else "kyverno.io/v2"
-        await rig.learn(group, kind)
-    async with rig.granted("secrets"):
-        yield
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is seen when the Secrets of all ways have come and gone.
+
+    Attributes:
+        said: By the commands about each way, or why it was not gone to its end.
+        seen: By others than the readers of the Secrets, by where it stands.
+        recorded: The Secrets in which contents may be kept.
+    """
+
+    said: Mapping[str, dict[str, str] | Exception]
+    seen: Mapping[str, str]
+    recorded: list[Object]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.usefixtures("granted")
-async def test_nobody_sees_it(rig: Rig, way: str, tmp_path: Any) -> None:
-    canary = Canary(uuid.uuid4().hex)
+async def _gone_its_way(rig: Rig, way: str, canary: Canary, desk: _Desk) -> dict[str, str]:
+    """Create, change and delete the Secret of a way; return what the commands say meanwhile."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     other = secret(place, canary)
@@ -327,13 +347,66 @@ async def test_nobody_sees_it(rig: Rig, way: str, tmp_path: Any) -> None:
     await _ended(rig, 1)
     await rig.merge("Secret", "trigger-secret", {"metadata": {"labels": {"changed": "yes"}}})
     await _ended(rig, 2)
-    desk = await asyncio.to_thread(_desk, rig, tmp_path, secret(place, canary))
+    said = await desk.says(rig, secret(place, canary))
     await rig.delete("Secret", "trigger-secret")
     await _ended(rig, 3)
-    seen = {**desk, **await _dump(rig)}
+    return said
+
+
+async def _all_ways(programs: Programs, canaries: Mapping[str, Canary], folder: Path) -> World:
+    """Go all ways, some at a time; nothing is removed before everybody has been looked at."""
+    cluster, desk, gate = programs.cluster, _Desk(folder=folder), asyncio.Semaphore(_AT_A_TIME)
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(open_rig(cluster, programs, _name()))
+        await asked_about_policies(first)
+        await stack.enter_async_context(first.granted("secrets"))
+
+        async def go(way: str) -> dict[str, str] | Exception:
+            async with gate:
+                rig = await stack.enter_async_context(open_rig(cluster, programs, _name()))
+                try:
+                    return await _gone_its_way(rig, way, canaries[way], desk)
+                except Exception as error:  # noqa: BLE001 - the other ways are looked at all the same
+                    return error
+
+        said = dict(zip(WAYS, await asyncio.gather(*map(go, WAYS)), strict=True))
+        for kind in REPORTS:
+            group = "wgpolicyk8s.io/v1alpha2" if "Report" in kind else "kyverno.io/v2"
+            await first.learn(group, kind)
+        return World(
+            said=said, seen=await _dump(first), recorded=await first.items("Secret", NAMESPACE)
+        )
+
+
+def _name() -> str:
+    return f"attack-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def canaries() -> dict[str, Canary]:
+    """A value for each way."""
+    return {way: Canary(uuid.uuid4().hex) for way in WAYS}
+
+
+@pytest.fixture(scope="module")
+def world(
+    live_programs: Programs,
+    canaries: dict[str, Canary],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> World:
+    """The world after the Secrets of all ways; the controller may read and change them."""
+    folder = tmp_path_factory.mktemp("canary")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_all_ways(live_programs, canaries, folder))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nobody_sees_it(world: World, canaries: dict[str, Canary], way: str) -> None:
+    canary, said = canaries[way], world.said[way]
+    if isinstance(said, Exception):
+        raise said
+    seen = {**said, **world.seen}
     leaks = {where: found for where, text in seen.items() if (found := canary.found(text))}
     assert not leaks
-    kept = [
-        item for item in await rig.items("Secret", NAMESPACE) if canary.found(json.dumps(item))
-    ]
+    kept = [item for item in world.recorded if canary.found(json.dumps(item))]
     assert all(item["metadata"]["name"].endswith("-recorded") for item in kept)
