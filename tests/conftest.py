@@ -58,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run lacks CPU and not memory: with fewer collections of garbage a control plane and kubectl
     # need about a quarter less of it.
     os.environ.setdefault("GOGC", "400")
+    os.environ.setdefault("GOMEMLIMIT", "1GiB")
     full = config.getoption("conformance_report")
     config.pluginmanager.register(ConformanceReport(full=full), "conformance-report")
     if not hasattr(config, "workerinput"):
