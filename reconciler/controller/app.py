@@ -305,6 +305,12 @@ def _assemble(
     client.allow_writes(lambda: election.leading)
     return Controller(
         settings=settings,
+        if election.abandoned:
+            log.warning(
+                "the leader before ended without giving the Lease back: what waits now is noted"
+                " before it is worked on, so that a request which ends the controller is found"
+            )
+            services.dispatcher.suspects.expect()
         client=client,
         services=services,
         accounts=accounts,

@@ -51,6 +51,7 @@ class Election:
     Attributes:
         holder: Who held the Lease when it was last seen; empty is nobody.
         problem: Why the last try failed; empty after one that worked.
+        abandoned: Who held it before did not give it back.
         witnessed: While this one did not hold the Lease, it saw somebody else renew it.
     """
 
@@ -70,6 +71,7 @@ class Election:
         self.holder = ""
         self.problem = ""
         self.witnessed = False
+        self.abandoned = False
         self._client = client
         self._clock = clock
         self._namespace = namespace
@@ -147,8 +149,10 @@ class Election:
         self._observe(lease)
         others = self.holder != self._identity and known not in (None, lease.get("spec"))
         self.witnessed = self.witnessed or others
-        if self.holder not in {"", self._identity} and not self._expired():
+        others = self.holder not in {"", self._identity}
+        if others and not self._expired():
             return False
+        self.abandoned = others
         try:
             await self._put(lease, limit)
         except Conflict:

@@ -14,7 +14,7 @@ import orjson
 
 from reconciler.api.depth import is_cut
 from reconciler.api.meta import LABEL_RECORDED, Object, ObjectRef, resource_version
-from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord
+from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord, UpdateRequest
 from reconciler.engine.program import Paths, Program, Projection, project
 from reconciler.errors import RetrofitError
 from reconciler.requests import naming
@@ -337,4 +337,35 @@ def _is_confidential(request: AdmissionRequest, recorded: Mapping[str, Object]) 
     return any(
         not _OPEN_FIELDS.issuperset(part) or (part.get("metadata") or {}).get("annotations")
         for part in recorded.values()
+    )
+
+
+def same_work(request: UpdateRequest) -> tuple[str, ...] | None:
+    """Return what makes two recorded UPDATE requests one piece of work.
+
+    Admission gives most of them one name. Not those of an attempt that came when the request of
+    that name had ended, or had waited for so long that it may have. Whatever the work depends on
+    belongs to it: so a request with something else of it never takes another one's place.
+    """
+    spec = request.spec
+    if spec.source is Source.MANUAL:
+        # Somebody wants the work of a failed one done again: that one is no other.
+        return None
+    if not replaces_one_version(spec) or spec.recorded_secret:
+        # A Secret's content is not read to compare it, and a digest of it is not kept.
+        return None
+    reads = {
+        "recorded": spec.recorded,
+        "user": spec.user,
+        "request": spec.request,
+        "unless": spec.unless,
+    }
+    return (
+        spec.policy_uid,
+        spec.rule,
+        str(spec.resource),
+        spec.resource.uid,
+        spec.trigger.resource_version,
+        spec.trigger.subresource,
+        naming.digest(reads),
     )

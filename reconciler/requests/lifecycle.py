@@ -1,6 +1,7 @@
 """State transitions of an UpdateRequest.
 
-Rule 1: every transition is in `advance` and `reopen`; no other module decides a request's state.
+Rule 1: every transition is in `advance`, `begun` and `reopen`; no other module decides a
+request's state.
 Rule 2: this module reads no clock and no cluster; the caller passes ``now``.
 Rule 3: an empty state means Pending, so that one write, the CREATE, makes a request eligible.
 Rule 4: Completed, Failed and Skip are final. Work that may still succeed stays Pending with
@@ -221,6 +222,17 @@ def advance(
             return _end(base, State.SKIP, reason, message, now=now, keep=retention)
         case Fail(reason=reason, message=message):
             return _end(base, State.FAILED, reason, message, now=now, keep=retention)
+
+
+def begun(status: RequestStatus, *, alone: bool) -> RequestStatus:
+    """Return the status of a request that is noted before an attempt begins.
+
+    Args:
+        status: As it is stored, without such a note.
+        alone: Nothing else is in work: if the process ends, this one was it.
+    """
+    times = status.interruptions
+    return replace(status, interruptions=times + 1 if alone else max(times, 1))
 
 
 def _interruptions(status: RequestStatus, disposition: Disposition) -> int:

@@ -61,11 +61,21 @@ class RequestQueue:
         if tenant is None:
             return None
         _, name = heapq.heappop(self._ready[tenant])
-        del self._due[name]
-        self._working[name] = None
-        self._busy[tenant] += 1
+        self._begin(name)
         self._ready.move_to_end(tenant)
         return name
+
+    def take_out_of_turn(self, name: str, now: float) -> bool:
+        """Mark a name as in work, whoever's turn it is; return whether it was due."""
+        if self._due.get(name, now + 1) > now:
+            return False
+        self._begin(name)
+        return True
+
+    def _begin(self, name: str) -> None:
+        del self._due[name]
+        self._working[name] = None
+        self._busy[self._tenants.get(name, "")] += 1
 
     def finish(self, name: str) -> None:
         """End the work on a name."""

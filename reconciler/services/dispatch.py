@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from reconciler.api.updaterequest import Outcome, RequestStatus, Source, UpdateRequest
+from reconciler.api.updaterequest import Outcome, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, Gone
-from reconciler.requests.draft import replaces_one_version
+from reconciler.requests.draft import same_work
 from reconciler.requests.lifecycle import (
     FINAL,
     Hold,
@@ -24,7 +24,6 @@ from reconciler.requests.lifecycle import (
     advance,
     reopen,
 )
-from reconciler.requests.naming import digest
 from reconciler.requests.overload import holders
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.confirming import Confirmations
@@ -32,12 +31,17 @@ from reconciler.services.fairness import tenant_of
 from reconciler.services.grants import MissingRight
 from reconciler.services.ports import History, Requests
 from reconciler.services.process import Attempt, Processor, Unconfirmed
+from reconciler.services.suspects import Suspects
 
 _AFTER_FAULT = 30.0
 _HELD = 60.0
 """Seconds until a request is looked at that waits for nothing that has a time; no call is made."""
 _BRIEF = 1.0
 """Seconds that a request waits for its turn without a word in its status."""
+_TRIAL = 10.0
+"""Seconds for which a suspect is the only one in work."""
+_TRIALS = 30.0
+"""Seconds for which all of them are, one after the other."""
 _REMEMBERED = 10_000
 _SHARE = 96
 """Requests of one tenant in work at the same time, so that others find a place at once."""
@@ -81,6 +85,7 @@ class Dispatcher:
     listed: bool = False
     queue: RequestQueue = field(default_factory=lambda: RequestQueue(share=_SHARE))
     held_by: Counter[str] = field(default_factory=Counter)
+    suspects: Suspects = field(init=False)
     _known: dict[str, UpdateRequest] = field(default_factory=dict)
     _confirmations: Confirmations = field(init=False)
     _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
@@ -90,6 +95,7 @@ class Dispatcher:
     _closed: bool = False
 
     def __post_init__(self) -> None:
+        self.suspects = Suspects(self.requests)
         self._confirmations = Confirmations(
             kinds=self.processor.triggers.kinds,
             history=self.history,
@@ -132,7 +138,7 @@ class Dispatcher:
         known = self._known.get(name)
         if known is not None and uid not in ("", known.uid):
             return
-        work = None if known is None else _same_work(known)
+        work = None if known is None else same_work(known)
         if work is not None and self._claimed.get(work) == name:
             del self._claimed[work]
         self._drop(name)
@@ -204,11 +210,15 @@ class Dispatcher:
         for name in before - seen:
             if name not in self.queue.working:
                 self.forget(name)
+        if not self.listed:
+            self.suspects.take(self._known.values())
         self.listed = True
+        self._changed.set()
 
     async def run(self) -> None:
         """Work until cancelled; what is in work then is cancelled too."""
         try:
+            await self._try_suspects()
             while True:
                 self._changed.clear()
                 self._start_due()
@@ -217,6 +227,23 @@ class Dispatcher:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _try_suspects(self) -> None:
+        """Work on what may have ended the controller before, one by one and on nothing else."""
+        if not self.suspects.expected:
+            return
+        while not self.listed:
+            self._changed.clear()
+            await self._changed.wait()
+        self.suspects.alone = True
+        end = self.clock.monotonic() + _TRIALS
+        for name in self.suspects.in_order():
+            now = self.clock.monotonic()
+            if self._idle or now >= end:
+                break
+            if self.queue.take_out_of_turn(name, now):
+                await asyncio.wait({self._begin(name)}, timeout=_TRIAL)
+        self.suspects.alone = False
 
     def hold(self, *, held: bool) -> None:
         """Begin nothing for a while, or go on."""
@@ -241,9 +268,13 @@ class Dispatcher:
             name = self.queue.take(self.clock.monotonic())
             if name is None:
                 return
-            task = asyncio.create_task(self._handle(name), name=f"request {name}")
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            _ = self._begin(name)
+
+    def _begin(self, name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._handle(name), name=f"request {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -305,9 +336,13 @@ class Dispatcher:
             retry = Retry(reason=again.reason, message=again.message, after=0.0)
             await self._write(request, again, Attempt(disposition=retry))
             return
+        if (fail := self.suspects.given_up(request)) is not None:
+            await self._store(request, Attempt(disposition=fail))
+            return
+        request = await self.suspects.note(request)
         if request.spec.sweep:
             request, ended = await self.sweep(request)
-            await self._store(request, ended)
+            await self._store(self.suspects.without_note(request), ended)
             return
         attempt = await self.processor.attempt(
             request, self.chance(), claim=lambda: self._claim(request)
@@ -319,7 +354,7 @@ class Dispatcher:
 
     def _claim(self, request: UpdateRequest) -> str:
         """Return the name of the request that does this work."""
-        work = _same_work(request)
+        work = same_work(request)
         if work is None:
             return request.name
         owner = self._claimed.get(work, request.name)
@@ -330,6 +365,8 @@ class Dispatcher:
         found = await self._confirmations.look(request)
         if isinstance(found, float):
             self.queue.push(request.name, self.clock.monotonic() + found)
+            if self.suspects.pending(request.name):
+                self._known[request.name] = await self._unnote(request)
         else:
             await self._store(request, Attempt(disposition=found))
 
@@ -358,6 +395,7 @@ class Dispatcher:
         except Conflict:
             await self._reread(request.name)
             return
+        self.suspects.proven(request.name)
         if status.state in FINAL:
             _remember(self._finished, request.uid, None)
             self._drop(request.name)
@@ -370,6 +408,12 @@ class Dispatcher:
             self.queue.push(request.name, self.clock.monotonic() + pause)
         self.observe(request, status, attempt)
 
+    async def _unnote(self, request: UpdateRequest) -> UpdateRequest:
+        """Take back that an attempt began: it did not come to any work."""
+        stored = await self.requests.write_status(request, request.status)
+        self.suspects.proven(request.name)
+        return stored
+
     def _untold(self, request: UpdateRequest, status: RequestStatus) -> bool:
         """Plan a request that is held back, and tell whether its status need not be written.
 
@@ -377,7 +421,7 @@ class Dispatcher:
         """
         until = status.next_attempt
         wait = _HELD if until is None else self._left(until)
-        if status != request.status and wait > _BRIEF:
+        if (status != request.status and wait > _BRIEF) or self.suspects.pending(request.name):
             return False
         self.queue.push(request.name, self.clock.monotonic() + wait)
         return True
@@ -399,6 +443,7 @@ class Dispatcher:
             if not self.held_by[holder]:
                 del self.held_by[holder]
         self._confirmations.forget(name)
+        self.suspects.proven(name)
         self.queue.drop(name)
 
 
@@ -419,37 +464,6 @@ def _remember(table: OrderedDict[T, V], key: T, value: V) -> None:
     table.move_to_end(key)
     if len(table) > _REMEMBERED:
         table.popitem(last=False)
-
-
-def _same_work(request: UpdateRequest) -> tuple[str, ...] | None:
-    """Return what makes two recorded UPDATE requests one piece of work.
-
-    Admission gives most of them one name. Not those of an attempt that came when the request of
-    that name had ended, or had waited for so long that it may have. Whatever the work depends on
-    belongs to it: so a request with something else of it never takes another one's place.
-    """
-    spec = request.spec
-    if spec.source is Source.MANUAL:
-        # Somebody wants the work of a failed one done again: that one is no other.
-        return None
-    if not replaces_one_version(spec) or spec.recorded_secret:
-        # A Secret's content is not read to compare it, and a digest of it is not kept.
-        return None
-    reads = {
-        "recorded": spec.recorded,
-        "user": spec.user,
-        "request": spec.request,
-        "unless": spec.unless,
-    }
-    return (
-        spec.policy_uid,
-        spec.rule,
-        str(spec.resource),
-        spec.resource.uid,
-        spec.trigger.resource_version,
-        spec.trigger.subresource,
-        digest(reads),
-    )
 
 
 def _out_of_reach(request: UpdateRequest) -> set[str]:

@@ -1,0 +1,73 @@
+"""kill -9 of the controller whenever it works on one request: that one is found and given up."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.updaterequest import State, UpdateRequest
+from reconciler.cli.dev.programs import CONTROLLER
+from reconciler.requests.lifecycle import INTERRUPTED, MOST_INTERRUPTIONS
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+DATA = {f"k{at}": "x" for at in range(8)}
+KEYS = ", ".join(["keys(request.object.data)"] * 100)
+SECONDS = {
+    "key": f"{{{{ length(map(&parse_json('[1,2,3]'), [{KEYS}][])) }}}}",
+    "operator": "GreaterThan",
+    "value": 1,
+}
+"""A condition that takes some 30 ms."""
+BESIDE = 20
+
+
+def children(rig: Rig) -> list[str]:
+    pid = rig.programs.supervision.pids[CONTROLLER]
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
+    place = rig.namespace
+    targets = [config_map(place, f"target-{n}") for n in range(BESIDE)]
+    await rig.create_all([config_map(place, "x"), *targets])
+    deadly = rule(place, [target(place, "x")], {"data": {"a": "b"}}, names="deadly")
+    deadly["preconditions"] = {"all": [SECONDS] * 25}
+    named = target(place, "target-{{ request.object.data.n }}")
+    harmless = rule(place, [named], {"data": {"got": "it"}}, name="harmless")
+    await rig.apply(deadly, harmless)
+
+    async def request() -> UpdateRequest:
+        (found,) = [item for item in await rig.requests() if item.spec.rule == "rule"]
+        return found
+
+    async def end_the_controller(noted: int) -> None:
+        """End it while it works on the request, which bears the note of that attempt."""
+
+        async def missing() -> str:
+            times = (await request()).status.interruptions
+            return "" if times == noted and children(rig) else f"noted {times} times"
+
+        await rig.settle(missing, within=60.0)
+        await rig.kill(CONTROLLER)
+
+    await rig.create(config_map(place, "deadly", **DATA))
+    await end_the_controller(noted=0)
+    await rig.create_all(config_map(place, f"trigger-{n}", n=str(n)) for n in range(BESIDE))
+    for times in range(1, MOST_INTERRUPTIONS + 1):
+        await rig.restart(CONTROLLER)
+        await end_the_controller(noted=times)
+    await rig.restart(CONTROLLER)
+
+    async def unfinished() -> str:
+        return "" if (await request()).status.state is State.FAILED else str(await request())
+
+    await rig.settle(unfinished, within=60.0)
+    status = (await request()).status
+    assert status.reason == INTERRUPTED
+    assert "the controller was ended 3 times in a row" in status.message
+    assert await rig.data("x") == {}
+    # Whatever was in work beside it is done.
+    got = {f"target-{n}": {"got": "it"} for n in range(BESIDE)}
+    await rig.applied(got, within=30.0)
+    await rig.settle(rig.waiting, within=30.0)
