@@ -63,6 +63,7 @@ from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
 from reconciler.observe.memory import relax_collector
+from reconciler.observe.loops import forever
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.backlog import Estimate, marks_of
@@ -202,17 +203,17 @@ class Admission:
         async with asyncio.TaskGroup() as tasks:
             # Without the backlog it counts what it stores itself: no reason to be unready.
             for item in (*followers, backlog):
-                tasks.create_task(item.run(), name=item.name)
-                tasks.create_task(item.tell(), name=f"{item.name} told")
+                tasks.create_task(forever(item.name, item.run()))
+                tasks.create_task(forever(f"problems of {item.name}", item.tell()))
             for item in followers:
                 await item.watch.synced.wait()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(told.synced.wait(), _PATIENCE)
             self._keep_certificates(tasks)
-            tasks.create_task(neighbour.run(), name="neighbour")
-            tasks.create_task(events.run(), name="events")
+            tasks.create_task(forever("live Kyverno", neighbour.run()))
+            tasks.create_task(forever("events", events.run()))
             async with self._serving(server):
-                tasks.create_task(heartbeat.run(), name="heartbeat")
+                tasks.create_task(forever("heartbeat", heartbeat.run()))
                 relax_collector()
                 await asyncio.Event().wait()
 
@@ -326,7 +327,7 @@ class Admission:
         return Follower(name="settings", watch=watch, take=take, clock=self.clock)
 
     def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
-        tasks.create_task(self.certificates.run(), name="certificate")
+        tasks.create_task(forever("certificate", self.certificates.run()))
         for secret in (CA_SECRET, TLS_SECRET):
             stored = Follower(
                 name=secret,
@@ -334,8 +335,8 @@ class Admission:
                 take=lambda _change, _secret: self.certificates.look(),
                 clock=self.clock,
             )
-            tasks.create_task(stored.run(), name=stored.name)
-            tasks.create_task(stored.tell(), name=f"{stored.name} told")
+            tasks.create_task(forever(stored.name, stored.run()))
+            tasks.create_task(forever(f"problems of {stored.name}", stored.tell()))
 
     def _estimate(self, holder: SettingsHolder) -> Estimate:
         marks, metrics = marks_of(self.settings, holder), self.metrics

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.clock import Clock, SystemClock
@@ -18,6 +19,7 @@ from reconciler.controller.leader import Leadership
 from reconciler.controller.operator import Operator
 from reconciler.controller.report import Reporter
 from reconciler.controller.surroundings import LeaderEvents, Surroundings
+from reconciler.errors import RetrofitError
 from reconciler.kube.backlog import KubeBoard
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
@@ -31,6 +33,7 @@ from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
 from reconciler.observe.logs import Logger, configure, logger
+from reconciler.observe.loops import forever
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
@@ -57,6 +60,7 @@ class Controller:
     accounts: Accounts
     rounds: Rounds
     metrics: Metrics
+    readiness: Readiness
     election: Election
     leadership: Leadership
     events: KubeEvents
@@ -88,13 +92,13 @@ class Controller:
         background = [
             asyncio.create_task(self.operator.run(), name="operator"),
             asyncio.create_task(self._heed_signals(), name="signals"),
-            asyncio.create_task(self.events.run(), name="events"),
-            asyncio.create_task(self._gauges().run(), name="gauges"),
-            asyncio.create_task(self.surroundings.run(), name="surroundings"),
+            _keep("events", self.events.run()),
+            _keep("gauges", self._gauges().run()),
+            _keep("surroundings", self.surroundings.run()),
         ]
         if self.exceptions is not None:
-            background.append(asyncio.create_task(self.exceptions.run(), name="exceptions"))
-        electing = asyncio.create_task(self.election.run(), name="election")
+            background.append(_keep("exceptions", self.exceptions.run()))
+        electing = _keep("election", self.election.run())
         stopping = asyncio.create_task(self.stop.wait(), name="stop")
         try:
             done, _ = await asyncio.wait(
@@ -103,6 +107,9 @@ class Controller:
             for task in done:
                 task.result()
             return 1 if self.lost.is_set() else 0
+        except RetrofitError as error:
+            self.readiness.stop(str(error))
+            raise
         finally:
             # What began under a Lease that is lost belongs to somebody else now.
             drain = 0.0 if self.lost.is_set() else self.settings.drain_timeout
@@ -121,6 +128,10 @@ class Controller:
         await self.operator.started.wait()
         stop_on_signals(self.stop)
         await self.stop.wait()
+
+
+def _keep(name: str, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return asyncio.create_task(forever(name, loop), name=name)
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
@@ -150,7 +161,13 @@ async def run(settings: ControllerSettings) -> int:
                 return 0
             started.set()
             controller = _assemble(
-                settings, client, lease_client, metrics=metrics, log=log, stop=stop
+                settings,
+                client,
+                lease_client,
+                metrics=metrics,
+                readiness=readiness,
+                log=log,
+                stop=stop,
             )
             readiness.add("policies", controller.unready)
             readiness.note("kyverno", lambda: controller.surroundings.neighbour.description)
@@ -203,6 +220,7 @@ def _assemble(
     lease_client: Client,
     *,
     metrics: Metrics,
+    readiness: Readiness,
     log: Logger,
     stop: asyncio.Event,
 ) -> Controller:
@@ -287,6 +305,12 @@ def _assemble(
 
     def on_started() -> None:
         log.info("leading", identity=identity)
+        if election.abandoned:
+            log.warning(
+                "the leader before ended without giving the Lease back: what waits now is noted"
+                " before it is worked on, so that a request which ends the controller is found"
+            )
+            services.dispatcher.suspects.expect()
         leadership.start()
 
     election = Election(
@@ -305,17 +329,12 @@ def _assemble(
     client.allow_writes(lambda: election.leading)
     return Controller(
         settings=settings,
-        if election.abandoned:
-            log.warning(
-                "the leader before ended without giving the Lease back: what waits now is noted"
-                " before it is worked on, so that a request which ends the controller is found"
-            )
-            services.dispatcher.suspects.expect()
         client=client,
         services=services,
         accounts=accounts,
         rounds=rounds,
         metrics=metrics,
+        readiness=readiness,
         election=election,
         leadership=leadership,
         events=events,

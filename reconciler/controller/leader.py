@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from reconciler.controller.accounts import Accounts
 from reconciler.errors import ClusterError
+from reconciler.observe.loops import run_loops
 from reconciler.services.backlog import Telling
 from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.grants import Grants
@@ -59,18 +60,22 @@ class Leadership:
     async def _lead(self) -> None:
         await self.prepared()
         self.accounts.progress.begin()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._refill())
-            group.create_task(self.services.dispatcher.run())
-            group.create_task(self.services.entries.run())
-            group.create_task(self.services.collector.run())
-            group.create_task(self.services.collector.retries.run())
-            group.create_task(self.services.rollout.run())
-            group.create_task(self.grants.run())
-            group.create_task(self.telling.run())
-            group.create_task(self.rounds.run())
-            group.create_task(self.accounts.progress.run())
-            group.create_task(self.accounts.reports.run())
+        services, accounts = self.services, self.accounts
+        loops: dict[str, Awaitable[None]] = {
+            "list of requests": self._refill(),
+            "dispatcher": services.dispatcher.run(),
+            "global context": services.entries.run(),
+            "collector": services.collector.run(),
+            "retries": services.collector.retries.run(),
+            "rollout": services.rollout.run(),
+            "missing rights": self.grants.run(),
+            "backlog": self.telling.run(),
+            "catch-up": self.rounds.run(),
+            "policy status": accounts.progress.run(),
+        }
+        if accounts.reports.enabled:
+            loops["reports"] = accounts.reports.run()
+        await run_loops(loops)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

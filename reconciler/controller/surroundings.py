@@ -5,7 +5,7 @@ programs, and whether a live Kyverno is there. Only a leader acts on what is fou
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from reconciler.api.globalcontext import ENTRIES
@@ -17,6 +17,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOKS
+from reconciler.observe.loops import run_loops
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.problems import tell_problems
 from reconciler.observe.settings import SettingsReport
@@ -103,15 +104,17 @@ class Surroundings:
             ),
         }
         definitions = Watch(client, _DEFINITIONS, clock, metadata_only=True)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.neighbour.run(), name="neighbour")
-            tasks.create_task(self._heed_kinds(), name="kinds")
-            tasks.create_task(self._restore_secrets(), name="secrets")
-            tasks.create_task(self._follow_definitions(definitions), name="definitions")
-            tasks.create_task(self._tell("customresourcedefinitions", definitions))
-            for name, (watch, take) in watches.items():
-                tasks.create_task(_follow(watch, take), name=name)
-                tasks.create_task(self._tell(name, watch), name=f"{name} told")
+        loops: dict[str, Awaitable[None]] = {
+            "live Kyverno": self.neighbour.run(),
+            "kinds": self._heed_kinds(),
+            "certificates": self._restore_secrets(),
+            "definitions": self._follow_definitions(definitions),
+            "problems of definitions": self._tell("customresourcedefinitions", definitions),
+        }
+        for name, (watch, take) in watches.items():
+            loops[name] = _follow(watch, take)
+            loops[f"problems of {name}"] = self._tell(name, watch)
+        await run_loops(loops)
 
     async def known(self) -> None:
         """Return when a leader may begin: settings and neighbour are known, or cannot be."""

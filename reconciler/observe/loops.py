@@ -1,0 +1,50 @@
+"""The loops of a process: none of them ends by itself, and where one does, the process does."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import NoReturn
+
+from reconciler.errors import RetrofitError
+from reconciler.observe.logs import logger
+
+_log = logger("loops")
+
+
+class LoopEnded(RetrofitError):
+    """A loop of the process ended, by a fault of ours."""
+
+
+async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
+    """Run a loop, and say it where it ends.
+
+    Raises:
+        LoopEnded: It did; the log says why.
+        RetrofitError: It cannot go on, and its own words say why.
+    """
+    try:
+        await loop
+    except RetrofitError:
+        raise
+    except Exception as error:
+        _log.exception("a loop ended by a fault of our own", loop=name)
+        text = f"{name} ended by a fault of kube-retrofit ({type(error).__name__}); its log has it"
+        raise LoopEnded(text) from error
+    _log.error("a loop ended that never should", loop=name)
+    raise LoopEnded(f"{name} ended, which is a fault of kube-retrofit")
+
+
+async def run_loops(loops: Mapping[str, Awaitable[None]]) -> NoReturn:
+    """Run loops side by side until one ends; the others are cancelled then.
+
+    Raises:
+        LoopEnded: As `forever`.
+        RetrofitError: As `forever`.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for name, loop in loops.items():
+                group.create_task(forever(name, loop), name=name)
+    except BaseExceptionGroup as ended:
+        # Whatever else ends then ends for its sake.
+        raise ended.exceptions[0] from None
+    raise LoopEnded("there was no loop to run")

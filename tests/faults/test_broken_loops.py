@@ -1,0 +1,32 @@
+"""A program of which a part has died says so and ends; it does not go on with the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.dev.install import ProgramSettings
+from reconciler.cli.dev.programs import CONTROLLER
+from tests.faults.rig import Rig
+
+pytestmark = pytest.mark.cluster
+
+BROKEN = Path(__file__).with_name("broken_loop")
+
+
+async def test_a_controller_whose_loop_dies_ends_with_a_word(rig: Rig, tmp_path: Path) -> None:
+    now = tmp_path / "now"
+    env = {"PYTHONPATH": str(BROKEN), "RETROFIT_TEST_BROKEN": str(now)}
+    rig.programs.start(CONTROLLER, ProgramSettings(env=env), name="broken")
+    now.touch()
+
+    async def running() -> str:
+        ended = rig.programs.supervision.exit_code("broken")
+        return "it still runs" if ended is None else ""
+
+    await rig.settle(running, within=30.0)
+    assert rig.programs.supervision.exit_code("broken") == 1
+    lines = rig.log("broken")
+    (told,) = [line for line in lines if line.get("loop") == "gauges"]
+    assert "ended by a fault of our own" in told["message"]
+    said = "Error: gauges ended by a fault of kube-retrofit (ZeroDivisionError); its log has it"
+    assert said in [line.get("text") for line in lines]
