@@ -130,12 +130,10 @@ class PolicyIndex:
             rule: Its name.
 
         Returns:
-            The last such generation before the present one, as far as this process has seen it,
-            working in the name that counts now.
+            The last such generation before the present one, as far as this process has seen it.
+            It works in the name that it had: rule and account were accepted together.
         """
-        was = self._rebuildable.get(uid, {}).get(rule)
-        accounts = (item.account for item in self._policies.values() if item.uid == uid)
-        return None if was is None else was.acting_as(next(accounts, NOBODY))
+        return self._rebuildable.get(uid, {}).get(rule)
 
     def account(self, key: str) -> ServiceAccount | None:
         """Return in whose name a policy works, None where it is the one that all share."""

@@ -67,6 +67,20 @@ class TestUsed:
         right = Right("worker", "get", "", "configmaps/status", "a", "b")
         assert used(log(tmp_path, line)) == {Use(right, Decision.ALLOWED)}
 
+    def test_in_whose_name_it_worked_where_that_is_for_the_base_to_grant(
+        self, tmp_path: Path
+    ) -> None:
+        lines = []
+        for name in ("kyverno:other", "shop:bot"):
+            made = json.loads(event("get", namespace="a", name="b"))
+            made["impersonatedUser"] = {"username": f"system:serviceaccount:{name}"}
+            lines.append(json.dumps(made))
+        found = {use.right for use in used(log(tmp_path, *lines))}
+        assert {right for right in found if right.verb == "impersonate"} == {
+            Right("worker", "impersonate", "", "serviceaccounts", "kyverno", "other")
+        }
+        assert {right.account for right in found} == {"worker", "other"}
+
     def test_what_it_was_refused(self, tmp_path: Path) -> None:
         line = event("get", decision="forbid")
         right = Right("worker", "get", "", "configmaps")

@@ -9,6 +9,7 @@ from jmespath.parser import Parser
 
 from admission.decide import Limits, answer, decide
 from admission.review import parse_review
+from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.requests.draft import TypeName
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.record import Unrecorded
@@ -95,6 +96,27 @@ def test_writes_of_the_controller_itself(make, skip, count):
     rule = {} if skip is None else {"skipBackgroundRequests": skip}
     body = make.review(obj=make.thing(), userInfo={"username": OWN})
     assert len(run(make.index(make.policy(**rule)), body).drafts) == count
+
+
+@pytest.mark.parametrize(
+    ("manager", "account", "fires"),
+    [
+        ("kube-retrofit", "shop/bot", False),
+        # Somebody who works as the account, and somebody who claims to be us.
+        ("kubectl", "shop/bot", True),
+        ("kube-retrofit", None, True),
+        ("kube-retrofit", "shop/other", True),
+    ],
+)
+def test_own_writes_in_a_policys_name_do_not_fire_it_and_fire_all_others(
+    make, manager, account, fires
+):
+    policy = make.policy()
+    if account:
+        policy["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: account}
+    bot = {"username": "system:serviceaccount:shop:bot"}
+    body = make.review(obj=make.thing(), userInfo=bot, options={"fieldManager": manager})
+    assert bool(run(make.index(policy), body).drafts) is fires
 
 
 def test_a_namespaced_policy_stays_in_its_namespace(make):

@@ -77,16 +77,18 @@ async def test_an_annotation_counts_without_a_new_generation(world, make):
     assert world.index.account("p") == BOT
 
 
-async def test_a_rule_as_it_was_works_in_the_name_that_counts_now(world, make):
+async def test_a_rule_as_it_was_works_in_the_name_that_it_was_accepted_with(world, make):
     policy = world.install(make.policy())
+    named = await world.edit(policy, annotations={ANNOTATION_SERVICE_ACCOUNT: "a/bot"})
+    world.index.apply(named)
     changed = await world.edit(
         policy,
-        annotations={ANNOTATION_SERVICE_ACCOUNT: "a/bot"},
+        annotations={ANNOTATION_SERVICE_ACCOUNT: "a/other"},
         spec={**policy["spec"], "background": True},
     )
     world.index.apply(changed)
     was = world.index.as_it_was(policy["metadata"]["uid"], "r")
-    assert was.origin.account == BOT
+    assert (was.origin.account, world.index.account("p").name) == (BOT, "other")
 
 
 async def test_an_account_that_nobody_understands_holds_the_work_back(
@@ -153,6 +155,7 @@ async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missin
     told = await delegation.problems(world.index.policies())
     assert "grant: impersonate serviceaccounts in namespace a named bot" in told["p"]
     bot.lacks.clear()
+    world.clock.tick(5)
     assert await delegation.problems(world.index.policies()) == {}
     asked = len(bot.asked)
     assert await delegation.problems(world.index.policies()) == {}

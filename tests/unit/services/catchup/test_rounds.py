@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.api.updaterequest import TriggerRecord
 from reconciler.errors import Forbidden, NotReady, Unavailable
 from reconciler.requests.naming import digest
@@ -211,6 +212,40 @@ async def test_preconditions_are_asked_on_the_whole_object(chase, make):
     await chase.pass_time(310)
     # As at admission: what cannot be told is recorded, and fails with a word.
     assert await chase.names() == ["fails", "yes"]
+
+
+async def test_what_a_policy_asks_of_an_object_is_read_in_its_own_name(chase, make):
+    wanted = [{"key": "{{ request.object.data.v }}", "operator": "Equals", "value": "go"}]
+    policy = make.policy(spec=IGNORE, preconditions={"all": wanted})
+    policy["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: "a/bot"}
+    await chase.install(policy)
+    await chase.rounds.begin()
+    chase.world.clock.tick(30)
+    chase.add(make.object(name="no", data={"v": "stay"}))
+    await chase.pass_time(310)
+    assert await chase.names() == []
+    # The list is for all policies; what one of them makes of the object is not.
+    assert set(chase.world.wire.users) == {" list ConfigMap", "a:bot get ConfigMap"}
+
+
+async def test_an_entry_that_its_account_may_not_read_stops_no_pass(chase, make):
+    entry = {"name": "e", "configMap": {"name": "c", "namespace": "a"}}
+    wanted = [{"key": "{{ e.data.v }}", "operator": "Equals", "value": "go"}]
+    policy = make.policy(spec=IGNORE, context=[entry], preconditions={"all": wanted})
+    await chase.install(policy)
+    await chase.install(make.policy("other", spec=IGNORE, kinds=("Service",)))
+    await chase.rounds.begin()
+    chase.world.clock.tick(30)
+
+    async def refuse(_load):
+        raise Forbidden("no", permission="get configmaps in namespace a")
+
+    chase.world.loader.load = refuse
+    chase.add(make.object(name="t"))
+    chase.add(make.object("Service", "s"))
+    await chase.pass_time(310)
+    # Its request says which right is missing.
+    assert await chase.names() == ["s", "t"]
 
 
 class TestTheBeginningOfAPolicy:
