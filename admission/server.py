@@ -1,6 +1,7 @@
 """HTTP in front of the webhooks: limits, errors that say what to do, and an end without loss."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from admission.bodies import Bodies, Refused
@@ -25,6 +27,15 @@ from reconciler.requests.draft import AdmissionRequest
 Review = Callable[[AdmissionRequest], Awaitable[Answer]]
 
 _log = logger("admission.server")
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Tell whether a fault of HTTP is one of this server; whoever sent it is told of any other."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_http_log = logging.getLogger("admission.http")
+_http_log.addFilter(_is_ours)
 
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE}
 _JSON = "application/json"
@@ -88,6 +99,7 @@ class WebhookServer:
             keepalive_timeout=IDLE_TIMEOUT,
             lingering_time=_LINGERING,
             auto_decompress=False,
+            logger=_http_log,
         )
 
     async def start(self, listening: socket.socket, context: Context) -> None:

@@ -87,6 +87,9 @@ def _compile(
     meta = policy.get("metadata") or {}
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
+    generation = meta.get("generation") or 0
+    if not isinstance(generation, int):
+        raise InvalidPolicy("metadata.generation", "expected a number; the API server sets it")
     kind = str(policy.get("kind", ""))
     name, namespace = str(meta.get("name", "")), str(meta.get("namespace", ""))
     if kind == "ClusterPolicy" and namespace:
@@ -110,7 +113,7 @@ def _compile(
             kind=kind,
             policy=key,
             uid=str(meta.get("uid", "")),
-            generation=int(meta.get("generation", 0)),
+            generation=generation,
             rule=rule["name"],
             location=f"spec.rules[{index}]",
         )
@@ -130,7 +133,7 @@ def _compile(
         kind=kind,
         api_version=str(policy.get("apiVersion", "")),
         uid=str(meta.get("uid", "")),
-        generation=int(meta.get("generation", 0)),
+        generation=generation,
         programs=tuple(programs),
         failure_policy=webhook["failurePolicy"],
         timeout=webhook["timeoutSeconds"],

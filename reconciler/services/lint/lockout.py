@@ -17,7 +17,7 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
         policy: The policy object; its annotation may say that this is what is wanted.
         compiled: The same, compiled.
     """
-    annotations = policy["metadata"].get("annotations")
+    annotations = (policy.get("metadata") or {}).get("annotations")
     consent = annotations.get(ANNOTATION_ALL_KINDS) if isinstance(annotations, dict) else None
     if compiled.failure_policy != FAIL or compiled.namespace or compiled.match_conditions:
         return

@@ -25,7 +25,7 @@ _OF_USER = re.compile(
 
 def policy_refusals(policy: Object) -> Iterator[Finding]:
     """Yield findings about the policy as a whole."""
-    meta, spec = policy["metadata"], policy["spec"]
+    meta, spec = policy.get("metadata") or {}, policy["spec"]
     if len(str(meta.get("name", ""))) > _MAX_NAME:
         yield _refusal("long-name", "metadata.name", f"longer than {_MAX_NAME} characters")
     annotations = meta.get("annotations")

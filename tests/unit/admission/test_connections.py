@@ -130,6 +130,17 @@ async def test_without_a_place_a_large_body_is_refused_and_told_the_setting(make
         assert answers <= {b"HTTP/1.1 408", b"HTTP/1.1 503"}
 
 
+async def test_bytes_that_are_no_http_are_answered_and_fill_no_log(make, caplog):
+    async with World(make.index(make.policy())) as world:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        writer.write(b"POST /policies HTTP/1.1\r\nContent-Length: -1\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        assert b" 400 " in answer.partition(b"\r\n")[0]
+        assert await allowed(world, make)
+    assert caplog.records == []
+
+
 async def test_a_compressed_body_is_not_taken(make):
     async with World(make.index(make.policy())) as world:
         headers = {"Content-Type": "application/json", "Content-Encoding": "deflate"}

@@ -133,6 +133,10 @@ def test_a_rule_that_compiles_is_looked_at_beside_one_that_does_not() -> None:
     ]
 
 
+def test_a_file_without_metadata_is_looked_at() -> None:
+    assert lint_policy(policy(top_metadata=None), scope=scope) == ()
+
+
 def test_a_plain_policy_has_no_findings() -> None:
     assert found(policy()) == []
 

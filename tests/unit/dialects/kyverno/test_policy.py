@@ -60,6 +60,7 @@ def test_all_served_versions_are_read(policy, version):
             "spec.mutateExistingOnPolicyUpdate",
             "true or false",
         ),
+        ((("metadata", "generation"), "first"), "metadata.generation", "expected a number"),
         ((("spec", "background"), "no"), "spec.background", "true or false"),
         ((("spec", "failurePolicy"), "Maybe"), "spec.failurePolicy", "Fail or Ignore"),
         (
