@@ -13,6 +13,8 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 3
 # Added to `make faults`, as FAULTS_ARGS="--only 'kill -9'" or FAULTS_ARGS=--short.
 FAULTS_ARGS ?=
+# Added to `make fuzz`, as FUZZ_ARGS="--minutes 60 --only requests".
+FUZZ_ARGS ?=
 # Added to `make bench`, as BENCH_ARGS="--only pipeline".
 BENCH_ARGS ?=
 # Where the conformance data lies; tests/conformance reads the same variable.
@@ -32,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check faults bench lint types conformance conformance-units conformance-cli \
+.PHONY: help demo test check faults fuzz bench lint types conformance conformance-units conformance-cli \
 	e2e e2e-kind e2e-node control-plane schemas clean
 
 help: ## List the targets
@@ -52,6 +54,9 @@ check: lint types test ## Run lint, types and test, as CI does
 
 faults: $(READY) control-plane ## Break everything under triggers: what was lost, what came twice
 	$(BIN)/python -m tests.faults.table.run $(FAULTS_ARGS)
+
+fuzz: $(READY) ## Send reviews, policies and requests of any shape for ten minutes
+	$(BIN)/python -m tests.fuzz.run $(FUZZ_ARGS)
 
 bench: $(READY) control-plane ## Measure the engine, the desk, triggers per second, latency and API calls
 	$(BIN)/python -m tests.bench.run $(BENCH_ARGS)

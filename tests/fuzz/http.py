@@ -1,0 +1,306 @@
+"""The webhooks over HTTP: any bytes, reviews of any shape, policies of any shape."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from hypothesis import strategies as st
+
+from admission.connections import ConnectionLimits
+from reconciler.services.policies import PolicyIndex
+from tests.fuzz.documents import TEXTS, VALUES, damaged
+from tests.fuzz.fuzzing import Check, Fuzzer, event_loop
+from tests.fuzz.grammar import OBJECTS, OPERATIONS, POLICIES, WRITTEN, Object
+from tests.unit.admission.serving import World
+
+DEADLINE = 5.0
+"""Seconds within which every answer has to be there: half of what a webhook has."""
+_UNREAD = 0.3
+"""Seconds that the head or the body of a request may take here."""
+_IN_FORCE = 6
+_PATHS = st.sampled_from(
+    [
+        "/validate/fail",
+        "/validate/ignore",
+        "/validate/fail/p1",
+        "/validate/ignore/a/p2",
+        "/at/0123456789abcdef/validate/fail",
+        "/policies",
+        "/exceptions",
+    ]
+)
+_KINDS = {"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods"}
+
+
+def _review(operation: str, obj: Object, old: Object, subresource: str, user: Object) -> Object:
+    meta = obj.get("metadata") or {}
+    kind = {"group": "", "version": "v1", "kind": obj["kind"]}
+    request = {
+        "uid": "request-1",
+        "kind": kind,
+        "resource": {"group": "", "version": "v1", "resource": _KINDS[obj["kind"]]},
+        "requestKind": kind,
+        "subResource": subresource,
+        "name": meta.get("name", ""),
+        "namespace": meta.get("namespace", ""),
+        "operation": operation,
+        "userInfo": user,
+        "object": None if operation == "DELETE" else obj,
+        "oldObject": old if operation in {"UPDATE", "DELETE"} else None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions"},
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+_USERS = st.fixed_dictionaries(
+    {"username": st.sampled_from(["jane", "own", "system:serviceaccount:a:b"])},
+    optional={
+        "uid": st.just("1"),
+        "groups": st.lists(st.sampled_from(["devs", "system:masters"]), max_size=2),
+        "extra": st.just({"a": ["b"]}),
+    },
+)
+REVIEWS = st.builds(
+    _review,
+    OPERATIONS,
+    OBJECTS,
+    OBJECTS,
+    st.sampled_from(["", "", "", "status", "binding", "x"]),
+    _USERS,
+)
+_INSERTED = st.sampled_from(
+    [
+        b"NaN",
+        b"1e999",
+        b"-0",
+        b"9" * 400,
+        b'"\\ud800"',
+        b"\xff",
+        b"\x00",
+        b"\xef\xbb\xbf",
+        b'"request":{},',
+        b'"kind":1,',
+        b"[" * 2_000,
+        b'"deep":' + b'{"a":' * 1_200 + b"1" + b"}" * 1_200 + b",",
+        b"}",
+        b"//",
+        b"{",
+    ]
+)
+
+
+@st.composite
+def _bodies(draw: st.DrawFn, documents: st.SearchStrategy[Any]) -> bytes:
+    text = json.dumps(draw(documents), ensure_ascii=draw(st.booleans()))
+    body = text.encode(errors="surrogatepass")
+    for _ in range(draw(st.integers(0, 2)) if draw(st.booleans()) else 0):
+        at = draw(st.integers(0, len(body)))
+        body = body[:at] + draw(_INSERTED) + body[at:]
+    return body
+
+
+@contextlib.contextmanager
+def _serving(policies: bool = False) -> Iterator[tuple[World, Any, PolicyIndex]]:
+    index = PolicyIndex()
+
+    async def start() -> World:
+        limits = ConnectionLimits(header_timeout=_UNREAD)
+        world = World(index, limits=limits, body_timeout=_UNREAD, namespaces={"a": {"env": "a"}})
+        return await world.__aenter__()
+
+    with event_loop() as loop:
+        world = loop.run(start(), within=DEADLINE)
+        try:
+            yield world, loop, index
+        finally:
+            loop.run(world.__aexit__(), within=DEADLINE)
+
+
+def _renamed(policy: Object, number: int) -> Object:
+    name = f"p{number % _IN_FORCE}"
+    meta = {**policy["metadata"], "name": name, "uid": f"uid-{name}", "generation": number + 1}
+    return {**policy, "metadata": meta}
+
+
+@contextlib.contextmanager
+def _reviews() -> Iterator[Check]:
+    with _serving() as (world, loop, index):
+        numbers = iter(range(1_000_000_000))
+
+        def check(case: tuple[list[Object], str, bytes]) -> None:
+            policies, path, body = case
+            for policy in policies:
+                index.apply(_renamed(policy, next(numbers)))
+            begun = time.monotonic()
+            status, answer = loop.run(_post(world, path, body), within=DEADLINE)
+            assert time.monotonic() - begun < DEADLINE
+            judge(status, answer)
+
+        yield check
+
+
+async def _post(world: World, path: str, body: bytes) -> tuple[int, bytes]:
+    headers = {"Content-Type": "application/json"}
+    async with world.session.post(path, data=body, headers=headers) as response:
+        return response.status, await response.read()
+
+
+def judge(status: int, answer: bytes) -> None:
+    """Fail where an answer is none that the API server, or a person, can use."""
+    assert b"Traceback" not in answer
+    decoded = orjson.loads(answer)
+    if status != 200:
+        assert 400 <= status < 500, (status, answer)
+        assert decoded["kind"] == "Status"
+        assert len(decoded["message"]) > len("kube-retrofit: "), answer
+        return
+    response = decoded["response"]
+    assert response["uid"]
+    assert isinstance(response["allowed"], bool)
+    if not response["allowed"]:
+        assert 400 <= response["status"]["code"] <= 503, answer
+        assert response["status"]["message"], answer
+    for warning in response.get("warnings", ()):
+        assert warning
+
+
+def _written(obj: Any, old: Any, kind: str) -> Object:
+    request = {
+        "uid": "request-1",
+        "kind": {"group": "kyverno.io", "version": "v1", "kind": kind},
+        "resource": {"group": "kyverno.io", "version": "v1", "resource": "clusterpolicies"},
+        "name": "p",
+        "namespace": "",
+        "operation": "CREATE" if old is None else "UPDATE",
+        "userInfo": {"username": "jane"},
+        "object": obj,
+        "oldObject": old,
+        "dryRun": True,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+_AUTHORED = {
+    "ClusterPolicy": "/policies",
+    "Policy": "/policies",
+    "GlobalContextEntry": "/policies",
+    "PolicyException": "/exceptions",
+}
+
+
+@contextlib.contextmanager
+def _authoring() -> Iterator[Check]:
+    with _serving() as (world, loop, _):
+
+        def check(case: tuple[Any, Any]) -> None:
+            obj, old = case
+            found = str(obj.get("kind"))
+            kind = found if found in _AUTHORED else "ClusterPolicy"
+            review, path = _written(obj, old, kind), _AUTHORED[kind]
+            body = json.dumps(review).encode(errors="surrogatepass")
+            judge(*loop.run(_post(world, path, body), within=DEADLINE))
+
+        yield check
+
+
+_HEADS = st.lists(
+    st.sampled_from(
+        [
+            "Content-Type: application/json",
+            "Content-Type: application/json; charset=utf-16",
+            "Content-Type: text/plain",
+            "Content-Type: ;;;",
+            "Content-Encoding: gzip",
+            "Content-Encoding: identity",
+            "Content-Length: 0",
+            "Content-Length: -1",
+            "Content-Length: 99999999999999999999",
+            "Content-Length: 7",
+            "Content-Length: abc",
+            "Transfer-Encoding: chunked",
+            "Transfer-Encoding: identity",
+            "Expect: 100-continue",
+            "Upgrade: websocket",
+            "Connection: upgrade",
+            "Connection: close",
+            "Host: a",
+            "Host: b",
+            "X: \x00",
+            ": no name",
+            "Cookie: " + "a" * 9_000,
+        ]
+    ),
+    max_size=4,
+)
+_LINES = st.one_of(
+    st.builds(
+        "{} {} HTTP/{}".format,
+        st.sampled_from(["POST", "POST", "POST", "GET", "PUT", "CONNECT", "PRI", "\x00"]),
+        _PATHS | st.sampled_from(["*", "/", "//", "/..%2f", "/%ff", "/validate/fail?x=y#z"]),
+        st.sampled_from(["1.1", "1.1", "1.0", "2.0", "9"]),
+    ),
+    TEXTS.map(lambda text: text.replace("\n", " ")),
+)
+
+
+@st.composite
+def _messages(draw: st.DrawFn) -> list[bytes]:
+    """Draw the bytes of a request, as they are sent one after another."""
+    body = draw(_bodies(damaged(REVIEWS)) | st.binary(max_size=30))
+    heads = ["Host: a", *draw(_HEADS)][draw(st.sampled_from([0, 0, 0, 1])) :]
+    if draw(st.booleans()):
+        heads.append(f"Content-Length: {len(body)}")
+    if any("chunked" in head for head in heads) and draw(st.booleans()):
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    head = "\r\n".join([draw(_LINES), *heads, "", ""]).encode(errors="replace")
+    cut = draw(st.integers(0, len(body)))
+    return [head, body[:cut], body[cut:]]
+
+
+@contextlib.contextmanager
+def _wire() -> Iterator[Check]:
+    with _serving() as (world, loop, _):
+
+        def check(parts: list[bytes]) -> None:
+            answer = loop.run(_exchange(world, parts), within=DEADLINE)
+            assert b"Traceback" not in answer
+            if answer:
+                head = answer.partition(b"\r\n")[0].split()
+                assert head[0].startswith(b"HTTP/1."), answer
+                assert int(head[1]) < 500 or int(head[1]) == 503, answer
+
+        yield check
+
+
+async def _exchange(world: World, parts: list[bytes]) -> bytes:
+    """Return all that comes back until the server closes the connection, or has no more to say."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        writer.write_eof()
+        answer = await reader.read()
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    return answer
+
+
+_REVIEWED = st.tuples(st.lists(POLICIES, max_size=2), _PATHS, _bodies(damaged(REVIEWS) | VALUES))
+FUZZERS = (
+    Fuzzer(name="wire", inputs=_messages(), open=_wire, short=60),
+    Fuzzer(name="reviews", inputs=_REVIEWED, open=_reviews, short=80),
+    Fuzzer(
+        name="authoring",
+        inputs=st.tuples(damaged(WRITTEN), st.none() | damaged(WRITTEN)),
+        open=_authoring,
+        short=80,
+    ),
+)
