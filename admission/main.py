@@ -62,8 +62,8 @@ from reconciler.observe import logs
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
-from reconciler.observe.memory import relax_collector
 from reconciler.observe.loops import forever
+from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.backlog import Estimate, marks_of
