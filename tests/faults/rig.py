@@ -302,13 +302,10 @@ class Rig:
 
     async def requests(self, policy: str = "", state: State | None = None) -> list[UpdateRequest]:
         """Return the requests of a policy, by default of the test's own."""
-        found = [parse_request(item) for item in await self.items("UpdateRequest", NAMESPACE)]
-        return [
-            item
-            for item in found
-            if item.spec.policy == (policy or self.namespace)
-            and (state is None or item.status.state is state)
-        ]
+        chosen = f"spec.policy={policy or self.namespace}"
+        items = await self.items("UpdateRequest", NAMESPACE, fieldSelector=chosen)
+        found = [parse_request(item) for item in items]
+        return [item for item in found if state is None or item.status.state is state]
 
     async def waiting(self, policy: str = "") -> list[str]:
         """Return what the unfinished requests of a policy say."""
@@ -372,9 +369,13 @@ class Rig:
         """Wait until nothing is missing any more; what was missing last is in the failure."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
+        looked = loop.time()
         while left := await missing():
-            assert loop.time() < deadline, f"after {within:g} s there is still: {left}"
-            await asyncio.sleep(0.1)
+            now = loop.time()
+            assert now < deadline, f"after {within:g} s there is still: {left}"
+            # Looking costs CPU: a long look is not repeated as often as a short one.
+            await asyncio.sleep(max(0.1, 3 * (now - looked)))
+            looked = loop.time()
 
     async def lacking(self, expected: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
         """Return the ConfigMaps whose data does not contain what is expected."""

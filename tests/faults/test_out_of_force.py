@@ -72,7 +72,7 @@ Break = Callable[[Rig], Awaitable[None]]
 
 
 @pytest.mark.parametrize("broken", [delete, edit])
-@pytest.mark.parametrize(("times", "count"), [(1, 120), (15, 200)])
+@pytest.mark.parametrize(("times", "count"), [(1, 60), (15, 140)])
 async def test_the_webhook_configuration_is_taken_away_under_load(
     rig: Rig, broken: Break, times: int, count: int
 ) -> None:
@@ -259,9 +259,9 @@ async def test_a_kind_that_comes_late_loses_nothing(rig: Rig) -> None:
 
 
 async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> None:
-    triggers = await rig.one_to_one(300)
+    triggers = await rig.one_to_one(200)
     async with watched(rig) as conditions:
-        sending = asyncio.create_task(rig.burst(triggers, per_second=15))
+        sending = asyncio.create_task(rig.burst(triggers, per_second=10))
         await asyncio.sleep(1.0)
         await rig.delete("Namespace", NAMESPACE, "")
 
@@ -279,7 +279,7 @@ async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> Non
         burst = await sending
         await rig.ready()
         await healed(rig, burst)
-    assert len(burst.accepted) + len(burst.refused) == 300
+    assert len(burst.accepted) + len(burst.refused) == 200
     assert conditions.reasons & {"Uninstalling", "NoCertificateAuthority"}, conditions.seen
 
 

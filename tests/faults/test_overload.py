@@ -139,7 +139,7 @@ async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> No
 
 
 async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
-    count = 500
+    count = 250
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
     await pause(rig)
@@ -196,7 +196,7 @@ async def test_an_order_that_has_ended_is_followed_by_another(rig: Rig) -> None:
 
 
 async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
-    count = 400
+    count = 300
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
     await pause(rig)

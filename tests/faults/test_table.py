@@ -26,5 +26,5 @@ def house(binaries: Binaries | Path) -> Iterator[House]:
 @pytest.mark.parametrize("scenario", SHORT, ids=[item.name for item in SHORT])
 async def test_nothing_is_lost_and_nothing_happens_twice(house: House, scenario: Scenario) -> None:
     assert scenario.setting == Setting()
-    row = await play(house, scenario, scenario.short)
+    row = await play(house, scenario.shortened())
     assert row.good, row

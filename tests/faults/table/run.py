@@ -55,7 +55,7 @@ def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> li
             with open_house(binaries, setting) as house, contextlib.suppress(Unplayed):
                 while left:
                     item = left.popleft()
-                    rows.append(_row(house, item, item.short if short else item.triggers))
+                    rows.append(_row(house, item.shortened() if short else item))
                     if rows[-1].problem:
                         raise Unplayed
     return rows
@@ -65,12 +65,12 @@ class Unplayed(Exception):
     """A scenario did not come to its end."""
 
 
-def _row(house: House, scenario: Scenario, count: int) -> Row:
+def _row(house: House, scenario: Scenario) -> Row:
     clock = SystemClock()
     begun = clock.monotonic()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            row = runner.run(play(house, scenario, count))
+            row = runner.run(play(house, scenario))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other rows are worth having
         _PROGRESS.print_exception()
         row = Row(name=scenario.name, failure_policy=scenario.failure_policy, problem=str(error))

@@ -242,7 +242,7 @@ def _clocks() -> Iterator[Scenario]:
             name=f"the clock steps by {seconds:+} s beside a slow webhook",
             act=partial(clock_stepped, seconds=seconds),
             make=slow_trigger,
-            short=60 if seconds > 130 else 0,
+            short=40 if seconds > 130 else 0,
         )
 
 
@@ -256,9 +256,9 @@ def _network() -> Iterator[Scenario]:
         "each 3rd call answered 429": Disturbance(every=3, status=429),
     }
     for name, disturbance in bad.items():
-        short = 60 if disturbance.unanswered else 0
+        short = 40 if disturbance.unanswered else 0
         yield Scenario(name=name, act=partial(disturbed, disturbance=disturbance), short=short)
-    yield Scenario(name="watches cut every 0.5 s", act=cut, short=60)
+    yield Scenario(name="watches cut every 0.5 s", act=cut, short=40)
     yield Scenario(
         name="silent watches, a namespace gets its label",
         act=partial(disturbed, disturbance=Disturbance(silent=True)),
@@ -284,9 +284,9 @@ def scenarios() -> list[Scenario]:
     """Return all scenarios; those of one setting follow each other."""
     both = partial(killed, names=(ADMISSION, CONTROLLER))
     return [
-        Scenario(name="kill -9 of admission", act=partial(killed, names=(ADMISSION,)), short=60),
+        Scenario(name="kill -9 of admission", act=partial(killed, names=(ADMISSION,)), short=40),
         Scenario(name="kill -9 of the controller", act=partial(killed, names=(CONTROLLER,))),
-        Scenario(name="kill -9 of both", act=both, short=60),
+        Scenario(name="kill -9 of both", act=both, short=40),
         Scenario(name="kill -9 of the leader", act=leader_killed, prepare=Stage.standby),
         Scenario(
             name="SIGSTOP of the leader beyond its Lease",
@@ -296,7 +296,7 @@ def scenarios() -> list[Scenario]:
         Scenario(
             name="kill -9 of the API server",
             act=partial(part_killed, part=parts.API_SERVER),
-            short=60,
+            short=40,
         ),
         Scenario(name="kill -9 of etcd", act=partial(part_killed, part=parts.ETCD)),
         *_network(),
@@ -305,7 +305,7 @@ def scenarios() -> list[Scenario]:
             name="webhook configuration deleted",
             act=webhooks_deleted,
             effect=Effect.OWN,
-            short=60,
+            short=40,
         ),
         Scenario(
             name="webhook configuration deleted, appends",
@@ -328,13 +328,13 @@ def scenarios() -> list[Scenario]:
             effect=Effect.OWN,
             triggers=500,
         ),
-        Scenario(name="policy edited ten times", act=policy_edited, short=60),
+        Scenario(name="policy edited ten times", act=policy_edited, short=40),
         Scenario(
             name="admission away",
             act=admission_away,
             effect=Effect.OWN,
             failure_policy="Ignore",
-            short=60,
+            short=40,
         ),
         Scenario(name="admission away, appends", act=admission_away, failure_policy="Ignore"),
         Scenario(
