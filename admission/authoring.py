@@ -54,7 +54,11 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return _not_the_authors(policy, missed, means.author_name, compiled.account)
     told = (item for item in findings if item.level is Level.WARNING)
     silent = ((str(item), CURE) for item in filtered(compiled, means.filters()))
-    return Answer(warnings=warnings([*silent, *_of_rights(lack), *_texts(told), *_unfired(lack)]))
+    return Answer(
+        warnings=warnings(
+            [*silent, *_of_rights(lack, compiled.account), *_texts(told), *_unfired(lack)]
+        )
+    )
 
 
 async def _missing_rights(compiled: CompiledPolicy, means: Means) -> tuple[Lack, tuple[Need, ...]]:
@@ -218,9 +222,11 @@ def _texts(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
         yield f"{item.location}: {item.text}", item.cure
 
 
-def _of_rights(lack: Lack) -> Iterator[tuple[str, str]]:
+def _of_rights(lack: Lack, account: ServiceAccount | None) -> Iterator[tuple[str, str]]:
     for place, texts in _by_place(lack.rights).items():
-        text = f"{place}: refused unless a role grants the controller {', '.join(texts)}"
+        ours = account is None or place == PLACE
+        who = "the controller" if ours else f"ServiceAccount {account}"
+        text = f"{place}: refused unless a role grants {who} {', '.join(texts)}"
         yield text, "a dry run stores none"
 
 

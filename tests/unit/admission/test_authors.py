@@ -16,7 +16,9 @@ ANN = {"username": "ann", "groups": ["team"]}
 def written(make):
     """Give the answer to a policy that somebody writes who lacks some rights."""
 
-    async def run(policy, *lacks, old=None, asked="policies", controller=(), accounts=None):
+    async def run(
+        policy, *lacks, old=None, asked="policies", controller=(), accounts=None, **more
+    ):
         author, seen = Account(lacks=set(lacks)), []
 
         def about(user):
@@ -26,7 +28,9 @@ def written(make):
         named = {name: Account(lacks=lack) for name, lack in (accounts or {}).items()}
         means = make.means(Account(lacks=set(controller), named=named))
         webhook = PolicyWebhook(means, about=about, asked=ASKED_AUTHORS[asked])
-        review = make.review("CREATE" if old is None else "UPDATE", policy, old, userInfo=ANN)
+        review = make.review(
+            "CREATE" if old is None else "UPDATE", policy, old, userInfo=ANN, **more
+        )
         answer = await webhook.review(parse_review(review))
         return answer, author
 
@@ -199,6 +203,15 @@ async def test_what_the_account_lacks_is_refused_with_the_roles_to_apply(make, w
     assert speaks["rules"][0]["resourceNames"] == ["bot"]
     subject = found["RoleBinding", f"{name}:impersonate"]["subjects"][0]
     assert subject["name"] == "kube-retrofit-controller"
+
+
+async def test_a_dry_run_is_warned_of_what_the_account_lacks(make, written):
+    lacks = {"get secrets", "impersonate"}
+    answer, _ = await written(named(make), accounts={"shop:bot": lacks}, dryRun=True)
+    assert answer.allowed
+    told = "\n".join(answer.warnings)
+    assert "unless a role grants ServiceAccount shop:bot get secrets in namespace shop" in told
+    assert "a role grants the controller impersonate serviceaccounts" in told
 
 
 async def test_a_value_that_names_no_account_is_refused_with_its_place(make, written):

@@ -4,11 +4,15 @@ import pytest
 
 from reconciler.api.account import NOBODY, ServiceAccount
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
-from reconciler.api.updaterequest import State
-from reconciler.errors import Forbidden
+from reconciler.api.updaterequest import Source, State
+from reconciler.errors import Forbidden, Gone
+from reconciler.requests.naming import sweep_name
 from reconciler.services.delegation import Delegation
+from reconciler.services.exceptions import Heeding
 from reconciler.services.grants import Grants
+from reconciler.services.rollout import Rollout
 from tests.unit.rights import Account
+from tests.unit.services.configurations import new_registrar
 
 BOT = ServiceAccount(namespace="a", name="bot")
 
@@ -160,3 +164,80 @@ async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missin
     asked = len(bot.asked)
     assert await delegation.problems(world.index.policies()) == {}
     assert len(bot.asked) == asked
+
+
+@pytest.fixture
+def rollout(world):
+    return Rollout(
+        index=world.index,
+        policies=world.policies,
+        requests=world.requests,
+        registrar=new_registrar(world),
+        say=lambda _text: None,
+        warn=lambda _policy, _caveat: None,
+    )
+
+
+@pytest.fixture
+def status_of(world, rollout):
+    """Give the status of a policy once everything is in step."""
+
+    async def look(policy):
+        rollout.notice(await world.read(policy))
+        await rollout.reconcile()
+        return (await world.read(policy))["status"]
+
+    return look
+
+
+async def test_a_policy_that_the_controller_may_not_work_as_is_not_ready(
+    world, make, rollout, status_of
+):
+    policy = world.install(naming(make.policy(on_change=True), "a/bot"))
+    bot = rollout.registrar.cluster.access.of(BOT)
+    bot.lacks.add("impersonate serviceaccounts")
+    status = await status_of(policy)
+    assert not status["ready"]
+    assert "may not work as ServiceAccount a:bot" in status["conditions"][0]["message"]
+    name = sweep_name(policy["metadata"]["uid"], 1, "r")
+    with pytest.raises(Gone):
+        await world.requests.get(name)
+    bot.lacks.clear()
+    world.clock.tick(5)
+    assert (await status_of(policy))["ready"]
+    assert (await world.requests.get(name)).spec.sweep
+
+
+async def test_a_policy_whose_account_nobody_understands_is_not_ready(world, make, status_of):
+    status = await status_of(world.install(naming(make.policy(), "bot")))
+    assert not status["ready"]
+    assert "NAMESPACE/NAME" in status["conditions"][0]["message"]
+
+
+async def test_labels_for_a_rule_are_read_as_its_policy_and_for_an_exception_are_not(
+    world, make, target, trigger
+):
+    world.cluster.add(make.object("Namespace", "a", ""))
+    wanted = {
+        "namespaceSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}
+    }
+    policy = world.install(naming(make.policy(resources=wanted), "a/bot"))
+    exceptions = world.processor.exceptions
+    exceptions.heeding = Heeding(enabled=True, namespaces="*")
+    exceptions.take(
+        "ADDED",
+        {
+            "apiVersion": "kyverno.io/v2",
+            "kind": "PolicyException",
+            "metadata": {"name": "e", "namespace": "team"},
+            "spec": {
+                "match": {"any": [{"resources": {"kinds": ["ConfigMap"], **wanted}}]},
+                "exceptions": [{"policyName": "p", "ruleNames": ["r"]}],
+            },
+        },
+    )
+    world.dispatcher.notice(await world.ask(policy, trigger, source=Source.MANUAL))
+    await world.settle()
+    assert (await world.status()).reason == "Excepted"
+    reads = [call for call in world.wire.users if call.endswith("Namespace")]
+    assert reads == ["a:bot get Namespace", " get Namespace"]

@@ -1,0 +1,106 @@
+"""The adapters of the accounts that policies name: who asks, and what one learns of another."""
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import CONFIG_MAPS
+from reconciler.api.rights import Right
+from reconciler.engine.entries import ConfigMapLoad
+from reconciler.kube.access import PolicyAccess, ProgramAccess
+from reconciler.kube.delegation import MOST, PerAccount
+from reconciler.kube.loader import KubeLoader
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.writer import KubeWriter
+
+BOT, OTHER = (ServiceAccount(namespace="shop", name=name) for name in ("bot", "other"))
+PATH = "/api/v1/namespaces/shop/configmaps/c"
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "c", "namespace": "shop", "resourceVersion": "7"},
+}
+NOT_ALLOWED = {
+    "kind": "Status",
+    "reason": "Forbidden",
+    "message": 'configmaps "c" is forbidden: User "u" cannot patch resource "configmaps"',
+}
+SELF = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+SUBJECT = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
+GET = Right(verb="get", group="", resource="secrets", namespace="shop")
+ALLOWED = {"status": {"allowed": True}}
+
+
+def users(api):
+    """Return in whose name each call was made."""
+    return [item.headers.get("Impersonate-User") for item in api.seen]
+
+
+def test_the_adapter_that_nobody_asked_for_longest_is_left_out():
+    made = []
+    adapters = PerAccount(lambda user: made.append(user) or object())
+    accounts = [ServiceAccount(namespace="n", name=f"a{number}") for number in range(MOST + 1)]
+    first, second = adapters.of(accounts[0]), adapters.of(accounts[1])
+    for account in accounts[2:MOST]:
+        adapters.of(account)
+    assert adapters.of(accounts[0]) is first
+    adapters.of(accounts[MOST])
+    assert adapters.of(accounts[0]) is first
+    assert adapters.of(accounts[1]) is not second
+    assert len(made) == MOST + 2
+
+
+async def test_reads_and_entries_are_asked_for_in_an_accounts_name(api, client):
+    api.answer(f"GET {PATH}", CONFIG_MAP)
+    reader, loader = KubeReader(client), KubeLoader(client, ())
+    for account in (None, BOT, OTHER):
+        await reader.acting_as(account).get(CONFIG_MAPS, "shop", "c")
+        await loader.acting_as(account).load(ConfigMapLoad(namespace="shop", name="c"))
+    own = [None, BOT.user, OTHER.user]
+    assert users(api) == [user for user in own for _ in range(2)]
+
+
+async def test_what_one_account_may_not_another_still_tries(api, client, clock):
+    api.answer(f"PATCH {PATH}", (403, NOT_ALLOWED), CONFIG_MAP)
+    api.answer(f"PUT {PATH}", CONFIG_MAP)
+    writer = KubeWriter(client, clock)
+    after = {**CONFIG_MAP, "data": {"k": "v"}}
+    for account in (BOT, BOT, OTHER):
+        await writer.acting_as(account).change(CONFIG_MAPS, CONFIG_MAP, after)
+    assert [(item.method, user) for item, user in zip(api.seen, users(api), strict=True)] == [
+        ("PATCH", BOT.user),
+        ("PUT", BOT.user),
+        ("PUT", BOT.user),
+        ("PATCH", OTHER.user),
+    ]
+
+
+async def test_the_controller_asks_as_the_account_but_about_working_as_it_as_itself(api, client):
+    api.answer(SELF, ALLOWED)
+    access = ProgramAccess(client, namespace="kyverno", worker="w")
+    assert await access.of(BOT).may(GET)
+    # As a status names it, without the account.
+    lacked = Right(verb="impersonate", group="", resource="serviceaccounts", namespace="shop")
+    assert await access.of(BOT).may(lacked)
+    assert await access.of(None).may(GET)
+    assert users(api) == [BOT.user, None, "w"]
+    assert api.seen[1].body["spec"]["resourceAttributes"]["name"] == "bot"
+
+
+async def test_what_nobody_may_ask_in_its_name_is_not_granted(api, client):
+    api.answer(SELF, (403, NOT_ALLOWED))
+    access = ProgramAccess(client, namespace="kyverno", worker="w")
+    assert not await access.of(BOT).may(GET)
+
+
+async def test_admission_asks_about_the_account_and_about_who_works_as_it(api, client):
+    api.answer(SUBJECT, ALLOWED)
+    shared, controller = (
+        ServiceAccount(namespace="kyverno", name=name) for name in ("shared", "controller")
+    )
+    access = PolicyAccess(client, shared=shared, controller=controller)
+    assert await access.may(GET)
+    assert await access.of(BOT).may(GET)
+    assert await access.of(BOT).may(BOT.impersonation)
+    asked = [item.body["spec"] for item in api.seen]
+    assert [item["user"] for item in asked] == [shared.user, BOT.user, controller.user]
+    assert "system:serviceaccounts:shop" in asked[1]["groups"]
+    assert asked[2]["resourceAttributes"]["verb"] == "impersonate"
+    assert users(api) == [None, None, None]
