@@ -28,7 +28,7 @@ class _Follower(Protocol):
 
 
 def build_registry(
-    services: Services, accounts: Accounts, rounds: Rounds, *, adopt: bool
+    services: Services, accounts: Accounts, rounds: Rounds, *, namespace: str, adopt: bool
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 
@@ -36,6 +36,7 @@ def build_registry(
         services: Where objects go.
         accounts: Where policies go as well.
         rounds: Where all of it goes as well.
+        namespace: Of requests. Those elsewhere come too, and nothing says who may write them.
         adopt: Work on requests of a Kyverno as well.
     """
     registry = kopf.OperatorRegistry()
@@ -43,7 +44,7 @@ def build_registry(
 
     async def on_request(event: kopf.RawEvent, **_: Any) -> None:
         request = read_request(event["object"], adopt=adopt)
-        if request is None:
+        if request is None or request.namespace != namespace:
             return
         rounds.take(request)
         if event["type"] == "DELETED":

@@ -193,21 +193,24 @@ async def test_who_writes_requests_freely_is_held_to_the_same(rig: Rig) -> None:
 
 
 async def test_a_request_in_a_tenants_namespace_does_nothing(rig: Rig) -> None:
-    await one_rule(rig)
     place = rig.namespace
+    await rig.create_all(config_map(place, f"target-trigger-{number}") for number in (1, 2))
+    each = target(place, "target-{{ request.object.metadata.name }}")
+    await rig.apply(rule(place, [each], GOT, operations=["CREATE", "DELETE"]))
     forged = order(
         rig,
         namespace=place,
         source="admission",
         context=FORGED_CONTEXT,
-        recorded=FORGED_OBJECT,
+        recorded={"object": {"metadata": {"name": "trigger-1"}}},
     )
     # Whoever let a tenant write requests there.
     stored = await rig.create(forged)
     # A real one that came later is done: the forged one had its turn.
     await rig.create(config_map(place, "trigger-2"))
     await rig.finish()
-    assert await rig.data("target") == {"got": "trigger-2"}
+    assert await rig.data("target-trigger-2") == {"got": "trigger-2"}
+    assert await rig.data("target-trigger-1") == {}
     left = await rig.get("UpdateRequest", stored["metadata"]["name"], place)
     assert (left.get("status") or {}).get("state", "Pending") == "Pending"
     assert not (left.get("status") or {}).get("attempts")
