@@ -13,7 +13,8 @@ from reconciler.api.meta import Object
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, InvalidPolicy
-from reconciler.services.diversion import open_order, undivertible
+from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.services.diversion import open_order
 
 CONFLICT = 409
 
@@ -53,5 +54,9 @@ def _no_longer_listed(before: CompiledPolicy, after: CompiledPolicy) -> Iterator
     """Yield the rules whose triggers could be found and cannot any more, and why."""
     for program in before.programs:
         new = after.program(program.rule)
-        if new is not None and not undivertible(program) and (reason := undivertible(new)):
+        if (
+            new is not None
+            and not why_not_rebuildable(program)
+            and (reason := why_not_rebuildable(new))
+        ):
             yield program.rule, reason

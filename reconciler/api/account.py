@@ -38,3 +38,11 @@ class ServiceAccount:
 
 NOBODY: Final = ServiceAccount(namespace="", name="")
 """Of a policy whose account cannot be understood: no rights at all, never those of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRight:
+    """A right as a status names it, and the account that lacks it; None: the shared one."""
+
+    permission: str
+    account: ServiceAccount | None = None

@@ -80,6 +80,15 @@ NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetKey:
+    """Which object, of those that there may be; work on one of them is serialised."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
     """Which object; ``uid`` is empty where any object of that name is meant."""
 

@@ -37,7 +37,7 @@ from reconciler.observe.loops import forever
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
-from reconciler.services.backlog import Telling, marks_of
+from reconciler.services.backlog import marks_of
 from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.grants import Grants
@@ -47,6 +47,7 @@ from reconciler.services.process import Attempt
 from reconciler.services.progress import Progress
 from reconciler.services.reports import Reports
 from reconciler.services.settings import SettingsHolder
+from reconciler.services.telling import Telling
 from reconciler.wiring import Services, controller_services
 
 

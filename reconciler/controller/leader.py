@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from reconciler.controller.accounts import Accounts
 from reconciler.errors import ClusterError
 from reconciler.observe.loops import run_loops
-from reconciler.services.backlog import Telling
 from reconciler.services.catchup.rounds import Rounds
 from reconciler.services.grants import Grants
 from reconciler.services.results import ENTRY_NOT_READY
+from reconciler.services.telling import Telling
 from reconciler.wiring import Services
 
 

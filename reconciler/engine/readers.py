@@ -22,6 +22,8 @@ Readers = Iterator[Template | Expression]
 
 _NOTHING = Context({})
 _ANYTHING = compile_expression("@")
+_USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})
+_USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})
 
 
 def of_program(program: Program) -> Readers:
@@ -106,3 +108,8 @@ def _of_context_path(entry: VariableEntry) -> Readers:
     if entry.value is None and entry.path is not None:
         constant = entry.path.constant
         yield compile_expression(entry.path.render(_NOTHING)) if constant else _ANYTHING
+
+
+def reads_user(path: tuple[str, ...]) -> bool:
+    """Tell whether a path leads to who sent the request."""
+    return path[:2] in _USER or path[:1] in {(root,) for root in _USER_ROOTS}

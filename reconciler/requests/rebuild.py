@@ -9,14 +9,23 @@ from reconciler.requests.draft import READ_LATER
 _LIVE = frozenset({"object", "name", "namespace", "kind"})
 
 
-def obstacle(program: Program) -> str:
+def why_not_rebuildable(program: Program) -> str:
     """Return why the work of a rule cannot be rebuilt from the existing objects, else empty.
 
     Where it can, one request may stand for many triggers, and a trigger that nobody recorded is
     found by looking at the objects. That some object was deleted is never found, so a rule that
-    wants to know lists the operation, and no such rule can be rebuilt.
+    wants to know lists the operation, and no such rule can be rebuilt. Nor can one whose kinds
+    cannot be listed, whatever it reads.
     """
-    return next((text for item in (*program.before, program) for text in _obstacles(item)), "")
+    if program.own:
+        return "it has no mutate.targets"
+    for item in (*program.before, program):
+        for text in _obstacles(item):
+            return text
+    listings = program.matcher.listings()
+    if not listings or not all(kind.is_listable for item in listings for kind in item.kinds):
+        return "the kinds of its match cannot be listed"
+    return ""
 
 
 def _obstacles(program: Program) -> Iterator[str]:

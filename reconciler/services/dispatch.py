@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
+from reconciler.api.account import MissingRight
 from reconciler.api.updaterequest import Outcome, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, Gone
@@ -28,7 +29,6 @@ from reconciler.requests.overload import holders
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.confirming import Confirmations
 from reconciler.services.fairness import tenant_of
-from reconciler.services.grants import MissingRight
 from reconciler.services.ports import History, Requests
 from reconciler.services.process import Attempt, Processor, Unconfirmed
 from reconciler.services.suspects import Suspects

@@ -15,27 +15,10 @@ from reconciler.errors import Conflict, Gone
 from reconciler.requests.lifecycle import FINAL
 from reconciler.requests.naming import next_order_name, order_name
 from reconciler.requests.orders import Order, diverted_order
-from reconciler.requests.rebuild import obstacle
-from reconciler.services.existing import listable
 from reconciler.services.ports import Requests
 
 _PAUSE = 0.05
 """Seconds between two writes of one order, which leave the leader room for its own."""
-
-
-def undivertible(program: Program) -> str:
-    """Return why the triggers of a rule have to be recorded one by one, empty where they need not.
-
-    What cannot be listed cannot be found again, whatever the rule reads.
-    """
-    if program.own:
-        return "it has no mutate.targets"
-    if reason := obstacle(program):
-        return reason
-    listings = program.matcher.listings()
-    if not listings or not all(listable(kind) for item in listings for kind in item.kinds):
-        return "the kinds of its match cannot be listed"
-    return ""
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ class Existing:
 
     async def served(self, selector: KindSelector) -> tuple[Kind, ...]:
         """Return the kinds that a selector names, none where their objects cannot be listed."""
-        if not listable(selector):
+        if not selector.is_listable:
             return ()
         group = selector.group
         version = selector.version
@@ -110,14 +110,6 @@ def within(places: list[Place], namespace: str) -> list[Place]:
         for place in places
         if place.kind.namespaced and place.namespace in ("", namespace)
     ]
-
-
-def listable(selector: KindSelector) -> bool:
-    """Tell whether the objects that a selector means can be found at all.
-
-    A subresource event cannot be found again, and "every kind" is not a list.
-    """
-    return not (selector.subresource or "*" in selector.kind or "?" in selector.kind)
 
 
 def position(obj: Object) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from reconciler.api.account import ServiceAccount
+from reconciler.api.account import MissingRight
 from reconciler.api.rights import Right, parse_right
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
@@ -20,14 +20,6 @@ from reconciler.services.ports import Access, Accesses
 
 _LONGEST_REST = 300.0
 _OF_ONE_OBJECT = frozenset({"get", "patch", "update"})
-
-
-@dataclass(frozen=True, slots=True)
-class MissingRight:
-    """A right as a status names it, and the account that lacks it; None: the shared one."""
-
-    permission: str
-    account: ServiceAccount | None = None
 
 
 _Question = tuple[MissingRight, str]

@@ -11,7 +11,14 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Self
 
-from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, ref_of, resource_version
+from reconciler.api.meta import (
+    ANNOTATION_APPLIED,
+    Kind,
+    Object,
+    TargetKey,
+    ref_of,
+    resource_version,
+)
 from reconciler.api.updaterequest import Outcome
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
@@ -43,15 +50,6 @@ from reconciler.services.results import NOT_FOUND, VANISHED, TargetResult, failu
 
 MAX_TOGETHER = 50
 """Requests that one patch carries; bounds how much is evaluated again after a conflict."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetKey:
-    """Which lane."""
-
-    kind: Kind
-    namespace: str
-    name: str
 
 
 Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]

@@ -1,9 +1,7 @@
 """Which rules can run on what exists, although nobody sent a request."""
 
 from reconciler.engine.program import Program
-from reconciler.engine.readers import of_program
-from reconciler.services.existing import listable
-from reconciler.services.lint.firing import reads_user
+from reconciler.engine.readers import of_program, reads_user
 
 _MEANT = "set mutateExistingOnPolicyUpdate: true if it is meant to run without"
 
@@ -22,7 +20,7 @@ def why_not(program: Program) -> str:
             "every filter of its match lists operations, which only requests have; add a filter"
             " without operations under match.any"
         )
-    if not any(listable(kind) for listing in listings for kind in listing.kinds):
+    if not any(kind.is_listable for listing in listings for kind in listing.kinds):
         return (
             "the kinds of its match cannot be listed (every kind, or a subresource); name the"
             " kinds that it is for"

@@ -13,7 +13,7 @@ from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.account import parse_account
 from reconciler.requests.limits import NO_LIMITS, Limits, parse_limits
-from reconciler.services.diversion import undivertible
+from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.protection import OWN_NAMESPACE
 
 
@@ -212,7 +212,7 @@ class PolicyIndex:
         if known.uid != uid:
             self._rebuildable.pop(known.uid, None)
             return
-        kept = {item.rule: item for item in known.programs if not undivertible(item)}
+        kept = {item.rule: item for item in known.programs if not why_not_rebuildable(item)}
         self._rebuildable.setdefault(uid, {}).update(kept)
 
     def _rebuild(self) -> None:

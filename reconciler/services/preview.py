@@ -27,7 +27,7 @@ from reconciler.requests.lifecycle import Fail, Retry, Skip, identity
 from reconciler.requests.schedule import Backoff
 from reconciler.services.dryrun import DryRun, Identity, Write
 from reconciler.services.exceptions import ExceptionIndex
-from reconciler.services.existing import Existing, Place, listable, position, within
+from reconciler.services.existing import Existing, Place, position, within
 from reconciler.services.holding import Holding
 from reconciler.services.lanes import Lanes
 from reconciler.services.policies import PolicyIndex
@@ -159,7 +159,7 @@ class Preview:
         for listing in program.matcher.listings(requests=bool(occasion.operation)):
             for selector in listing.kinds:
                 name = "/".join(filter(None, (selector.kind, selector.subresource)))
-                if not listable(selector):
+                if not selector.is_listable:
                     found[f"{name}: its requests leave nothing that can be listed"] = None
                 elif not await self.existing.served(selector):
                     found[f"{name}: the cluster does not serve it"] = None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Self
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import ObjectRef
+from reconciler.api.meta import ObjectRef, TargetKey
 from reconciler.api.updaterequest import (
     SUCCESSES,
     Counts,
@@ -46,20 +46,20 @@ from reconciler.requests.lifecycle import (
     Skip,
     merge_targets,
 )
+from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.requests.redaction import said
 from reconciler.requests.schedule import Backoff
-from reconciler.services.diversion import undivertible
 from reconciler.services.elsewhere import Elsewhere, Worker
 from reconciler.services.exceptions import ExceptionIndex
 from reconciler.services.fairness import tenant_of
 from reconciler.services.gates import Gates
 from reconciler.services.holding import Holding
 from reconciler.services.inflight import InFlight
-from reconciler.services.lanes import Job, Lanes, TargetKey
+from reconciler.services.lanes import Job, Lanes
 from reconciler.services.loading import Loads
 from reconciler.services.patchwar import PATCH_WAR
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Loader, Policies, RuleLoader
-from reconciler.services.redaction import said
 from reconciler.services.results import TargetResult, failure
 from reconciler.services.selection import TargetFinder
 from reconciler.services.targetstatus import (
@@ -334,7 +334,7 @@ class Processor:
         if program is None:
             message = f"policy {spec.policy} has no rule {spec.rule} any more"
             return Skip(reason="RuleGone", message=message)
-        if spec.source is Source.CATCH_UP and undivertible(program):
+        if spec.source is Source.CATCH_UP and why_not_rebuildable(program):
             return self.index.as_it_was(known.uid, spec.rule) or program
         return program
 

@@ -11,8 +11,9 @@ from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError
 from reconciler.requests.draft import Draft
 from reconciler.requests.overload import holders
+from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.backlog import Estimate
-from reconciler.services.diversion import Diversion, undivertible
+from reconciler.services.diversion import Diversion
 from reconciler.services.joining import SharedRequests
 from reconciler.services.policies import PolicyIndex
 from reconciler.services.ports import Requests
@@ -102,7 +103,7 @@ class Recorder:
     def _divertible(self, draft: Draft) -> tuple[CompiledPolicy, Program] | None:
         policy = self.index.get(draft.spec.policy)
         program = None if policy is None else policy.program(draft.spec.rule)
-        if policy is None or program is None or undivertible(program):
+        if policy is None or program is None or why_not_rebuildable(program):
             return None
         if policy.match_conditions:
             # Only the API server can evaluate them, and only on a request.

@@ -15,7 +15,7 @@ from reconciler.errors import (
     UnknownKind,
 )
 from reconciler.requests.lifecycle import INTERRUPTED
-from reconciler.services.redaction import told_permission, withheld
+from reconciler.requests.redaction import told_permission, withheld
 
 ENTRY_NOT_READY = "EntryNotReady"
 """The reason of what waits for a GlobalContextEntry."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Kind, Object, TargetKey
 from reconciler.config import ControllerSettings
 from reconciler.engine.context import Context
 from reconciler.engine.evaluate import queries
@@ -13,7 +13,6 @@ from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, EvaluationError, Gone, Interrupted, UnknownKind
 from reconciler.services.inflight import InFlight, Room
-from reconciler.services.lanes import TargetKey
 from reconciler.services.loading import Loads
 from reconciler.services.ports import Kinds, Reader
 from reconciler.services.results import TargetResult, failure

@@ -31,7 +31,7 @@ from reconciler.requests.lifecycle import FINAL, Disposition, Done, Fail, Hold, 
 from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, labels
 from reconciler.requests.overload import Settling
-from reconciler.services.diversion import undivertible
+from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.existing import Existing, Place, position
 from reconciler.services.holding import Holding
 from reconciler.services.patchwar import PATCH_WAR
@@ -399,7 +399,7 @@ def _in_doubt(spec: RequestSpec, program: Program) -> Hold | None:
 
     Its rule was another one when they were sent, and nobody here has seen that.
     """
-    if not spec.sequence or not (reason := undivertible(program)):
+    if not spec.sequence or not (reason := why_not_rebuildable(program)):
         return None
     message = (
         f"rule {spec.rule} was changed while this request stood for triggers of it, and objects"

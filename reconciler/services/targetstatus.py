@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from reconciler.api.meta import ObjectRef
+from reconciler.api.meta import ObjectRef, TargetKey
 from reconciler.api.updaterequest import SUCCESSES, Outcome, RequestStatus, TargetStatus
 from reconciler.engine.confidential import named_by_content
 from reconciler.engine.program import Program
 from reconciler.requests.lifecycle import identity
-from reconciler.services.lanes import TargetKey
-from reconciler.services.redaction import HIDDEN
+from reconciler.requests.redaction import HIDDEN
 from reconciler.services.results import TargetResult
 from reconciler.services.selection import Found, Selection
 

@@ -10,7 +10,7 @@ from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, Gone
 from reconciler.services.dryrun import DryRun
-from reconciler.services.existing import Existing, Place, listable, within
+from reconciler.services.existing import Existing, Place, within
 from reconciler.services.selection import Found, TargetFinder
 
 
@@ -87,7 +87,7 @@ class Walk:
             for place in within(await self._existing.places(listings), namespace):
                 by_label.setdefault(place.label, place)
             for selector in (item for listing in listings for item in listing.kinds):
-                if not listable(selector):
+                if not selector.is_listable:
                     name = "/".join(filter(None, (selector.kind, selector.subresource)))
                     self.unread.append(f"{program.rule}: the objects of {name} cannot be listed")
         return list(by_label.values())

@@ -23,6 +23,14 @@ class KindSelector:
     kind: str
     subresource: str
 
+    @property
+    def is_listable(self) -> bool:
+        """Tell whether the objects that it means can be found at all.
+
+        A subresource event cannot be found again, and "every kind" is not a list.
+        """
+        return not (self.subresource or "*" in self.kind or "?" in self.kind)
+
 
 def parse_kind(text: str) -> KindSelector:
     """Read a kind selector; one with more than four pieces selects nothing.

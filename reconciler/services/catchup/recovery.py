@@ -19,7 +19,6 @@ from reconciler.services.catchup.search import (
     rule_key,
     tasks_of,
 )
-from reconciler.services.existing import listable
 from reconciler.services.outages import Cause, Outage, Outages, concerning
 from reconciler.services.policies import PolicyIndex
 
@@ -194,7 +193,7 @@ def _concerning(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outag
 def _countable(program: Program) -> bool:
     """Tell whether every trigger of a rule leaves an object that says when it was changed."""
     scopes = program.matcher.kinds()
-    return all(listable(item.selector) and "DELETE" not in item.operations for item in scopes)
+    return all(item.selector.is_listable and "DELETE" not in item.operations for item in scopes)
 
 
 def describe(outage: Outage, rule: LostRule) -> str:

@@ -9,8 +9,8 @@ from reconciler.api.globalcontext import EntryStatus
 from reconciler.api.meta import Object
 from reconciler.engine.jmes import Expression
 from reconciler.errors import EvaluationError, NotReady
+from reconciler.requests.redaction import said
 from reconciler.services.globalcontext.sources import Source
-from reconciler.services.redaction import said
 
 
 @dataclass(slots=True, kw_only=True)

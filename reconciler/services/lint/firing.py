@@ -7,13 +7,11 @@ from reconciler.engine.entries import Entry
 from reconciler.engine.jmes.reads import EVERYTHING
 from reconciler.engine.match import KindScope
 from reconciler.engine.program import IGNORE, CompiledPolicy, Program
-from reconciler.engine.readers import of_program
+from reconciler.engine.readers import of_program, reads_user
 from reconciler.engine.variables import Template
 from reconciler.services.catchup.rules import why_lost
 from reconciler.services.lint.finding import Finding, Level, Scope
 
-_USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})
-_USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})
 _REQUEST_ONLY = (("request", "operation"), ("request", "oldObject"))
 
 
@@ -126,11 +124,6 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
                 text=f"{'.'.join(wanted)} is empty when the rule runs because the policy changed",
                 cure="give a default, as {{ " + ".".join(wanted) + " || '' }}",
             )
-
-
-def reads_user(path: tuple[str, ...]) -> bool:
-    """Tell whether a path leads to who sent the request."""
-    return path[:2] in _USER or path[:1] in {(root,) for root in _USER_ROOTS}
 
 
 def _of_kind(program: Program, kind: KindScope, scope: Scope) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from reconciler.api.meta import TargetKey
 from reconciler.engine.match import Subject
-from reconciler.services.lanes import TargetKey
 from reconciler.services.protection import Protection
 from reconciler.services.settings.reading import (
     ClusterSettings,

@@ -1,7 +1,7 @@
 import pytest
 
 from reconciler.dialects import compile_policy
-from reconciler.requests.rebuild import obstacle
+from reconciler.requests.rebuild import why_not_rebuildable
 
 
 def program(*, match=None, exclude=None, value="x", apply_rules="All", patch=None, context=None):
@@ -34,7 +34,8 @@ def program(*, match=None, exclude=None, value="x", apply_rules="All", patch=Non
     [
         ({}, ""),
         ({"value": "{{ request.object.data.v }}{{ request.namespace }}"}, ""),
-        ({"match": {"kinds": ["Pod/status"]}}, ""),
+        ({"match": {"kinds": ["Pod/status"]}}, "cannot be listed"),
+        ({"match": {"kinds": ["*"]}}, "cannot be listed"),
         ({"exclude": {"resources": {"namespaces": ["b"]}}}, ""),
         ({"value": "{{ target.metadata.name }}"}, "how often"),
         ({"patch": {"patchesJson6902": "- {op: add, path: /l/-, value: 1}"}}, "how often"),
@@ -50,12 +51,12 @@ def program(*, match=None, exclude=None, value="x", apply_rules="All", patch=Non
     ],
 )
 def test_what_cannot_be_rebuilt_from_the_live_object_is_said(rule, word):
-    text = obstacle(program(**rule))
+    text = why_not_rebuildable(program(**rule))
     assert (word in text) if word else not text
 
 
 def test_a_rule_is_as_hard_to_rebuild_as_those_that_it_waits_for():
-    assert not obstacle(program(apply_rules="One"))
-    assert "operation" in obstacle(
+    assert not why_not_rebuildable(program(apply_rules="One"))
+    assert "operation" in why_not_rebuildable(
         program(apply_rules="One", match={"kinds": ["Pod"], "operations": ["CREATE"]})
     )

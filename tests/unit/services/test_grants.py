@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import pytest
 
+from reconciler.api.account import MissingRight
 from reconciler.api.updaterequest import State
 from reconciler.errors import Forbidden, Unavailable
-from reconciler.services.grants import Grants, MissingRight
+from reconciler.services.grants import Grants
 from tests.unit.rights import Account
 from tests.unit.services.conftest import StandingClock, until
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.api.meta import ANNOTATION_APPLIED
+from reconciler.api.meta import ANNOTATION_APPLIED, TargetKey
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
 from reconciler.engine.targets import resolve
@@ -17,9 +17,9 @@ from reconciler.errors import (
     Unavailable,
     UnknownKind,
 )
-from reconciler.services.lanes import MAX_TOGETHER, Job, TargetKey
+from reconciler.requests.redaction import withheld
+from reconciler.services.lanes import MAX_TOGETHER, Job
 from reconciler.services.loading import Loads
-from reconciler.services.redaction import withheld
 from reconciler.services.results import failure
 
 APPEND = '- {op: add, path: /spec/list/-, value: "{{ request.object.data.v }}"}'

@@ -12,9 +12,10 @@ from reconciler.memory.kinds import REQUESTS
 from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.lifecycle import Done, Hold, Retry
 from reconciler.requests.overload import Backlog, Marks, holders
-from reconciler.services.backlog import Estimate, Telling, marks_of
-from reconciler.services.diversion import Diversion, undivertible
+from reconciler.services.backlog import Estimate, marks_of
+from reconciler.services.diversion import Diversion
 from reconciler.services.settings import SettingsHolder
+from reconciler.services.telling import Telling
 
 EACH = {
     "apiVersion": "v1",
@@ -377,21 +378,6 @@ class TestDiversion:
         assert [str(item) for item in ends] == ["no answer"] * 3
         await diversion.divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [2]
-
-
-class TestWhichRules:
-    def test_one_that_reads_the_object_can_be_diverted(self, rule):
-        assert undivertible(rule[1]) == ""
-
-    def test_every_kind_cannot_be_listed(self, make, world):
-        policy = make.policy(targets=[EACH])
-        policy["spec"]["rules"][0]["match"] = {"any": [{"resources": {"kinds": ["*"]}}]}
-        program = world.index.apply(policy).programs[0]
-        assert "cannot be listed" in undivertible(program)
-
-    def test_one_that_reads_the_old_object_cannot(self, make, world):
-        policy = make.policy(targets=[{**EACH, "name": "{{ request.oldObject.data.a }}"}])
-        assert undivertible(world.index.apply(policy).programs[0])
 
 
 class TestRounds:

@@ -8,6 +8,7 @@ import pytest
 from reconciler.api.updaterequest import Outcome
 from reconciler.dialects import compile_policy
 from reconciler.errors import Conflict, Denied, Expired, Forbidden
+from reconciler.requests.redaction import withheld
 from reconciler.services.dryrun import DryRun
 from reconciler.services.exceptions import ExceptionIndex, Heeding
 from reconciler.services.preview import (
@@ -15,7 +16,6 @@ from reconciler.services.preview import (
     Ports,
     preview_over,
 )
-from reconciler.services.redaction import withheld
 from reconciler.services.settings import parse_filters
 
 UPDATE = Occasion(operation="UPDATE")

@@ -7,8 +7,8 @@ from reconciler.api.meta import ref_of
 from reconciler.api.updaterequest import Counts, Outcome, RequestStatus, TriggerRecord
 from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip, merge_targets
+from reconciler.requests.redaction import withheld
 from reconciler.services.process import DENIALS, Unconfirmed
-from reconciler.services.redaction import withheld
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
 
