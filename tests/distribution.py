@@ -18,7 +18,7 @@ from reconciler.cli.dev.binaries import locate, read_source
 from reconciler.errors import InvalidSetting
 
 _CHAINSAW = "tests/conformance/chainsaw/test_chainsaw.py"
-_CHAINSAW_PARTS = 3
+_CHAINSAW_PARTS = 2
 # By the beginning of the file's path; the longest that fits counts. Whatever takes long begins
 # early, because the last group to end decides when all is over.
 GROUPS = {
