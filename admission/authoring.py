@@ -29,7 +29,9 @@ async def check_policy(policy: Object, means: Means) -> Answer:
     """Return whether a policy can be stored, and what its author should know."""
     try:
         own = own_namespaces(means.protection.namespace)
-        compiled = compile_policy(policy).acting_as(parse_account(policy, own=own))
+        async with means.compiling:
+            compiled = await asyncio.to_thread(compile_policy, policy)
+        compiled = compiled.acting_as(parse_account(policy, own=own))
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
     try:
@@ -44,7 +46,10 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return _unanswered(policy, error)
     if refused is not None:
         return refused
-    findings = find_surprises(policy, compiled, scope=scope, protection=means.protection)
+    async with means.compiling:
+        findings = await asyncio.to_thread(
+            find_surprises, policy, compiled, scope=scope, protection=means.protection
+        )
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors or lack.unserved_targets:
         return refuse(policy, _lines(errors) or list(_unserved(lack)))

@@ -41,6 +41,7 @@ class Means:
         budget: Seconds that all questions together may take.
         patience: Seconds of them that a missing right is waited for.
         gate: Of all questions about rights.
+        compiling: Whose turn it is to compile: a second thread would take time from the first.
         dry_run: Nothing is stored, and nothing was that came with the object.
         protection: Tells what no policy addresses.
         author: About who sent the request; None where it is not asked what that one may do.
@@ -59,6 +60,7 @@ class Means:
     budget: float
     patience: float
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TOGETHER))
+    compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
     dry_run: bool = False
     protection: Protection = field(default_factory=Protection)
     author: Access | None = None

@@ -1,7 +1,7 @@
 """What the webhooks decide by, kept in step with the cluster by watches."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import Kind, Object
@@ -21,6 +21,7 @@ _SILENCE = 150.0
 _PATROL = 1.0
 
 Take = Callable[[Change, Object], None]
+Prepare = Callable[[Object], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +68,23 @@ class NamespaceLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """One watch and what takes its changes in."""
+    """One watch and what takes its changes in.
+
+    Attributes:
+        prepare: Does with what is about to be taken in what takes long.
+    """
 
     name: str
     watch: Watch
     take: Take
     clock: Clock
+    prepare: Prepare | None = None
 
     async def run(self) -> None:
         """Follow for ever."""
         async for change, obj in self.watch.events():
+            if self.prepare is not None and change != "DELETED":
+                await self.prepare(obj)
             self.take(change, obj)
             # A first list comes at once; requests and probes must not wait for all of it.
             await asyncio.sleep(0)
@@ -105,13 +113,17 @@ class Follower:
         return f"no news for {silent:.0f}s: {reason}"
 
 
-async def take_all(reader: Reader, kinds: Iterable[Kind], take: Take) -> None:
+async def take_all(
+    reader: Reader, kinds: Iterable[Kind], take: Take, prepare: Prepare | None = None
+) -> None:
     """Hand over all stored objects of some kinds, as if each had just changed."""
     for kind in kinds:
         token = ""
         while True:
             page = await reader.list_page(kind, token=token)
             for obj in page.items:
+                if prepare is not None:
+                    await prepare(obj)
                 take("MODIFIED", obj)
             token = page.token
             if not token:

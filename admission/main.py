@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +26,7 @@ from admission.following import (
     Follower,
     NamespaceLabels,
     PolicyFeed,
+    Prepare,
     Take,
     take_all,
 )
@@ -62,7 +62,7 @@ from reconciler.observe import logs
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
-from reconciler.observe.loops import forever
+from reconciler.observe.loops import forever, until_signal
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
@@ -136,7 +136,7 @@ async def run(settings: AdmissionSettings) -> None:
                 callers=callers,
                 listener=listener,
             )
-            await _until_signal(program.run())
+            await until_signal(program.run())
     _log.info("admission stopped")
 
 
@@ -166,9 +166,10 @@ class Admission:
         own = self.settings.namespace
         holder = SettingsHolder.of(own)
         holder.listeners.append(SettingsReport(log=_log, metrics=self.metrics))
+        ahead = policies.index.prepare
         of_policies = (
-            self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take),
-            self._follower("policies", POLICIES, policies.take),
+            self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take, prepare=ahead),
+            self._follower("policies", POLICIES, policies.take, prepare=ahead),
         )
         facts, of_facts = self._facts(exceptions)
         followers = (*of_policies, *of_facts, self._settings_follower(holder))
@@ -272,9 +273,10 @@ class Admission:
         *,
         metadata_only: bool = False,
         beat: float = 0.0,
+        prepare: Prepare | None = None,
     ) -> Follower:
         watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only, beat=beat)
-        return Follower(name=name, watch=watch, take=take, clock=self.clock)
+        return Follower(name=name, watch=watch, take=take, clock=self.clock, prepare=prepare)
 
     def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Follower, ...]]:
         """Return what decisions rest on besides the policies, and what follows it."""
@@ -402,7 +404,8 @@ class Admission:
                 await item.watch.caught_up()
 
         async def read_policies() -> None:
-            await take_all(KubeReader(self.client), (CLUSTER_POLICIES, POLICIES), feed.take)
+            of_rules = (CLUSTER_POLICIES, POLICIES)
+            await take_all(KubeReader(self.client), of_rules, feed.take, feed.index.prepare)
 
         return ResourceWebhook(
             index=feed.index,
@@ -469,29 +472,6 @@ async def _health(
         yield
     finally:
         await server.close()
-
-
-async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Run until SIGTERM or SIGINT cancels it; a second signal ends the process at once."""
-    loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
-    signals = (signal.SIGTERM, signal.SIGINT)
-
-    def stop() -> None:
-        for number in signals:
-            loop.remove_signal_handler(number)
-        task.cancel()
-
-    for number in signals:
-        loop.add_signal_handler(number, stop)
-    try:
-        await task
-    except asyncio.CancelledError:
-        _log.info("drained")
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
 
 
 if __name__ == "__main__":

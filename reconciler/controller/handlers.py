@@ -64,7 +64,7 @@ def build_registry(
             for follower in followers:
                 follower.forget(key)
         else:
-            services.index.apply(policy)
+            await services.index.take_in(policy)
             for follower in followers:
                 follower.notice(policy)
         # A status that we wrote ourselves is nothing that a request waits for.

@@ -1,8 +1,9 @@
 """The loops of a process: none of them ends by itself, and where one does, the process does."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from typing import NoReturn
+import signal
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import Any, NoReturn
 
 from reconciler.errors import RetrofitError
 from reconciler.observe.logs import logger
@@ -48,3 +49,30 @@ async def run_loops(loops: Mapping[str, Awaitable[None]]) -> NoReturn:
         # Whatever else ends then ends for its sake.
         raise ended.exceptions[0] from None
     raise LoopEnded("there was no loop to run")
+
+
+async def until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Run until SIGTERM or SIGINT cancels it; a second signal ends the process at once.
+
+    Raises:
+        RetrofitError: A loop ended; what ends for its sake is left out.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stop() -> None:
+        for number in signals:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        _log.info("drained")
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

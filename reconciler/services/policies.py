@@ -1,5 +1,6 @@
 """The policies in memory, of both servers: compiled once per generation, looked up by trigger."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -27,6 +28,10 @@ class CompiledRule:
 
 # An admission request asks for every rule of its kind: the selectors are not computed anew.
 _Indexed: TypeAlias = tuple[CompiledRule, tuple[KindSelector, ...]]
+
+
+# Uid and generation, and what became of it.
+_Prepared: TypeAlias = tuple[tuple[str, int], CompiledPolicy | InvalidPolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,26 @@ class PolicyIndex:
     _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
     _misnamed: dict[str, InvalidPolicy] = field(default_factory=dict)
+    _prepared: dict[str, _Prepared] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def prepare(self, policy: Object) -> None:
+        """Compile a policy that is about to be applied, where nothing else waits for it.
+
+        One at a time: a second thread would only take the interpreter from this one.
+        """
+        key, meta = policy_key(policy), policy.get("metadata") or {}
+        version = meta.get("uid", ""), meta.get("generation", 0)
+        known = self._policies.get(key)
+        if known is not None and known.uid == version[0] and version[1] <= known.generation:
+            return
+        async with self._turn:
+            self._prepared[key] = version, await asyncio.to_thread(_compile, policy)
+
+    async def take_in(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
+        """Prepare a policy, and apply it."""
+        await self.prepare(policy)
+        return self.apply(policy)
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
         """Take in a policy as stored, unless a newer version of it is known already.
@@ -90,23 +115,24 @@ class PolicyIndex:
         if known is not None and known.uid == uid and generation <= known.generation:
             return self._rebound(known, account)
         self._keep(known, uid)
-        try:
-            compiled = compile_policy(policy).acting_as(account)
-        except InvalidPolicy as error:
+        version, compiled = self._prepared.pop(key, (None, None))
+        if compiled is None or version != (uid, generation):
+            compiled = _compile(policy)
+        if isinstance(compiled, InvalidPolicy):
             self._policies.pop(key, None)
             self._invalid[key] = InvalidEntry(
-                kind=policy.get("kind", ""), generation=generation, error=error
+                kind=policy.get("kind", ""), generation=generation, error=compiled
             )
             self._rebuild()
-            return error
+            return compiled
         self._invalid.pop(key, None)
-        self._policies[key] = compiled
+        self._policies[key] = compiled = compiled.acting_as(account)
         self._rebuild()
         return compiled
 
     def remove(self, key: str) -> None:
         """Forget a policy."""
-        for table in (self._limits, self._invalid, self._versions, self._misnamed):
+        for table in (self._limits, self._invalid, self._versions, self._misnamed, self._prepared):
             table.pop(key, None)
         if (known := self._policies.get(key)) is not None:
             self._rebuildable.pop(known.uid, None)
@@ -231,6 +257,13 @@ class PolicyIndex:
         self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
         self._anywhere = tuple(anywhere)
         self._digest = digest_of(self.policies())
+
+
+def _compile(policy: Object) -> CompiledPolicy | InvalidPolicy:
+    try:
+        return compile_policy(policy)
+    except InvalidPolicy as error:
+        return error
 
 
 def _limits(policy: Object) -> Limits | InvalidPolicy:

@@ -321,7 +321,7 @@ class Processor:
             or known.generation < spec.policy_generation
         ):
             try:
-                compiled = self.index.apply(await self.policies.get(spec.policy))
+                compiled = await self.index.take_in(await self.policies.get(spec.policy))
             except Gone:
                 return Skip(reason="PolicyGone", message=f"policy {spec.policy} was deleted")
             if isinstance(compiled, InvalidPolicy):

@@ -310,6 +310,7 @@ async def test_a_lease_given_back_is_taken_over_at_once(client, place, candidate
     assert time.monotonic() - began < QUICK.duration / 2
     assert first.told.empty()
     assert not first.election.leading
+    assert not second.election.abandoned
     lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
     assert lease["spec"]["leaseTransitions"] == 1
 
@@ -327,6 +328,7 @@ async def test_a_silent_holder_is_waited_for_and_replaced(client, place, candida
     candidate = candidates()
     await told(candidate, "started")
     assert time.monotonic() - began >= 2
+    assert candidate.election.abandoned
     lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
     assert lease["spec"]["leaseTransitions"] == 7
 

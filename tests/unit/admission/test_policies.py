@@ -55,6 +55,20 @@ async def test_what_is_no_policy_is_refused_by_its_kind(make, review):
     assert "ConfigMap, this webhook is for ClusterPolicy, Policy" in found.message
 
 
+async def test_others_are_answered_while_a_large_policy_is_looked_at(make, review):
+    policy = make.policy()
+    rule = policy["spec"]["rules"][0]
+    keys = (f"{{{{ request.object.data.k{number} }}}}" for number in range(1_500))
+    conditions = [{"key": key, "operator": "Equals", "value": "a"} for key in keys]
+    rule["preconditions"] = {"all": conditions}
+    task, turns = asyncio.create_task(review(policy)), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (await task).allowed
+    assert turns > 20
+
+
 async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, review):
     policy = make.policy(patch=None)
     del policy["spec"]["rules"][0]["mutate"]["targets"][0]["kind"]

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from reconciler.errors import InvalidPolicy
@@ -99,3 +101,36 @@ def test_a_namespaced_policy_is_left_out_elsewhere(index, stored):
     assert fired(index, "ConfigMap", namespace="a") == ["a/p"]
     assert fired(index, "ConfigMap", namespace="b") == []
     assert fired(index, "Node", namespace="") == []
+
+
+async def turns_during(work):
+    """Return how often others had their turn while something was awaited."""
+    task, turns = asyncio.create_task(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await task
+    return turns
+
+
+def conditions(count):
+    keys = (f"{{{{ request.object.data.k{number} }}}}" for number in range(count))
+    items = [{"key": key, "operator": "Equals", "value": "a"} for key in keys]
+    return {"preconditions": {"all": items}}
+
+
+async def test_a_large_policy_is_compiled_where_nobody_waits_for_it(index, stored):
+    assert await turns_during(index.prepare(stored(**conditions(1_500)))) > 20
+    prepared = index.apply(stored(**conditions(1_500)))
+    assert index.get("p") is prepared
+
+
+async def test_what_was_prepared_is_used_and_nothing_else(index, stored):
+    await index.prepare(stored(generation=1))
+    assert index.apply(stored(generation=2)).generation == 2
+    await index.prepare(stored(generation=3, spec={"nonsense": 1}))
+    assert isinstance(index.apply(stored(generation=3, spec={"nonsense": 1})), InvalidPolicy)
+    assert index.get("p") is None
+    await index.prepare(stored(generation=4))
+    index.remove("p")
+    assert index.apply(stored(uid="made again")).uid == "made again"
