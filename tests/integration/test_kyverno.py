@@ -377,3 +377,20 @@ async def test_taking_over_it_processes_what_a_kyverno_left(rig: Rig) -> None:
         assert "rules may be applied twice" in text
     finally:
         await rig.delete("Lease", LEASE, NAMESPACE)
+
+
+async def test_what_recurs_is_one_event_with_a_count(rig: Rig) -> None:
+    for _ in range(2):
+        await rig.create(renewed())
+        await settle_told(rig, there=True)
+        await rig.delete("Lease", LEASE, NAMESPACE)
+        await settle_told(rig, there=False)
+
+    async def uncounted() -> Any:
+        events = await rig.items("Event", NAMESPACE)
+        told_events = [item for item in events if item["reason"] == "KyvernoIsLive"]
+        counted = [item for item in told_events if (item.get("series") or {}).get("count", 1) > 1]
+        programs = {item["reportingInstance"] for item in counted}
+        return "" if len(programs) >= 2 else told_events
+
+    await rig.settle(uncounted, within=60.0)

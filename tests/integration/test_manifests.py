@@ -241,13 +241,12 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
         ("selfsubjectaccessreviews.authorization.k8s.io", "create"),
         ("selfsubjectrulesreviews.authorization.k8s.io", "create"),
     }
-    events = {("events.events.k8s.io", "create")}
+    events = {("events.events.k8s.io", verb) for verb in ("create", "patch")}
     asks = {("subjectaccessreviews.authorization.k8s.io", "create")}
     expected = {
         ADMISSION: events | asks | {(CONDITIONS, verb) for verb in ("create", "patch")},
         BACKGROUND: set[tuple[str, str]](),
         CONTROLLER: events
-        | {(name, "patch") for name, _ in events}
         | {(WEBHOOKS, verb) for verb in ("create", "update", "delete")}
         | {(name, verb) for name in REPORT_KINDS for verb in ("create", "update", "delete")}
         | {
