@@ -125,7 +125,8 @@ class Certificates:
         pause, told = _CHECK_SECONDS, ""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
             self._changed.clear()
             try:
                 await self.refresh()

@@ -111,7 +111,8 @@ class KubeLoader:
             if is_ip_address(host):
                 # What is an address already, nobody is asked to resolve.
                 resolver.check_address(host, host)
-            status, answer = await asyncio.wait_for(_fetch(load, trust, resolver), self._timeout)
+            async with asyncio.timeout(self._timeout):
+                status, answer = await _fetch(load, trust, resolver)
         except aiohttp.InvalidURL as error:
             msg = f"service {host}: its url cannot be asked"
             raise Invalid(msg, status=_REFUSED) from error

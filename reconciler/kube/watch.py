@@ -142,7 +142,8 @@ class Watch:
         self.problem = str(error)
         pause = max(self._backoff.pause(), error.retry_after or 0.0)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), pause)
+            async with asyncio.timeout(pause):
+                await self._hurry.wait()
         self._hurry.clear()
 
     def _heard(self) -> None:

@@ -289,10 +289,10 @@ class Dispatcher:
         due = self.queue.next_due()
         busy = self._idle or len(self._tasks) >= self.parallel
         wait = None if due is None or busy else max(0.0, due - self.clock.monotonic())
-        try:
-            await asyncio.wait_for(self._changed.wait(), wait)
-        except TimeoutError:
-            return
+        # Not wait_for: on Python 3.11 it forgets that it is cancelled where a change comes then.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._changed.wait()
 
     def _due(self, request: UpdateRequest) -> float:
         planned = request.status.next_attempt

@@ -127,7 +127,8 @@ class Rollout:
         pause, stale = 0.5, True
         while True:
             try:
-                await asyncio.wait_for(self._changed.wait(), _PATROL)
+                async with asyncio.timeout(_PATROL):
+                    await self._changed.wait()
             except TimeoutError:
                 stale = True
             await asyncio.sleep(_GATHER)

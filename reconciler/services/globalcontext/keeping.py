@@ -86,7 +86,8 @@ class GlobalContext:
             return await self.world.loader.load(load)
         name, _, projection = load.name.partition(".")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._begun(name), _GRACE)
+            async with asyncio.timeout(_GRACE):
+                await self._begun(name)
         return self._read(name, projection)
 
     def acting_as(self, account: ServiceAccount | None) -> Loader:

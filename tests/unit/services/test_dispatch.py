@@ -129,6 +129,27 @@ class TestWatch:
         assert world.dispatcher.oldest_age() == 42
 
 
+@pytest.mark.parametrize("turns", range(5))
+async def test_it_ends_when_it_is_told_to_whatever_comes_at_that_moment(
+    world, policy, trigger, turns
+):
+    for verb in ("get", "list"):
+        world.cluster.forbid(verb, "configmaps")
+    world.dispatcher.notice(await world.ask(policy, trigger))
+    # From now on it waits for the time of the next attempt, or for a change.
+    await world.settle()
+    work = asyncio.create_task(world.dispatcher.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    world.dispatcher.hold(held=False)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    work.cancel()
+    done, _ = await asyncio.wait({work}, timeout=2.0)
+    work.cancel()
+    assert done
+
+
 class TestList:
     async def test_what_the_watch_missed_comes_from_the_list(self, world, policy, trigger, target):
         await world.ask(policy, trigger)
