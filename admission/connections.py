@@ -246,8 +246,13 @@ class Listener:
 
     async def _patrol(self) -> None:
         while True:
+            begun = self.now()
             await asyncio.sleep(_PATROL)
             now = self.now()
+            # What came while this process stood still has not been looked at yet.
+            late = now - begun - _PATROL
+            for item in self._connections:
+                item.deadline += late
             for item in [item for item in self._connections if item.deadline < now]:
                 self.metrics.connections_closed.labels("slow").inc()
                 item.abort()

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from datetime import UTC, datetime
 
 import aiohttp
@@ -77,6 +78,20 @@ async def test_half_sent_heads_and_silence_end_soon(make):
         # Of a connection that waits for its next request nothing is expected yet.
         assert await allowed(world, make, name="later")
         assert world.count("connections") == 1
+
+
+async def test_whoever_sent_all_in_time_is_answered_by_a_process_that_stood_still(make):
+    async with World(make.index(make.policy()), limits=QUICK) as world:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        await until(lambda: world.count("connections"))
+        body = make.review(obj=make.thing())
+        writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        stood_still = time.monotonic() + 2.0
+        while time.monotonic() < stood_still:
+            pass
+        answer = await asyncio.wait_for(reader.read(12), 5)
+        writer.close()
+        assert answer == b"HTTP/1.1 200"
 
 
 async def test_a_head_that_drips_ends_too(make):
