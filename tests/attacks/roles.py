@@ -144,20 +144,16 @@ class Neighbour:
     seconds: list[float] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
-    async def work(self) -> None:
-        """Write until cancelled."""
+    async def work(self, mark: str = "0") -> None:
+        """Write until cancelled; a second time with another mark."""
         number = 0
         while True:
             begun = time.monotonic()
+            name = f"neighbour-{mark}-{number}"
             try:
-                await self.rig.create(config_map(self.rig.namespace, f"neighbour-{number}"))
+                await self.rig.create(config_map(self.rig.namespace, name))
             except ClusterError as error:
                 self.refused.append(str(error))
             self.seconds.append(time.monotonic() - begun)
             number += 1
             await asyncio.sleep(self.every)
-
-    def percentile(self, share: float) -> float:
-        """Return the seconds within which such a share of the writes was done."""
-        ordered = sorted(self.seconds)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -5,12 +5,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
+
+T = TypeVar("T")
 
 Check = Callable[[Any], None]
 """Takes one input, and fails where it is not met with an answer that somebody can use."""
@@ -53,6 +55,24 @@ class Fuzzer:
                 phases=(Phase.generate, Phase.shrink),
                 suppress_health_check=list(HealthCheck),
             )(tested)()
+
+
+def samples(inputs: st.SearchStrategy[T], count: int) -> list[T]:
+    """Return so many inputs, the same ones each time."""
+    found: list[T] = []
+
+    @given(inputs)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )(collect)()
+    return found
 
 
 class Loop:

@@ -143,14 +143,17 @@ _KNOWN = {
 
 
 @st.composite
-def _requests(draw: st.DrawFn) -> Object:
+def _stored(draw: st.DrawFn) -> Object:
     found: Object = draw_value(draw, {**_SCHEMA, "required": ["spec"]}, _KNOWN)
     marks = {LABEL_SHARD: "1"} if draw(st.booleans()) else draw(st.just({}))
     meta: Object = {"name": "ur-odd", "namespace": "kyverno", "labels": marks}
     if draw(st.booleans()):
         meta["annotations"] = {"kube-retrofit.dev/retry": draw(TEXTS)}
     found["metadata"] = meta
-    return {"apiVersion": "kyverno.io/v2", "kind": "UpdateRequest", **found}
+    return {**found, "apiVersion": "kyverno.io/v2", "kind": "UpdateRequest"}
+
+
+REQUESTS_OF_ANY_SHAPE = _stored()
 
 
 @contextlib.contextmanager
@@ -214,5 +217,5 @@ FUZZERS = (
         open=_rules,
         short=60,
     ),
-    Fuzzer(name="requests", inputs=_requests(), open=_stored_requests, short=80),
+    Fuzzer(name="requests", inputs=REQUESTS_OF_ANY_SHAPE, open=_stored_requests, short=80),
 )
