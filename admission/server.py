@@ -30,8 +30,9 @@ _log = logger("admission.server")
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Tell whether a fault of HTTP is one of this server; whoever sent it is told of any other."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    """Tell whether a fault is one of this server, and not of a caller who is told, or has left."""
+    told = (HttpProcessingError, ConnectionError)
+    return not (record.exc_info and isinstance(record.exc_info[1], told))
 
 
 _http_log = logging.getLogger("admission.http")

@@ -1,6 +1,7 @@
 """Callers that send slowly, too much or nothing, and those that may not call."""
 
 import asyncio
+import logging
 import ssl
 import time
 from datetime import UTC, datetime
@@ -154,6 +155,14 @@ async def test_bytes_that_are_no_http_are_answered_and_fill_no_log(make, caplog)
         assert b" 400 " in answer.partition(b"\r\n")[0]
         assert await allowed(world, make)
     assert caplog.records == []
+
+
+def test_whoever_leaves_before_the_answer_fills_no_log(caplog):
+    log = logging.getLogger("admission.http")
+    log.error("Error handling request", exc_info=ConnectionResetError("closing transport"))
+    assert caplog.records == []
+    log.error("Error handling request", exc_info=ZeroDivisionError("a fault of ours"))
+    assert len(caplog.records) == 1
 
 
 async def test_a_compressed_body_is_not_taken(make):
