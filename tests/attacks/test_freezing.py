@@ -64,11 +64,14 @@ async def test_a_policy_is_measured_before_it_is_compiled(
     rig: Rig, roles: Roles, neighbour: Neighbour, patch: Any, words: str
 ) -> None:
     place = rig.namespace
+    made = rule(place, [target(place, "x")], patch)
+    # But for its size it is a policy that would be stored.
+    del made["match"]["any"][0]["resources"]["namespaces"]
     policy = {
         "apiVersion": "kyverno.io/v1",
         "kind": "Policy",
         "metadata": {"name": "attack", "namespace": place},
-        "spec": {"rules": [rule(place, [target(place, "x")], patch)]},
+        "spec": {"rules": [made]},
     }
 
     async def attack(_mark: str) -> None:
