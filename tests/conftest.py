@@ -20,7 +20,7 @@ from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
 from tests.distribution import Distribution, place_of
-from tests.faults.rig import SHORT_LEASE
+from tests.faults.rig import SHORT_LEASE, SHORT_WAR
 from tests.usedrights import UsedRights, audited
 
 # Runners of conformance cases assert outside of test modules.
@@ -141,7 +141,8 @@ def live_programs(
 ) -> Iterator[Programs]:
     """Both programs at work in a cluster of their own (``live_programs.cluster``).
 
-    Not the shared one: other tests keep requests there that nobody may touch.
+    Not the shared one: other tests keep requests there that nobody may touch. Some break it, and
+    ``open_rig`` starts again what they left dead.
     """
     with contextlib.ExitStack() as stack:
         if isinstance(binaries, Path):
@@ -150,7 +151,8 @@ def live_programs(
             cluster = stack.enter_context(audited(binaries))
         settings = install(cluster, "demo")
         shipped = settings[CONTROLLER]
-        settings[CONTROLLER] = replace(shipped, flags=(*shipped.flags, *SHORT_LEASE))
+        more = (*SHORT_LEASE, *SHORT_WAR)
+        settings[CONTROLLER] = replace(shipped, flags=(*shipped.flags, *more))
         yield stack.enter_context(start_programs(cluster, settings=settings))
 
 
