@@ -11,7 +11,7 @@ from typing import Final
 
 from reconciler.api.rights import Right
 from reconciler.errors import Invalid
-from reconciler.services.ports import Access
+from reconciler.services.ports.access import Access
 
 MOST_RIGHTS: Final = 300
 MOST_CALLS: Final = 2 * MOST_RIGHTS

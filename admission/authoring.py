@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 
 from admission.asking import BoundedAccess, TooManyRights
-from admission.checks import FORBIDDEN, UNAVAILABLE, Means, refuse, warnings
-from admission.decide import Answer
+from admission.checks import FORBIDDEN, UNAVAILABLE, ValidationDeps, refuse, warnings
+from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, own_namespaces
 from reconciler.dialects import compile_policy
@@ -13,10 +13,22 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
 from reconciler.requests.account import PLACE, parse_account
 from reconciler.requests.limits import limits_of
-from reconciler.services.caveats import CURE, filtered
-from reconciler.services.lint import Finding, Level, find_errors, find_surprises, limit_findings
-from reconciler.services.ports import Access
-from reconciler.services.validate import Lack, Need, RightsCheck, account_roles, cluster_role
+from reconciler.services.authoring.lint import (
+    Finding,
+    Level,
+    find_errors,
+    find_surprises,
+    limit_findings,
+)
+from reconciler.services.authoring.rights import (
+    Lack,
+    Need,
+    RightsCheck,
+    account_roles,
+    cluster_role,
+)
+from reconciler.services.catalog.caveats import CURE, filtered
+from reconciler.services.ports.access import Access
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
 _UNCOMPILED = "whether matchConditions compile cannot be checked now"
@@ -25,7 +37,7 @@ _PAUSE = 0.25
 """Seconds between two looks at a right that is missing."""
 
 
-async def check_policy(policy: Object, means: Means) -> Answer:
+async def check_policy(policy: Object, means: ValidationDeps) -> AdmissionResponse:
     """Return whether a policy can be stored, and what its author should know."""
     try:
         own = own_namespaces(means.protection.namespace)
@@ -59,14 +71,16 @@ async def check_policy(policy: Object, means: Means) -> Answer:
         return _not_the_authors(policy, missed, means.author_name, compiled.account)
     told = (item for item in findings if item.level is Level.WARNING)
     silent = ((str(item), CURE) for item in filtered(compiled, means.filters()))
-    return Answer(
+    return AdmissionResponse(
         warnings=warnings(
             [*silent, *_of_rights(lack, compiled.account), *_texts(told), *_unfired(lack)]
         )
     )
 
 
-async def _missing_rights(compiled: CompiledPolicy, means: Means) -> tuple[Lack, tuple[Need, ...]]:
+async def _missing_rights(
+    compiled: CompiledPolicy, means: ValidationDeps
+) -> tuple[Lack, tuple[Need, ...]]:
     """Return what a policy lacks, and if that is nothing, what its author does."""
     if compiled.account is None:
         lack = await _lack(compiled, means, means.access)
@@ -77,7 +91,7 @@ async def _missing_rights(compiled: CompiledPolicy, means: Means) -> tuple[Lack,
     return await _lack(compiled, means, means.access.of(compiled.account)), ()
 
 
-async def _missed_by_author(compiled: CompiledPolicy, means: Means) -> tuple[Need, ...]:
+async def _missed_by_author(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[Need, ...]:
     """Return the rights that a policy works with and its author has not."""
     if means.author is None:
         return ()
@@ -89,7 +103,7 @@ async def _missed_by_author(compiled: CompiledPolicy, means: Means) -> tuple[Nee
 
 
 async def _lack(
-    compiled: CompiledPolicy, means: Means, access: Access, *, whole: bool = False
+    compiled: CompiledPolicy, means: ValidationDeps, access: Access, *, whole: bool = False
 ) -> Lack:
     """Return what a policy lacks, after a while if what it needs may have come with it."""
     bounded = BoundedAccess(access=access, gate=means.gate)
@@ -109,8 +123,8 @@ async def _lack(
 
 
 async def _check_conditions(
-    policy: Object, compiled: CompiledPolicy, means: Means
-) -> Answer | None:
+    policy: Object, compiled: CompiledPolicy, means: ValidationDeps
+) -> AdmissionResponse | None:
     """Return the refusal of a policy for its conditions, None where they compile."""
     if not compiled.match_conditions:
         return None
@@ -124,19 +138,19 @@ async def _check_conditions(
     return None
 
 
-def check_limits(policy: Object, old: Object) -> Answer:
+def check_limits(policy: Object, old: Object) -> AdmissionResponse:
     """Return whether annotations can be stored where nothing but the metadata changes.
 
     What is stored, because nobody was asked, keeps nobody from changing something else. Where
     the account changes too, `check_policy` is the one to ask.
     """
     if limits_of(policy) == limits_of(old):
-        return Answer()
+        return AdmissionResponse()
     findings = list(limit_findings(policy))
     if errors := [item for item in findings if item.level is Level.ERROR]:
         return refuse(policy, _lines(errors))
     told = (item for item in findings if item.level is Level.WARNING)
-    return Answer(warnings=warnings(_texts(told)))
+    return AdmissionResponse(warnings=warnings(_texts(told)))
 
 
 def _lines(findings: Iterable[Finding]) -> list[str]:
@@ -146,7 +160,7 @@ def _lines(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def _unanswered(policy: Object, error: ClusterError) -> Answer:
+def _unanswered(policy: Object, error: ClusterError) -> AdmissionResponse:
     if isinstance(error, TooManyRights):
         return refuse(policy, [str(error)])
     return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
@@ -167,7 +181,9 @@ def _unserved(lack: Lack) -> Iterator[str]:
         )
 
 
-def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, means: Means) -> Answer:
+def _not_allowed(
+    policy: Object, compiled: CompiledPolicy, lack: Lack, means: ValidationDeps
+) -> AdmissionResponse:
     lines = [
         f"{place}: auth check fails, additional privileges are required for the service account"
         f" '{_who(place, compiled, means)}': it may not {', '.join(texts)}"
@@ -177,17 +193,17 @@ def _not_allowed(policy: Object, compiled: CompiledPolicy, lack: Lack, means: Me
     if compiled.account is not None:
         roles = account_roles(compiled.key, compiled.account, lack.rights, means.controller)
         message = f"{told}\nApply this, then the policy again:\n\n{roles}\n"
-        return Answer(allowed=False, code=FORBIDDEN, message=message)
+        return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
     places = {right.namespace for need in lack.rights for right in need.options}
     where = ""
     if "" not in places:
         where = f" (or grant the same by a Role in namespace {', '.join(sorted(places))})"
     role = cluster_role(compiled.key, lack.rights)
     message = f"{told}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
-    return Answer(allowed=False, code=FORBIDDEN, message=message)
+    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
 
 
-def _who(place: str, compiled: CompiledPolicy, means: Means) -> object:
+def _who(place: str, compiled: CompiledPolicy, means: ValidationDeps) -> object:
     """Return who lacks the rights that a place of a policy needs."""
     if place == PLACE:
         return means.controller
@@ -199,7 +215,7 @@ def _not_the_authors(
     missed: Iterable[Need],
     author: str,
     account: ServiceAccount | None,
-) -> Answer:
+) -> AdmissionResponse:
     lines = [
         f"{place}: '{author}' may not {', '.join(texts)}"
         for place, texts in _by_place(missed).items()
@@ -211,7 +227,7 @@ def _not_the_authors(
     )
     if account is not None:
         cure += f" So may who has the right to {account.impersonation} named {account.name}."
-    return Answer(allowed=False, code=FORBIDDEN, message=f"{told}\n{cure}")
+    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{told}\n{cure}")
 
 
 def _by_place(needs: Iterable[Need]) -> dict[str, list[str]]:

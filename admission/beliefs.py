@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api.meta import Object, resource_version
-from reconciler.errors import Forbidden, Gone, Unavailable
+from reconciler.errors import Forbidden, NotFound, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import READ_LATER, AdmissionRequest, Draft
-from reconciler.services.ports import Kinds, Reader
+from reconciler.services.ports.objects import Kinds, Reader
 
 _MOST_SAID: Final = 100
 
@@ -64,7 +64,7 @@ class Beliefs:
             return None
         try:
             live = await self.reader.get(kind, request.namespace, request.name)
-        except Gone:
+        except NotFound:
             self._disbelieve(request, "there is no such object")
             return None
         except Forbidden as error:

@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
-from reconciler.services.inflight import ByteGate
+from reconciler.services.processing.memory_budget import MemoryBudget
 
 SMALL: Final = 64 * 1024
 """Bytes up to which a body needs no place: as many as a connection buffers anyway."""
@@ -46,10 +46,10 @@ class Bodies:
     largest: int
     together: int
     timeout: float
-    _gate: ByteGate = field(init=False)
+    _gate: MemoryBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        self._gate = ByteGate(self.together)
+        self._gate = MemoryBudget(self.together)
 
     @property
     def held(self) -> int:

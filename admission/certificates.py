@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from admission.callers import Callers
 from admission.pki import Pair, ca_is_due, make_ca, make_serving, read_pair, serving_is_due
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError, Conflict, Gone, InvalidSetting
+from reconciler.errors import ClusterError, Conflict, InvalidSetting, NotFound
 from reconciler.kube.authority import BUNDLE, CA_SECRET, TLS_SECRET
 from reconciler.kube.secrets import StoredSecret
 from reconciler.observe.logs import logger
@@ -148,7 +148,7 @@ class Certificates:
                     f"Secret {name} is not there: retrofit-controller makes it again, where it"
                     " runs; else apply the manifests"
                 )
-                raise Gone(msg, status=404)
+                raise NotFound(msg, status=404)
             old = _parse(stored)
             new = fresh(old)
             if new is None and old is not None:

@@ -5,13 +5,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from admission.asking import TOGETHER
-from admission.decide import Answer
+from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
-from reconciler.services.lint import Scope
-from reconciler.services.ports import Access, Accesses, Kinds, MatchConditions, Requests
-from reconciler.services.protection import Protection
-from reconciler.services.settings import Filters
+from reconciler.services.authoring.lint import Scope
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.ports.access import Access, Accesses
+from reconciler.services.ports.objects import Kinds
+from reconciler.services.ports.policies import MatchConditions
+from reconciler.services.ports.requests import Requests
 
 INVALID = 422
 FORBIDDEN = 403
@@ -25,7 +28,7 @@ _LONGEST = 240
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class ValidationDeps:
     """What a check may ask for.
 
     Attributes:
@@ -67,16 +70,18 @@ class Means:
     author_name: str = ""
 
 
-Check = Callable[[Object, Means], Awaitable[Answer]]
+Check = Callable[[Object, ValidationDeps], Awaitable[AdmissionResponse]]
 """Decides about an object that is new, or whose spec has changed."""
 
 
-def refuse(obj: Object, lines: Sequence[str], *, code: int = INVALID) -> Answer:
+def refuse(obj: Object, lines: Sequence[str], *, code: int = INVALID) -> AdmissionResponse:
     """Return the refusal of an object, with one line per reason."""
     shown = [*lines[:_MOST_LINES]]
     if len(lines) > _MOST_LINES:
         shown.append(f"and {len(lines) - _MOST_LINES} more")
-    return Answer(allowed=False, code=code, message=f"{ref_of(obj)}: " + "\n".join(shown))
+    return AdmissionResponse(
+        allowed=False, code=code, message=f"{ref_of(obj)}: " + "\n".join(shown)
+    )
 
 
 def warnings(texts: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ from reconciler.requests.draft import (
     draft,
     record_trigger,
 )
-from reconciler.services.policies import CompiledRule
-from reconciler.services.record import Unrecorded
-from reconciler.services.settings import Filters
+from reconciler.services.catalog.policies import CompiledRule
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.recording.recorder import Unrecorded
 
 _ROOTS = frozenset({"request", "serviceAccountName", "serviceAccountNamespace"})
 _ROLES = frozenset({"roles", "clusterRoles"})
@@ -49,12 +49,12 @@ class Limits:
     """What holds for all requests.
 
     Attributes:
-        own_users: Full names of the users whose requests are the controller's own.
+        controller_users: Full names of the users whose requests are the controller's own.
         max_recorded: Bytes of JSON that a request may keep of objects.
         steps: What evaluating all rules on one request may cost together.
     """
 
-    own_users: tuple[str, ...]
+    controller_users: tuple[str, ...]
     max_recorded: int
     filters: Filters
     steps: int = REVIEW_STEPS
@@ -76,7 +76,7 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AdmissionResponse:
     """What the API server is told; ``code`` counts where the request is refused."""
 
     allowed: bool = True
@@ -115,7 +115,7 @@ def decide(
     subject = _subject(request, parent or request.kind, namespace_labels)
     if limits.filters.exclude(subject):
         return Intent()
-    controller = request.user.get("username") in limits.own_users
+    controller = request.user.get("username") in limits.controller_users
     allowance = Allowance(limits.steps)
     case = _Case(
         request=request,
@@ -134,25 +134,31 @@ def decide(
 
 def answer(
     failure_policy: str, refused: Sequence[str], unrecorded: Sequence[Unrecorded]
-) -> Answer:
+) -> AdmissionResponse:
     """Return what to tell the API server once recording was tried."""
     if not refused and not unrecorded:
-        return Answer()
+        return AdmissionResponse()
     texts = [*refused, *(_unrecorded(item) for item in unrecorded)]
     # What can be recorded later is worth a second try; what is too large stays too large.
     code, advice = (_TOO_LARGE, "") if refused else (_UNAVAILABLE, "; try again")
     return _negative(failure_policy, texts, code=code, advice=advice)
 
 
-def unknown(failure_policy: str, text: str) -> Answer:
+def unknown(failure_policy: str, text: str) -> AdmissionResponse:
     """Return what to tell the API server when it is not known what a request fires."""
     return _negative(failure_policy, [text], code=_UNAVAILABLE, advice="; try again")
 
 
-def _negative(failure_policy: str, texts: Sequence[str], *, code: int, advice: str) -> Answer:
+def _negative(
+    failure_policy: str, texts: Sequence[str], *, code: int, advice: str
+) -> AdmissionResponse:
     if failure_policy == IGNORE:
-        return Answer(warnings=tuple(f"kube-retrofit: admitted, but {text}" for text in texts))
-    return Answer(allowed=False, code=code, message=f"kube-retrofit: {'; '.join(texts)}{advice}")
+        return AdmissionResponse(
+            warnings=tuple(f"kube-retrofit: admitted, but {text}" for text in texts)
+        )
+    return AdmissionResponse(
+        allowed=False, code=code, message=f"kube-retrofit: {'; '.join(texts)}{advice}"
+    )
 
 
 def _unrecorded(item: Unrecorded) -> str:

@@ -1,14 +1,14 @@
 """The check of a GlobalContextEntry: one that cannot be kept is refused."""
 
-from admission.checks import Means, refuse, warnings
-from admission.decide import Answer
+from admission.checks import ValidationDeps, refuse, warnings
+from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
 from reconciler.dialects import compile_entry
 from reconciler.errors import InvalidPolicy
-from reconciler.services.lint import entry_refusals
+from reconciler.services.authoring.lint import entry_refusals
 
 
-async def check_entry(entry: Object, means: Means) -> Answer:
+async def check_entry(entry: Object, means: ValidationDeps) -> AdmissionResponse:
     """Return whether an entry can be stored, and what its author should know."""
     try:
         compiled = compile_entry(entry)
@@ -18,4 +18,4 @@ async def check_entry(entry: Object, means: Means) -> Answer:
         f"{item.location}: {item.text}" for item in entry_refusals(compiled, means.protection)
     ]:
         return refuse(entry, refusals)
-    return Answer(warnings=warnings((text, "") for text in compiled.warnings))
+    return AdmissionResponse(warnings=warnings((text, "") for text in compiled.warnings))

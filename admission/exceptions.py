@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from admission.decide import Answer
+from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
 from reconciler.dialects import compile_exception
 from reconciler.errors import InvalidPolicy
 from reconciler.observe.logs import logger
 from reconciler.requests.draft import AdmissionRequest
-from reconciler.services.exceptions import ExceptionIndex, Heeding, exception_key
-from reconciler.services.ports import Change
+from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings, exception_key
+from reconciler.services.ports.policies import Change
 
 _INVALID = 422
 
@@ -20,24 +20,28 @@ _log = logger("admission.exceptions")
 class ExceptionWebhook:
     """Answers the webhook calls for exceptions."""
 
-    heeding: Heeding
+    exception_settings: ExceptionSettings
 
-    async def review(self, request: AdmissionRequest) -> Answer:
+    async def review(self, request: AdmissionRequest) -> AdmissionResponse:
         """Return whether an exception can be stored, and what its author should know.
 
         One that is being deleted, or whose meaning stays the same, is left alone.
         """
         stored = request.object
         if stored is None or (stored.get("metadata") or {}).get("deletionTimestamp"):
-            return Answer()
+            return AdmissionResponse()
         if request.old_object is not None and _meaning(request.old_object) == _meaning(stored):
-            return Answer()
+            return AdmissionResponse()
         try:
             compiled = compile_exception(stored)
         except InvalidPolicy as error:
-            return Answer(allowed=False, code=_INVALID, message=f"{request.ref}: {error}")
-        objection = self.heeding.objection(request.namespace)
-        return Answer(warnings=(*((objection,) if objection else ()), *compiled.warnings))
+            return AdmissionResponse(
+                allowed=False, code=_INVALID, message=f"{request.ref}: {error}"
+            )
+        objection = self.exception_settings.objection(request.namespace)
+        return AdmissionResponse(
+            warnings=(*((objection,) if objection else ()), *compiled.warnings)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,11 @@ class ExceptionFeed:
 
     index: ExceptionIndex
 
-    def take(self, change: Change, obj: Object) -> None:
+    def on_event(self, change: Change, obj: Object) -> None:
         """Take in one change."""
-        taken = self.index.take(change, obj)
+        taken = self.index.on_event(change, obj)
         if taken.problem:
-            _log.warning("exception not heeded", key=exception_key(obj), reason=taken.problem)
+            _log.warning("exception not honoured", key=exception_key(obj), reason=taken.problem)
         elif taken.policies:
             _log.info("exceptions changed", key=exception_key(obj), policies=taken.policies)
 

@@ -14,9 +14,9 @@ from admission.following import take_all
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex, Roles
 from reconciler.clock import Clock
 from reconciler.engine.program import Program
-from reconciler.services.exceptions import ExceptionIndex
-from reconciler.services.ports import Reader
-from reconciler.services.settings import Filters
+from reconciler.services.catalog.exceptions import ExceptionIndex
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.ports.objects import Reader
 
 _ROLES: Final = frozenset({"roles", "clusterRoles"})
 _READ: Final = 1.0
@@ -41,7 +41,7 @@ class Facts:
         reader: Reads the role bindings where their watches are silent.
         of_namespaces: Follows them; None where they do not change.
         of_roles: Follow the bindings.
-        of_exceptions: Follows them; None where none are heeded.
+        of_exceptions: Follows them; None where none are honoured.
     """
 
     namespaces: Mapping[str, Mapping[str, str]]
@@ -84,7 +84,7 @@ class Facts:
             if self.clock.monotonic() - self._read >= _READ:
                 self._live = RoleIndex()
                 kinds = ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS
-                await take_all(self.reader, kinds, self._live.take)
+                await take_all(self.reader, kinds, self._live.on_event)
                 self._read = self.clock.monotonic()
             return self._live.of(user)
 

@@ -11,8 +11,9 @@ from reconciler.kube.watch import Watch
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.problems import tell_problems
-from reconciler.services.policies import PolicyIndex, policy_key
-from reconciler.services.ports import Change, Reader
+from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.ports.objects import Reader
+from reconciler.services.ports.policies import Change
 
 _log = logger("admission.following")
 
@@ -31,7 +32,7 @@ class PolicyFeed:
     index: PolicyIndex
     metrics: Metrics
 
-    def take(self, change: Change, policy: Object) -> None:
+    def on_event(self, change: Change, policy: Object) -> None:
         """Take in one change."""
         key = policy_key(policy)
         if change == "DELETED":
@@ -57,7 +58,7 @@ class NamespaceLabels:
 
     by_name: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def take(self, change: Change, namespace: Object) -> None:
+    def on_event(self, change: Change, namespace: Object) -> None:
         """Take in one change."""
         meta = namespace["metadata"]
         if change == "DELETED":
@@ -67,7 +68,7 @@ class NamespaceLabels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Follower:
+class Informer:
     """One watch and what takes its changes in.
 
     Attributes:

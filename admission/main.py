@@ -16,14 +16,14 @@ from admission.beliefs import Beliefs
 from admission.bodies import Bodies
 from admission.callers import Callers
 from admission.certificates import Certificates, server_names
-from admission.checks import Means
+from admission.checks import ValidationDeps
 from admission.connections import ConnectionLimits
 from admission.decide import Limits
 from admission.digests import Digests
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.facts import Facts
 from admission.following import (
-    Follower,
+    Informer,
     NamespaceLabels,
     PolicyFeed,
     Prepare,
@@ -66,15 +66,15 @@ from reconciler.observe.loops import forever, until_signal
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
-from reconciler.services.backlog import Estimate, marks_of
-from reconciler.services.diversion import Diversion
-from reconciler.services.exceptions import ExceptionIndex, Heeding
-from reconciler.services.joining import SharedRequests
-from reconciler.services.neighbour import Neighbour
-from reconciler.services.policies import PolicyIndex
-from reconciler.services.protection import Protection
-from reconciler.services.record import Recorder
-from reconciler.services.settings import SettingsHolder
+from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.recording.backlog import BacklogEstimate, marks_of
+from reconciler.services.recording.diversion import Diversion
+from reconciler.services.recording.joining import SharedRequests
+from reconciler.services.recording.recorder import Recorder
+from reconciler.services.upkeep.coexistence import KyvernoDetector
 
 _log = logs.logger("admission.main")
 
@@ -158,18 +158,18 @@ class Admission:
         kinds = KubeKinds(self.client, self.clock)
         index = PolicyIndex(namespace=self.settings.namespace)
         policies = PolicyFeed(index=index, metrics=self.metrics)
-        heeding = Heeding(
+        exception_settings = ExceptionSettings(
             enabled=self.settings.enable_policy_exception,
             namespaces=self.settings.exception_namespace,
         )
-        exceptions = ExceptionFeed(ExceptionIndex(heeding=heeding))
+        exceptions = ExceptionFeed(ExceptionIndex(exception_settings=exception_settings))
         own = self.settings.namespace
         holder = SettingsHolder.of(own)
         holder.listeners.append(SettingsReport(log=_log, metrics=self.metrics))
         ahead = policies.index.prepare
         of_policies = (
-            self._follower("clusterpolicies", CLUSTER_POLICIES, policies.take, prepare=ahead),
-            self._follower("policies", POLICIES, policies.take, prepare=ahead),
+            self._follower("clusterpolicies", CLUSTER_POLICIES, policies.on_event, prepare=ahead),
+            self._follower("policies", POLICIES, policies.on_event, prepare=ahead),
         )
         facts, of_facts = self._facts(exceptions)
         followers = (*of_policies, *of_facts, self._settings_follower(holder))
@@ -177,7 +177,7 @@ class Admission:
             self.readiness.add(item.name, item.unready)
         estimate = self._estimate(holder)
         told = backlog_watch(self.client, self.clock, own)
-        backlog = Follower(
+        backlog = Informer(
             name="backlog", watch=told, take=backlog_taker(estimate.take), clock=self.clock
         )
         events = KubeEvents(self.client, self.clock, instance=new_identity())
@@ -199,7 +199,7 @@ class Admission:
                 lost=heartbeat.missed,
             ),
             self._policies(kinds, holder).review,
-            ExceptionWebhook(heeding).review,
+            ExceptionWebhook(exception_settings).review,
         )
         async with asyncio.TaskGroup() as tasks:
             # Without the backlog it counts what it stores itself: no reason to be unready.
@@ -251,8 +251,8 @@ class Admission:
     async def _wait(self) -> None:
         """Return when the cluster has what the program cannot work without."""
         await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
-        heeded = (EXCEPTIONS,) if self.settings.enable_policy_exception else ()
-        await wait_for_kinds(self.client, _say, (*_NEEDED, *heeded))
+        honoured = (EXCEPTIONS,) if self.settings.enable_policy_exception else ()
+        await wait_for_kinds(self.client, _say, (*_NEEDED, *honoured))
         backoff = Backoff(first=1.0, longest=30.0)
         while True:
             try:
@@ -274,24 +274,26 @@ class Admission:
         metadata_only: bool = False,
         beat: float = 0.0,
         prepare: Prepare | None = None,
-    ) -> Follower:
+    ) -> Informer:
         watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only, beat=beat)
-        return Follower(name=name, watch=watch, take=take, clock=self.clock, prepare=prepare)
+        return Informer(name=name, watch=watch, take=take, clock=self.clock, prepare=prepare)
 
-    def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Follower, ...]]:
+    def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Informer, ...]]:
         """Return what decisions rest on besides the policies, and what follows it."""
         namespaces, roles = NamespaceLabels(), RoleIndex()
         of_namespaces = self._follower(
-            "namespaces", NAMESPACES, namespaces.take, metadata_only=True, beat=BEAT
+            "namespaces", NAMESPACES, namespaces.on_event, metadata_only=True, beat=BEAT
         )
         of_roles = (
-            self._follower("rolebindings", ROLE_BINDINGS, roles.take, beat=BEAT),
-            self._follower("clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.take, beat=BEAT),
+            self._follower("rolebindings", ROLE_BINDINGS, roles.on_event, beat=BEAT),
+            self._follower(
+                "clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.on_event, beat=BEAT
+            ),
         )
         of_exceptions = None
-        if exceptions.index.heeding.enabled:
+        if exceptions.index.exception_settings.enabled:
             of_exceptions = self._follower(
-                "policyexceptions", EXCEPTIONS, exceptions.take, beat=BEAT
+                "policyexceptions", EXCEPTIONS, exceptions.on_event, beat=BEAT
             )
         facts = Facts(
             namespaces=namespaces.by_name,
@@ -305,9 +307,9 @@ class Admission:
         )
         return facts, (of_namespaces, *of_roles, *((of_exceptions,) if of_exceptions else ()))
 
-    def _neighbour(self, events: KubeEvents) -> Neighbour:
+    def _neighbour(self, events: KubeEvents) -> KyvernoDetector:
         settings = self.settings
-        neighbour = Neighbour(
+        neighbour = KyvernoDetector(
             leases=KubeLeases(self.client, settings.namespace),
             clock=self.clock,
             namespace=settings.namespace,
@@ -315,23 +317,23 @@ class Admission:
             say=_log.warning,
         )
 
-        def heed() -> None:
+        def honour() -> None:
             self.metrics.kyverno_live.set(1 if neighbour.found else 0)
             if neighbour.found:
                 events.emit(neighbour.event)
 
-        neighbour.listeners.append(heed)
+        neighbour.listeners.append(honour)
         return neighbour
 
-    def _settings_follower(self, holder: SettingsHolder) -> Follower:
+    def _settings_follower(self, holder: SettingsHolder) -> Informer:
         watch = settings_watch(self.client, self.clock, self.settings.namespace)
         take = settings_taker(holder)
-        return Follower(name="settings", watch=watch, take=take, clock=self.clock)
+        return Informer(name="settings", watch=watch, take=take, clock=self.clock)
 
     def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(forever("certificate", self.certificates.run()))
         for secret in (CA_SECRET, TLS_SECRET):
-            stored = Follower(
+            stored = Informer(
                 name=secret,
                 watch=authority_watch(self.client, self.clock, self.settings.namespace, secret),
                 take=lambda _change, _secret: self.certificates.look(),
@@ -340,11 +342,11 @@ class Admission:
             tasks.create_task(forever(stored.name, stored.run()))
             tasks.create_task(forever(f"problems of {stored.name}", stored.tell()))
 
-    def _estimate(self, holder: SettingsHolder) -> Estimate:
+    def _estimate(self, holder: SettingsHolder) -> BacklogEstimate:
         marks, metrics = marks_of(self.settings, holder), self.metrics
-        estimate = Estimate(marks=marks)
+        estimate = BacklogEstimate(marks=marks)
 
-        def told(known: Estimate) -> None:
+        def told(known: BacklogEstimate) -> None:
             metrics.diverting.set(1 if known.diverting else 0)
             say = _log.warning if known.diverting else _log.info
             what = "triggers are diverted" if known.diverting else "triggers are recorded again"
@@ -356,12 +358,12 @@ class Admission:
         metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)
         return estimate
 
-    def _means(self, kinds: KubeKinds, holder: SettingsHolder) -> Means:
+    def _means(self, kinds: KubeKinds, holder: SettingsHolder) -> ValidationDeps:
         settings = self.settings
         own = partial(ServiceAccount, namespace=settings.namespace)
         shared = own(name=settings.background_service_account)
         controller = own(name=settings.controller_service_account)
-        return Means(
+        return ValidationDeps(
             kinds=kinds,
             forget=kinds.invalidate,
             scope=kinds.scope,
@@ -387,12 +389,12 @@ class Admission:
         self,
         facts: Facts,
         holder: SettingsHolder,
-        of_policies: Sequence[Follower],
+        of_policies: Sequence[Informer],
         *,
         feed: PolicyFeed,
         kinds: KubeKinds,
-        estimate: Estimate,
-        neighbour: Neighbour,
+        estimate: BacklogEstimate,
+        neighbour: KyvernoDetector,
         lost: Callable[[], None],
     ) -> ResourceWebhook:
         settings = self.settings
@@ -405,7 +407,7 @@ class Admission:
 
         async def read_policies() -> None:
             of_rules = (CLUSTER_POLICIES, POLICIES)
-            await take_all(KubeReader(self.client), of_rules, feed.take, feed.index.prepare)
+            await take_all(KubeReader(self.client), of_rules, feed.on_event, feed.index.prepare)
 
         return ResourceWebhook(
             index=feed.index,
@@ -426,7 +428,7 @@ class Admission:
                 shared=SharedRequests(requests=requests, clock=self.clock),
             ),
             limits=Limits(
-                own_users=settings.own_users,
+                controller_users=settings.controller_users,
                 max_recorded=settings.max_recorded,
                 filters=holder.current.filters,
             ),

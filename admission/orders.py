@@ -7,19 +7,21 @@ after which objects alone do not tell any more what the rule does would leave th
 import asyncio
 from collections.abc import Iterator
 
-from admission.checks import UNAVAILABLE, Means, refuse
-from admission.decide import Answer
+from admission.checks import UNAVAILABLE, ValidationDeps, refuse
+from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, InvalidPolicy
 from reconciler.requests.rebuild import why_not_rebuildable
-from reconciler.services.diversion import open_order
+from reconciler.services.recording.diversion import open_order
 
 CONFLICT = 409
 
 
-async def check_orders(policy: Object, old: Object, means: Means) -> Answer | None:
+async def check_orders(
+    policy: Object, old: Object, means: ValidationDeps
+) -> AdmissionResponse | None:
     """Return the refusal of an edit that would leave triggers behind, None where none would be.
 
     Args:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from admission.authoring import check_limits, check_policy
-from admission.checks import Check, Means
-from admission.decide import Answer
+from admission.checks import Check, ValidationDeps
+from admission.decide import AdmissionResponse
 from admission.entries import check_entry
 from admission.orders import check_orders
 from reconciler.api.meta import Object
 from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest
-from reconciler.services.ports import Access
+from reconciler.services.ports.access import Access
 
 _BAD_REQUEST = 400
 
@@ -42,11 +42,11 @@ class PolicyWebhook:
         asked: These kinds.
     """
 
-    means: Means
+    means: ValidationDeps
     about: Callable[[Mapping[str, Any]], Access] | None = None
     asked: frozenset[str] = frozenset()
 
-    async def review(self, request: AdmissionRequest) -> Answer:
+    async def review(self, request: AdmissionRequest) -> AdmissionResponse:
         """Return whether an object can be stored, and what its author should know.
 
         One that is being deleted may change as it likes: nobody shall have to repair a rule to
@@ -57,7 +57,7 @@ class PolicyWebhook:
         """
         obj, old = request.object, request.old_object
         if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
-            return Answer()
+            return AdmissionResponse()
         same_name = old is None or named_account(old) == named_account(obj)
         if old is not None and old.get("spec") == obj.get("spec") and same_name:
             return check_limits(obj, old)
@@ -69,7 +69,7 @@ class PolicyWebhook:
         if check is None:
             kinds = ", ".join(CHECKS)
             text = f"request.kind.kind is {request.kind.name}, this webhook is for {kinds}"
-            return Answer(allowed=False, code=_BAD_REQUEST, message=text)
+            return AdmissionResponse(allowed=False, code=_BAD_REQUEST, message=text)
         answer = await check(obj, means)
         if old is None or not answer.allowed or check is not check_policy:
             return answer

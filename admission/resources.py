@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from admission.beliefs import Beliefs, rests_on_past
-from admission.decide import Answer, Intent, Limits, answer, decide, unknown
+from admission.decide import AdmissionResponse, Intent, Limits, answer, decide, unknown
 from admission.digests import Digests
 from admission.facts import Facts
 from admission.roles import Roles
@@ -15,10 +15,10 @@ from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
-from reconciler.services.policies import CompiledRule, PolicyIndex
-from reconciler.services.ports import Kinds
-from reconciler.services.record import OVERLOAD, Recorder, Unrecorded, fault
-from reconciler.services.settings import SettingsHolder
+from reconciler.services.catalog.policies import CompiledRule, PolicyIndex
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.ports.objects import Kinds
+from reconciler.services.recording.recorder import OVERLOAD, Recorder, Unrecorded, fault
 
 _log = logger("admission.resources")
 
@@ -93,7 +93,7 @@ class ResourceWebhook:
         *,
         policy: str = "",
         digest: str = "",
-    ) -> Answer:
+    ) -> AdmissionResponse:
         """Return the answer once everything that the request fires is stored.
 
         Args:
@@ -106,13 +106,13 @@ class ResourceWebhook:
         """
         if self.standing_by():
             # The other program acts on it. The webhooks are still there while no controller leads.
-            return Answer()
+            return AdmissionResponse()
         try:
             await self._catch_up(digest)
             parent = await self._parent(request)
             rules = self._rules(request, parent or request.kind, policy)
             if not rules:
-                return Answer()
+                return AdmissionResponse()
             held = await self._roles(request, rules)
         except ClusterError as error:
             return self._undecided(request, failure_policy, error)
@@ -217,7 +217,7 @@ class ResourceWebhook:
 
     def _undecided(
         self, request: AdmissionRequest, failure_policy: str, error: ClusterError
-    ) -> Answer:
+    ) -> AdmissionResponse:
         text = (
             f"which rules {request.resource.name}/{request.subresource} fires is not known, "
             f"because {error}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.meta import Kind, Object
-from reconciler.services.ports import Change
+from reconciler.services.ports.policies import Change
 
 _GROUP, _VERSION = "rbac.authorization.k8s.io", "v1"
 ROLE_BINDINGS = Kind(
@@ -50,7 +50,7 @@ class RoleIndex:
     _subjects: dict[_Key, tuple[_Subject, ...]] = field(default_factory=dict)
     _grants: dict[_Subject, dict[_Key, Grant]] = field(default_factory=dict)
 
-    def take(self, change: Change, binding: Object) -> None:
+    def on_event(self, change: Change, binding: Object) -> None:
         """Take in one change of a RoleBinding or ClusterRoleBinding."""
         meta = binding["metadata"]
         key = meta.get("namespace", ""), meta["name"]

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from admission.bodies import Bodies, Refused
 from admission.callers import Callers
 from admission.connections import IDLE_TIMEOUT, ConnectionLimits, Context, Listener
-from admission.decide import Answer
+from admission.decide import AdmissionResponse
 from admission.resources import ResourceWebhook
 from admission.review import BadReview, allow, deny, parse_review
 from reconciler.clock import Clock
@@ -24,7 +24,7 @@ from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest
 
-Review = Callable[[AdmissionRequest], Awaitable[Answer]]
+Review = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
 _log = logger("admission.server")
 
@@ -165,7 +165,7 @@ class WebhookServer:
         policy = "/".join(part for part in parts if part)
         digest = http.match_info.get("digest", "")
 
-        async def review(request: AdmissionRequest) -> Answer:
+        async def review(request: AdmissionRequest) -> AdmissionResponse:
             return await self._resources.review(
                 request, failure_policy, policy=policy, digest=digest
             )
@@ -216,7 +216,7 @@ def _certificate(http: web.Request) -> Mapping[str, Any] | None:
 
 async def _guarded(
     review: Review, request: AdmissionRequest, path: str, metrics: Metrics
-) -> Answer:
+) -> AdmissionResponse:
     """Return the answer of a handler; its crash is answered as the failure policy asks."""
     try:
         return await review(request)
@@ -228,11 +228,11 @@ async def _guarded(
         )
         if path == IGNORE:
             metrics.requests_lost.labels(reason="crash").inc()
-            return Answer(warnings=(text,))
-        return Answer(allowed=False, code=500, message=text)
+            return AdmissionResponse(warnings=(text,))
+        return AdmissionResponse(allowed=False, code=500, message=text)
 
 
-def _render(request: AdmissionRequest, answer: Answer) -> bytes:
+def _render(request: AdmissionRequest, answer: AdmissionResponse) -> bytes:
     if answer.allowed:
         return allow(request.uid, warnings=answer.warnings)
     return deny(request.uid, answer.message, code=answer.code, warnings=answer.warnings)

@@ -95,10 +95,10 @@ class ProcessSettings:
         "Fields of a target's metadata that patches may change though they decide when it is"
         " deleted, separated by commas: ownerReferences, finalizers.",
     )
-    enable_policy_exception: bool = _setting(default=False, meaning="Heed PolicyExceptions.")
+    enable_policy_exception: bool = _setting(default=False, meaning="Honour PolicyExceptions.")
     exception_namespace: str = _setting(
         "",
-        "Namespaces whose PolicyExceptions are heeded, patterns separated by commas; *: all.",
+        "Namespaces whose PolicyExceptions are honoured, patterns separated by commas; *: all.",
     )
     take_over: bool = _setting(
         default=False,
@@ -133,7 +133,7 @@ class ProcessSettings:
         return f"system:serviceaccount:{self.namespace}:{self.background_service_account}"
 
     @property
-    def own_users(self) -> tuple[str, str]:
+    def controller_users(self) -> tuple[str, str]:
         """Return the full names of the users whose requests are the controller's own."""
         controller = f"system:serviceaccount:{self.namespace}:{self.controller_service_account}"
         return self.background_user, controller

@@ -2,10 +2,10 @@
 
 The author of a policy: `InvalidPolicy`, `EvaluationError`.
 The machine, or a rule that asks too much of it: `Interrupted`.
-The cluster, at one object: `Conflict`, `Gone`, `Forbidden`, `Invalid`, `Unreadable`, `Denied`,
-`UnknownKind`.
+The cluster, at one object: `Conflict`, `NotFound`, `Forbidden`, `Invalid`, `Denied`,
+`NoKindMatch`.
 The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`,
-`TooMuch`.
+`ResponseTooLarge`.
 The person who starts a program: `InvalidSetting`.
 """
 
@@ -210,13 +210,13 @@ class AlreadyExists(ClusterError):
     kind_of_failure = "an object of that name exists already"
 
 
-class Gone(ClusterError):
+class NotFound(ClusterError):
     """The object does not exist (404)."""
 
     kind_of_failure = "an object that is read does not exist"
 
 
-class UnknownKind(ClusterError):
+class NoKindMatch(ClusterError):
     """The cluster does not serve the kind (404 of the resource)."""
 
     kind_of_failure = "the cluster does not serve the kind"
@@ -272,7 +272,7 @@ class Unavailable(ClusterError):
     kind_of_failure = "the server gave no usable answer"
 
 
-class TooMuch(ClusterError):
+class ResponseTooLarge(ClusterError):
     """The answer is larger than the caller takes; ask for less."""
 
     kind_of_failure = "the answer is too large"
@@ -284,7 +284,7 @@ class NotReady(ClusterError):
     kind_of_failure = "a GlobalContextEntry is not ready"
 
 
-class Expired(ClusterError):
+class Gone(ClusterError):
     """A continue token or a watch position is too old (410); start the list again."""
 
     kind_of_failure = "a list has to be started again"

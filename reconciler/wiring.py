@@ -13,22 +13,22 @@ from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.entries import global_context
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
-from reconciler.services.collect import Collector
-from reconciler.services.dispatch import Dispatcher, Observer
-from reconciler.services.elsewhere import Elsewhere
-from reconciler.services.exceptions import ExceptionIndex
-from reconciler.services.globalcontext import GlobalContext
-from reconciler.services.holding import Holding
-from reconciler.services.lanes import Lanes
-from reconciler.services.policies import PolicyIndex
-from reconciler.services.process import Processor
-from reconciler.services.registrar import Registrar
-from reconciler.services.results import ENTRY_NOT_READY
-from reconciler.services.rollout import Rollout, Warn
-from reconciler.services.selection import TargetFinder
-from reconciler.services.settings import SettingsHolder
-from reconciler.services.sweep import Each, Sweeper
-from reconciler.services.trigger import TriggerReader
+from reconciler.services.catalog.exceptions import ExceptionIndex
+from reconciler.services.catalog.globalcontext import GlobalContext
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.processing.attempt import Processor
+from reconciler.services.processing.dispatch import Dispatcher, Observer
+from reconciler.services.processing.lanes import Lanes
+from reconciler.services.processing.long_evaluation import Elsewhere
+from reconciler.services.processing.pacing import Pacer
+from reconciler.services.processing.results import ENTRY_NOT_READY
+from reconciler.services.processing.selection import TargetFinder
+from reconciler.services.processing.trigger import TriggerReader
+from reconciler.services.rollout.rollout import Rollout, Warn
+from reconciler.services.rollout.webhook_writer import WebhookWriter
+from reconciler.services.sweeping.sweeper import Each, Sweeper
+from reconciler.services.upkeep.retention import FinishedRequestCollector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Services:
     dispatcher: Dispatcher
     entries: GlobalContext
     lanes: Lanes
-    collector: Collector
+    collector: FinishedRequestCollector
     rollout: Rollout
 
 
@@ -75,10 +75,10 @@ def controller_services(
         loader=entries,
         backoff=Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling),
         exceptions=exceptions,
-        holding=Holding(index=index, clock=clock),
+        pacer=Pacer(index=index, clock=clock),
         elsewhere=Elsewhere(ChildProcesses(), clock),
-        left_alone=live.leaves_target,
-        own_users=settings.own_users,
+        is_excluded=live.leaves_target,
+        controller_users=settings.controller_users,
     )
     sweeper = Sweeper.of(
         settings,
@@ -93,7 +93,7 @@ def controller_services(
         processor=processor,
         sweep=sweeper.run,
         clock=clock,
-        chance=chance.random,
+        jitter=chance.random,
         retention=Retention.of(settings),
         observe=observe,
         history=reader,
@@ -108,12 +108,12 @@ def controller_services(
         dispatcher=dispatcher,
         entries=entries,
         lanes=lanes,
-        collector=Collector.of(settings, requests, clock, say),
+        collector=FinishedRequestCollector.of(settings, requests, clock, say),
         rollout=Rollout(
             index=index,
             policies=cluster.policies,
             requests=requests,
-            registrar=Registrar.of(cluster, settings, cluster.clock, live),
+            webhook_writer=WebhookWriter.of(cluster, settings, cluster.clock, live),
             say=say,
             warn=warn,
         ),

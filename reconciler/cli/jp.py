@@ -12,10 +12,10 @@ import orjson
 from reconciler.cli.desk.files import STDIN, read_all
 from reconciler.clock import SystemClock
 from reconciler.engine.jmes import DEFAULT_LIMITS, compile_expression
+from reconciler.engine.jmes.environment import EvaluationEnvironment
 from reconciler.engine.jmes.functions.registry import REGISTRY
 from reconciler.engine.jmes.functions.signature import Function
 from reconciler.engine.jmes.limits import Run
-from reconciler.engine.jmes.surroundings import Surroundings
 from reconciler.engine.jmes.syntax import Source, Tree, parse
 from reconciler.errors import InvalidSetting
 
@@ -67,7 +67,7 @@ def query(expressions: tuple[str, ...], source: str, *, compact: bool, unquoted:
     for text in expressions:
         expression = compile_expression(text)
         run = Run(data, DEFAULT_LIMITS)
-        run.surroundings = Surroundings(now=SystemClock().now(), below=secrets.randbelow)
+        run.surroundings = EvaluationEnvironment(now=SystemClock().now(), below=secrets.randbelow)
         value = expression.resolve(run)
         if len(expressions) > 1:
             click.echo(f"# {text}")

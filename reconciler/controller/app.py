@@ -10,15 +10,15 @@ from typing import Any
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import ControllerSettings
-from reconciler.controller.accounts import Accounts
+from reconciler.controller.attempt_log import AttemptLog
 from reconciler.controller.catchup import rounds_of
+from reconciler.controller.cluster_watches import ClusterWatches, LeaderEvents
 from reconciler.controller.exceptions import ExceptionFollower
 from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
 from reconciler.controller.leader import Leadership
+from reconciler.controller.observers import Observers
 from reconciler.controller.operator import Operator
-from reconciler.controller.report import Reporter
-from reconciler.controller.surroundings import LeaderEvents, Surroundings
 from reconciler.errors import RetrofitError
 from reconciler.kube.backlog import KubeBoard
 from reconciler.kube.client import Client, connect
@@ -37,17 +37,17 @@ from reconciler.observe.loops import forever
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
-from reconciler.services.backlog import marks_of
-from reconciler.services.catchup.rounds import Rounds
-from reconciler.services.exceptions import ExceptionIndex, Heeding
-from reconciler.services.grants import Grants
-from reconciler.services.neighbour import Neighbour
-from reconciler.services.notices import Notices
-from reconciler.services.process import Attempt
-from reconciler.services.progress import Progress
-from reconciler.services.reports import Reports
-from reconciler.services.settings import SettingsHolder
-from reconciler.services.telling import Telling
+from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.catchup.passes import Rounds
+from reconciler.services.processing.attempt import Attempt
+from reconciler.services.processing.backlog_publisher import BacklogPublisher
+from reconciler.services.recording.backlog import marks_of
+from reconciler.services.reporting.events import EventRecorder
+from reconciler.services.reporting.policy_reports import Reports
+from reconciler.services.reporting.policy_status import Progress
+from reconciler.services.upkeep.coexistence import KyvernoDetector
+from reconciler.services.upkeep.permission_watch import PermissionWatch
 from reconciler.wiring import Services, controller_services
 
 
@@ -58,14 +58,14 @@ class Controller:
     settings: ControllerSettings
     client: Client
     services: Services
-    accounts: Accounts
+    accounts: Observers
     rounds: Rounds
     metrics: Metrics
     readiness: Readiness
     election: Election
     leadership: Leadership
     events: KubeEvents
-    surroundings: Surroundings
+    surroundings: ClusterWatches
     operator: Operator
     stop: asyncio.Event
     lost: asyncio.Event
@@ -92,7 +92,7 @@ class Controller:
         """Work until told to stop, or until the Lease is lost; return the exit code."""
         background = [
             asyncio.create_task(self.operator.run(), name="operator"),
-            asyncio.create_task(self._heed_signals(), name="signals"),
+            asyncio.create_task(self._honour_signals(), name="signals"),
             _keep("events", self.events.run()),
             _keep("gauges", self._gauges().run()),
             _keep("surroundings", self.surroundings.run()),
@@ -124,7 +124,7 @@ class Controller:
                 task.cancel()
             await asyncio.gather(*background, stopping, return_exceptions=True)
 
-    async def _heed_signals(self) -> None:
+    async def _honour_signals(self) -> None:
         # kopf takes the signals for itself when it starts, and would end before our work has.
         await self.operator.started.wait()
         stop_on_signals(self.stop)
@@ -227,8 +227,10 @@ def _assemble(
 ) -> Controller:
     clock, identity = SystemClock(), new_identity()
     events = KubeEvents(client, clock, instance=identity)
-    reporter = Reporter(log=log, metrics=metrics, now=clock.now)
-    notices = Notices(events=events, clock=clock, success=settings.generate_success_events)
+    reporter = AttemptLog(log=log, metrics=metrics, now=clock.now)
+    event_recorder = EventRecorder(
+        events=events, clock=clock, success=settings.generate_success_events
+    )
 
     def observed(request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         accounts.observe(request, status, attempt)
@@ -236,12 +238,14 @@ def _assemble(
     def swept(spec: RequestSpec, attempt: Attempt) -> None:
         accounts.swept(spec, attempt)
 
-    heeding = Heeding(
+    exception_settings = ExceptionSettings(
         enabled=settings.enable_policy_exception, namespaces=settings.exception_namespace
     )
-    index = ExceptionIndex(heeding=heeding)
+    index = ExceptionIndex(exception_settings=exception_settings)
     holder = SettingsHolder.of(settings.namespace, filter_targets=settings.filter_targets)
-    holder.listeners.append(_heed_success(notices, otherwise=settings.generate_success_events))
+    holder.listeners.append(
+        _honour_success(event_recorder, otherwise=settings.generate_success_events)
+    )
     services = controller_services(
         client,
         settings,
@@ -251,19 +255,21 @@ def _assemble(
         observe=observed,
         each=swept,
         say=log.warning,
-        warn=notices.caution,
+        warn=event_recorder.caution,
     )
-    accounts = _accounts(settings, client, clock, services, reporter=reporter, notices=notices)
+    accounts = _accounts(
+        settings, client, clock, services, reporter=reporter, event_recorder=event_recorder
+    )
     services.collector.before = accounts.progress.flush
     rounds = rounds_of(
-        client, settings, services, holder=holder, reporter=reporter, notices=notices
+        client, settings, services, holder=holder, reporter=reporter, event_recorder=event_recorder
     )
     told = LeaderEvents(events=events, leading=lambda: election.leading)
     surroundings = _surroundings(
         settings, client, clock, services, holder=holder, reporter=reporter, told=told
     )
     exceptions = None
-    if heeding.enabled:
+    if exception_settings.enabled:
         exceptions = ExceptionFollower(
             index=index,
             watch=Watch(client, EXCEPTIONS, clock, beat=BEAT),
@@ -281,12 +287,12 @@ def _assemble(
     leadership = Leadership(
         services=services,
         accounts=accounts,
-        grants=Grants(
+        permission_watch=PermissionWatch(
             waiting=services.dispatcher,
             access=services.cluster.access,
             clock=clock,
         ),
-        telling=Telling(
+        backlog_publisher=BacklogPublisher(
             board=KubeBoard(KubeLeases(client, settings.namespace), clock),
             dispatcher=services.dispatcher,
             marks=marks_of(settings, holder),
@@ -360,14 +366,16 @@ def _assemble(
     )
 
 
-def _heed_success(notices: Notices, *, otherwise: bool) -> Callable[[SettingsHolder], None]:
+def _honour_success(
+    event_recorder: EventRecorder, *, otherwise: bool
+) -> Callable[[SettingsHolder], None]:
     """Return what switches events for successes as the ConfigMap says, or else the flag."""
 
-    def heed(holder: SettingsHolder) -> None:
+    def honour(holder: SettingsHolder) -> None:
         wanted = holder.current.success_events
-        notices.success = otherwise if wanted is None else wanted
+        event_recorder.success = otherwise if wanted is None else wanted
 
-    return heed
+    return honour
 
 
 def _surroundings(
@@ -377,18 +385,18 @@ def _surroundings(
     services: Services,
     *,
     holder: SettingsHolder,
-    reporter: Reporter,
+    reporter: AttemptLog,
     told: LeaderEvents,
-) -> Surroundings:
+) -> ClusterWatches:
     log, metrics = reporter.log, reporter.metrics
-    neighbour = Neighbour(
+    neighbour = KyvernoDetector(
         leases=KubeLeases(client, settings.namespace),
         clock=clock,
         namespace=settings.namespace,
         take_over=settings.take_over,
         say=log.warning,
     )
-    return Surroundings(
+    return ClusterWatches(
         client=client,
         clock=clock,
         services=services,
@@ -408,16 +416,16 @@ def _accounts(
     clock: Clock,
     services: Services,
     *,
-    reporter: Reporter,
-    notices: Notices,
-) -> Accounts:
+    reporter: AttemptLog,
+    event_recorder: EventRecorder,
+) -> Observers:
     cluster, say = services.cluster, reporter.log.warning
     progress = Progress(
         index=services.index,
         policies=cluster.policies,
         clock=clock,
         waiting=services.dispatcher.unended,
-        filters=lambda: services.rollout.registrar.live.current.filters,
+        filters=lambda: services.rollout.webhook_writer.live.current.filters,
         say=say,
     )
     reports = Reports(
@@ -430,4 +438,6 @@ def _accounts(
         say=say,
         enabled=settings.reports,
     )
-    return Accounts(reporter=reporter, notices=notices, progress=progress, reports=reports)
+    return Observers(
+        reporter=reporter, event_recorder=event_recorder, progress=progress, reports=reports
+    )

@@ -2,18 +2,18 @@
 
 from reconciler.api.updaterequest import Source
 from reconciler.config import ControllerSettings
-from reconciler.controller.report import Reporter
+from reconciler.controller.attempt_log import AttemptLog
 from reconciler.kube.client import Client
 from reconciler.kube.reader import KubeReader
+from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.catchup.losses import store_loss
-from reconciler.services.catchup.reach import Reach
+from reconciler.services.catchup.passes import Rounds
+from reconciler.services.catchup.recent_requests import Seen
 from reconciler.services.catchup.recovery import Loss, describe
-from reconciler.services.catchup.rounds import Rounds
-from reconciler.services.catchup.search import Found, Search
-from reconciler.services.catchup.seen import Seen
-from reconciler.services.existing import Existing
-from reconciler.services.notices import Notices
-from reconciler.services.settings import SettingsHolder
+from reconciler.services.catchup.scope import Reach
+from reconciler.services.catchup.search import PassResult, Search
+from reconciler.services.reporting.events import EventRecorder
+from reconciler.services.sweeping.listing import ObjectLister
 from reconciler.wiring import Services
 
 
@@ -23,8 +23,8 @@ def rounds_of(
     services: Services,
     *,
     holder: SettingsHolder,
-    reporter: Reporter,
-    notices: Notices,
+    reporter: AttemptLog,
+    event_recorder: EventRecorder,
 ) -> Rounds:
     """Return the passes that a controller with these settings makes."""
     worker = client.speaking_for(settings.background_user)
@@ -33,12 +33,12 @@ def rounds_of(
     def waiting() -> int:
         return sum(item.spec.source is Source.CATCH_UP for item in dispatcher.unended())
 
-    def found(what: Found) -> None:
+    def found(what: PassResult) -> None:
         for (policy, uid, rule), number in what.recorded.items():
             labels = reporter.metrics.labels.rule(policy, rule)
             reporter.metrics.requests_caught_up.labels(*labels).inc(number)
             reporter.log.warning("lost triggers found", policy=policy, rule=rule, triggers=number)
-            notices.caught_up(policy, uid, rule, number)
+            event_recorder.caught_up(policy, uid, rule, number)
 
     async def lost(loss: Loss) -> None:
         await store_loss(cluster.policies, loss)
@@ -48,10 +48,10 @@ def rounds_of(
             reporter.metrics.triggers_lost.labels(*labels).inc(rule.objects or 0)
             told = describe(loss.outage, rule)
             reporter.log.error("triggers lost", policy=loss.policy, rule=rule.name, what=told)
-            notices.lost(loss.policy, loss.uid, rule.name, told)
+            event_recorder.lost(loss.policy, loss.uid, rule.name, told)
 
     search = Search(
-        existing=Existing(
+        existing=ObjectLister(
             kinds=services.kinds, reader=KubeReader(worker, metadata_only=True), page=page
         ),
         reader=cluster.reader,
@@ -67,7 +67,7 @@ def rounds_of(
         marks=cluster.marks,
         search=search,
         clock=cluster.clock,
-        in_force=services.rollout.registrar.in_force,
+        in_force=services.rollout.webhook_writer.in_force,
         interval=settings.catch_up_interval,
         held=lambda: dispatcher.held,
         found=found,

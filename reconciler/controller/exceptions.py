@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reconciler.errors import Unavailable
 from reconciler.kube.watch import Watch
 from reconciler.observe.logs import Logger
-from reconciler.services.exceptions import ExceptionIndex, exception_key
+from reconciler.services.catalog.exceptions import ExceptionIndex, exception_key
 
 _PATIENCE = 10.0
 """Seconds that an attempt waits until the exceptions are known."""
@@ -33,10 +33,10 @@ class ExceptionFollower:
     async def run(self) -> None:
         """Follow for ever."""
         async for change, obj in self.watch.events():
-            taken = self.index.take(change, obj)
+            taken = self.index.on_event(change, obj)
             if taken.problem:
                 key = exception_key(obj)
-                self.log.warning("exception not heeded", key=key, reason=taken.problem)
+                self.log.warning("exception not honoured", key=key, reason=taken.problem)
             for policy in taken.policies:
                 self.wake(policy)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from prometheus_client import Counter as Total
 
-from reconciler.controller.accounts import Accounts
+from reconciler.controller.observers import Observers
 from reconciler.kube.events import KubeEvents
 from reconciler.observe.metrics import Metrics
-from reconciler.services.catchup.rounds import Rounds
+from reconciler.services.catchup.passes import Rounds
 from reconciler.wiring import Services
 
 _PAUSE = 1.0
@@ -26,7 +26,7 @@ class Gauges:
 
     metrics: Metrics
     services: Services
-    accounts: Accounts
+    accounts: Observers
     events: KubeEvents
     rounds: Rounds
     leading: Callable[[], bool]
@@ -60,12 +60,14 @@ class Gauges:
         metrics.paused_targets.set(services.lanes.wars.paused())
         metrics.in_flight.set(services.lanes.flight.used)
         self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)
-        self._grown("limit", metrics.events_dropped.labels("limit"), accounts.notices.held_back)
+        self._grown(
+            "limit", metrics.events_dropped.labels("limit"), accounts.event_recorder.held_back
+        )
         self._grown("reports", metrics.reports_written, accounts.reports.written)
         self._grown("results", metrics.report_results_dropped, accounts.reports.dropped)
 
     def _out_of_force(self) -> None:
-        in_force, gauge = self.services.rollout.registrar.in_force, self.metrics.out_of_force
+        in_force, gauge = self.services.rollout.webhook_writer.in_force, self.metrics.out_of_force
         gauge.clear()
         if in_force.obstacle is not None:
             policies = len(self.services.index.policies())

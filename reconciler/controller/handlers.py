@@ -8,27 +8,27 @@ from typing import Any, Protocol
 import kopf
 
 from reconciler.api.meta import GROUP, Object
-from reconciler.controller.accounts import Accounts
+from reconciler.controller.observers import Observers
 from reconciler.requests.adoption import read_request
-from reconciler.services.catchup.rounds import Rounds
-from reconciler.services.policies import policy_key
+from reconciler.services.catalog.policies import policy_key
+from reconciler.services.catchup.passes import Rounds
 from reconciler.wiring import Services
 
 
 class _Follower(Protocol):
     """Is told of policies that the index knows."""
 
-    def notice(self, policy: Object) -> None:
+    def on_stored(self, policy: Object) -> None:
         """Take in a policy as stored."""
         ...
 
-    def forget(self, key: str) -> None:
+    def on_deleted(self, key: str) -> None:
         """A policy was deleted."""
         ...
 
 
 def build_registry(
-    services: Services, accounts: Accounts, rounds: Rounds, *, namespace: str, adopt: bool
+    services: Services, accounts: Observers, rounds: Rounds, *, namespace: str, adopt: bool
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 
@@ -49,11 +49,11 @@ def build_registry(
         rounds.take(request)
         if event["type"] == "DELETED":
             rounds.removed(request)
-            services.dispatcher.forget(request.name, request.uid)
-            services.collector.forget(request)
+            services.dispatcher.on_deleted(request.name, request.uid)
+            services.collector.on_deleted(request)
             return
-        services.dispatcher.notice(request)
-        services.collector.notice(request)
+        services.dispatcher.on_stored(request)
+        services.collector.on_stored(request)
 
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])
@@ -62,11 +62,11 @@ def build_registry(
         if event["type"] == "DELETED":
             services.index.remove(key)
             for follower in followers:
-                follower.forget(key)
+                follower.on_deleted(key)
         else:
             await services.index.take_in(policy)
             for follower in followers:
-                follower.notice(policy)
+                follower.on_stored(policy)
         # A status that we wrote ourselves is nothing that a request waits for.
         if services.index.version(key) != known:
             services.dispatcher.wake(key)

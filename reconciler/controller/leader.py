@@ -5,13 +5,13 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from reconciler.controller.accounts import Accounts
+from reconciler.controller.observers import Observers
 from reconciler.errors import ClusterError
 from reconciler.observe.loops import run_loops
-from reconciler.services.catchup.rounds import Rounds
-from reconciler.services.grants import Grants
-from reconciler.services.results import ENTRY_NOT_READY
-from reconciler.services.telling import Telling
+from reconciler.services.catchup.passes import Rounds
+from reconciler.services.processing.backlog_publisher import BacklogPublisher
+from reconciler.services.processing.results import ENTRY_NOT_READY
+from reconciler.services.upkeep.permission_watch import PermissionWatch
 from reconciler.wiring import Services
 
 
@@ -27,9 +27,9 @@ class Leadership:
     """
 
     services: Services
-    accounts: Accounts
-    grants: Grants
-    telling: Telling
+    accounts: Observers
+    permission_watch: PermissionWatch
+    backlog_publisher: BacklogPublisher
     rounds: Rounds
     resync: float
     say: Callable[[str], None]
@@ -68,8 +68,8 @@ class Leadership:
             "collector": services.collector.run(),
             "retries": services.collector.retries.run(),
             "rollout": services.rollout.run(),
-            "missing rights": self.grants.run(),
-            "backlog": self.telling.run(),
+            "missing rights": self.permission_watch.run(),
+            "backlog": self.backlog_publisher.run(),
             "catch-up": self.rounds.run(),
             "policy status": accounts.progress.run(),
         }
@@ -86,11 +86,11 @@ class Leadership:
         collected = False
         while True:
             try:
-                await self.services.dispatcher.refill()
+                await self.services.dispatcher.resync()
                 if not collected:
                     # An entry that they wait for may have become ready before they were known.
                     self.services.dispatcher.wake_parked(ENTRY_NOT_READY)
-                    await self.services.collector.refill(self.accounts.found)
+                    await self.services.collector.resync(self.accounts.on_recovered)
                     collected = True
             except ClusterError as error:
                 self.say(f"the waiting requests cannot be listed: {error}")

@@ -16,7 +16,7 @@ from typing import Final, Self, TypeVar
 from reconciler.errors import EvaluationError, Interrupted
 from reconciler.isolation import child
 from reconciler.isolation.limits import Limits
-from reconciler.services.fairness import FairGate
+from reconciler.services.processing.fairness import FairGate
 
 T = TypeVar("T")
 

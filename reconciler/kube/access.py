@@ -8,7 +8,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.rights import Right
 from reconciler.errors import Forbidden
 from reconciler.kube.client import Client, encode
-from reconciler.services.ports import Access
+from reconciler.services.ports.access import Access
 
 _GROUP = "authorization.k8s.io"
 _OF_USER = ("uid", "groups", "extra")

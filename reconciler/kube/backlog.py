@@ -15,7 +15,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.leases import LEASES, KubeLeases
 from reconciler.kube.watch import Watch
 from reconciler.requests.overload import Backlog
-from reconciler.services.ports import Change
+from reconciler.services.ports.policies import Change
 
 BACKLOG_NAME = "kube-retrofit-backlog"
 

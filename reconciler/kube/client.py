@@ -31,14 +31,14 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.errors import (
     ClusterError,
     Forbidden,
-    Gone,
     Invalid,
     InvalidSetting,
+    NoKindMatch,
+    NotFound,
+    ResponseTooLarge,
     Throttled,
-    TooMuch,
     Unauthorized,
     Unavailable,
-    UnknownKind,
 )
 from reconciler.kube.credentials import Credentials, load_credentials
 from reconciler.kube.decoding import TooDeep, decode, salvage
@@ -194,7 +194,7 @@ class Client:
             most: Bytes of the answer that the caller takes, 0: any; more of it is not read.
 
         Raises:
-            TooMuch: The answer is larger.
+            ResponseTooLarge: The answer is larger.
         """
         call = describe(method, path)
         headers = {"Accept": accept, **self._headers}
@@ -302,7 +302,7 @@ class Client:
             reraise=True,
         ):
             # Whoever may not read the address, or finds none there, has been answered.
-            with state, contextlib.suppress(Forbidden, Gone, UnknownKind):
+            with state, contextlib.suppress(Forbidden, NotFound, NoKindMatch):
                 await self.request("GET", "/readyz", timeout=10.0, repeat=False)
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
@@ -363,7 +363,7 @@ async def _read(call: Call, response: aiohttp.ClientResponse, most: int) -> byte
     async for part in response.content.iter_any():
         body += part
         if len(body) > most:
-            raise TooMuch(f"{call}: the answer is larger than {most} bytes")
+            raise ResponseTooLarge(f"{call}: the answer is larger than {most} bytes")
     return bytes(body)
 
 

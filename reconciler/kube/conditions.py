@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from reconciler.api.meta import FIELD_MANAGER, Kind
-from reconciler.errors import Invalid, UnknownKind
+from reconciler.errors import Invalid, NoKindMatch
 from reconciler.kube.client import APPLY_PATCH, Client, encode
 from reconciler.kube.paths import object_path
 
@@ -59,7 +59,7 @@ class KubeConditions:
                 body=encode(body),
                 content_type=APPLY_PATCH,
             )
-        except UnknownKind:
+        except NoKindMatch:
             return  # The server is older than that kind; it is told when they are registered.
         except Invalid as error:
             text = str(error).partition(_FOUND)[2] or str(error)

@@ -13,9 +13,9 @@ from reconciler.kube.loader import KubeLoader
 from reconciler.kube.paths import object_path
 from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
-from reconciler.services.globalcontext import GlobalContext, Surroundings
-from reconciler.services.ports import Kinds
-from reconciler.services.protection import Protection
+from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.objects import Kinds
 
 
 class KubeEntries:
@@ -62,7 +62,7 @@ def global_context(
     protection = Protection.of(settings)
     hosts = filter(None, settings.service_hosts.split(","))
     return GlobalContext(
-        Surroundings(
+        Dependencies(
             entries=KubeEntries(client, worker, clock),
             kinds=kinds,
             loader=KubeLoader(worker, hosts, protection=protection),

@@ -18,14 +18,14 @@ from reconciler.errors import (
     ClusterError,
     Conflict,
     Denied,
-    Expired,
     Forbidden,
     Gone,
     Invalid,
+    NoKindMatch,
+    NotFound,
     Throttled,
     Unauthorized,
     Unavailable,
-    UnknownKind,
 )
 from reconciler.kube.paths import Call
 
@@ -57,7 +57,7 @@ _REASONS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((aiohttp.ServerDisconnectedError, ConnectionResetError), "it closed the connection"),
     ((aiohttp.ClientResponseError, aiohttp.ClientPayloadError), "its answer is not HTTP"),
 )
-_SIMPLE: Mapping[int, type[ClusterError]] = {410: Expired, 408: Unavailable, 429: Throttled}
+_SIMPLE: Mapping[int, type[ClusterError]] = {410: Gone, 408: Unavailable, 429: Throttled}
 
 
 def failure(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
@@ -124,8 +124,8 @@ def _forbidden(call: Call, said: str, answer: Mapping[str, Any]) -> ClusterError
 
 def _absent(call: Call, said: str, details: Mapping[str, Any]) -> ClusterError:
     if details.get("name"):
-        return Gone(said, status=404)
-    return UnknownKind(f"{call}: the cluster does not serve {call.resource}", status=404)
+        return NotFound(said, status=404)
+    return NoKindMatch(f"{call}: the cluster does not serve {call.resource}", status=404)
 
 
 def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:

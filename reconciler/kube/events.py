@@ -18,7 +18,7 @@ from reconciler.clock import Clock
 from reconciler.errors import ClusterError
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import collection_path, object_path
-from reconciler.services.ports import Event
+from reconciler.services.ports.reporting import Event
 
 _LOG = logging.getLogger(__name__)
 _EVENTS = Kind(group="events.k8s.io", version="v1", kind="Event", plural="events", namespaced=True)

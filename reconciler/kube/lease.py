@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from reconciler.api.meta import FIELD_MANAGER, Object
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
-from reconciler.errors import AlreadyExists, ClusterError, Conflict, Gone
+from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from reconciler.kube.backoff import jittered
 from reconciler.kube.client import Client, encode
 from reconciler.kube.leases import LEASES
@@ -138,12 +138,12 @@ class Election:
         path = object_path(LEASES, self._namespace, self._name)
         if self._leading:
             # The version that the last renewal gave is still right unless somebody interfered.
-            with contextlib.suppress(Conflict, Gone):
+            with contextlib.suppress(Conflict, NotFound):
                 await self._put(self._lease, limit)
                 return True
         try:
             lease = await self._client.json("GET", path, timeout=limit, repeat=False)
-        except Gone:
+        except NotFound:
             return await self._create(limit)
         known = self._lease.get("spec")
         self._observe(lease)

@@ -12,10 +12,10 @@ from reconciler.api.meta import (
     Object,
 )
 from reconciler.api.updaterequest import parse_time, render_time
-from reconciler.errors import AlreadyExists, Gone
+from reconciler.errors import AlreadyExists, NotFound
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import collection_path, object_path
-from reconciler.services.ports import Checkpoint, Pulse
+from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 
 LEASES = Kind(
     group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True
@@ -41,12 +41,12 @@ class KubeLeases:
             found: Object = await self._client.json(
                 "GET", object_path(LEASES, self._namespace, name)
             )
-        except Gone:
+        except NotFound:
             return None
         return found
 
     async def patch(self, name: str, patch: Mapping[str, Any]) -> None:
-        """Change a Lease of our own by a merge patch; raises `Gone` where there is none."""
+        """Change a Lease of our own by a merge patch; raises `NotFound` where there is none."""
         await self._client.request(
             "PATCH",
             object_path(LEASES, self._namespace, name),
@@ -59,7 +59,7 @@ class KubeLeases:
         """Change a Lease of our own by a merge patch, or make it where there is none."""
         try:
             await self.patch(name, body)
-        except Gone:
+        except NotFound:
             try:
                 await self._create(name, body)
             except AlreadyExists:
@@ -107,9 +107,11 @@ class KubeMarks:
             body["spec"] = {"renewTime": render_time(checkpoint.done)}
         await self._leases.put(CATCH_UP_LEASE, body)
 
-    async def pulse(self) -> Pulse:
+    async def pulse(self) -> AdmissionHeartbeat:
         """Return what the admission servers said last."""
         lease = await self._leases.lease(ADMISSION_LEASE) or {}
         notes = (lease.get("metadata") or {}).get("annotations") or {}
         renewed = (lease.get("spec") or {}).get("renewTime")
-        return Pulse(renewed=str(renewed or ""), missed=str(notes.get(ANNOTATION_MISSED, "")))
+        return AdmissionHeartbeat(
+            renewed=str(renewed or ""), missed=str(notes.get(ANNOTATION_MISSED, ""))
+        )

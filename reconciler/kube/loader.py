@@ -16,13 +16,13 @@ import orjson
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
-from reconciler.errors import Invalid, TooMuch, Unavailable
+from reconciler.errors import Invalid, ResponseTooLarge, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.delegation import PerAccount
 from reconciler.kube.errors import why
 from reconciler.kube.paths import object_path
 from reconciler.kube.serviceaddresses import ServiceResolver, fits, is_ip_address
-from reconciler.services.protection import Protection
+from reconciler.services.catalog.protection import Protection
 
 _TIMEOUT = 30.0
 _MOST_BYTES = 2_000_000
@@ -91,7 +91,7 @@ class KubeLoader:
             answer = await self._client.request(
                 load.method, path, query=pairs, body=body, timeout=self._timeout, most=_MOST_BYTES
             )
-        except TooMuch as error:
+        except ResponseTooLarge as error:
             msg = f"{path}: the answer is longer than {_MOST_BYTES} bytes; ask for less of it"
             raise Invalid(msg, status=_REFUSED) from error
         return self._protection.without_own(load.path, _decode(answer, load.path))

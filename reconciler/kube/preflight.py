@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from reconciler.api.meta import Kind
-from reconciler.errors import ClusterError, Forbidden, UnknownKind
+from reconciler.errors import ClusterError, Forbidden, NoKindMatch
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client
 from reconciler.kube.paths import collection_path
@@ -32,7 +32,7 @@ async def _problem(client: Client, kinds: tuple[Kind, ...]) -> str | None:
     for kind in kinds:
         try:
             await client.request("GET", collection_path(kind), query={"limit": "1"})
-        except UnknownKind:
+        except NoKindMatch:
             return (
                 f"the cluster does not serve {kind.resource}: apply crds/ (kubectl apply -k crds)"
             )

@@ -7,11 +7,11 @@ import orjson
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object
 from reconciler.config import PAGE_BYTES
-from reconciler.errors import Expired, Forbidden, TooMuch
+from reconciler.errors import Forbidden, Gone, ResponseTooLarge
 from reconciler.kube.client import JSON, Client
 from reconciler.kube.delegation import PerAccount
 from reconciler.kube.paths import collection_path, object_path
-from reconciler.services.ports import Page
+from reconciler.services.ports.objects import Page
 
 _LIST_TIMEOUT = 60.0
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -96,7 +96,7 @@ class KubeReader:
                         return None
                     if event["object"]["metadata"].get("uid") == uid:
                         return True
-        except (Expired, Forbidden):
+        except (Gone, Forbidden):
             return None
         return False
 
@@ -112,7 +112,7 @@ class KubeReader:
                     timeout=_LIST_TIMEOUT,
                     most=self._page_bytes if fit > 1 else 0,
                 )
-            except TooMuch:
+            except ResponseTooLarge:
                 self._learn(kind, self._page_bytes / fit)
                 fit = max(1, fit // _LESS)
 

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Mapping
 
 from reconciler.api.meta import FIELD_MANAGER, LABEL_RECORDED, RECORDED_NAMESPACE, Object
-from reconciler.errors import AlreadyExists, Forbidden, Gone
+from reconciler.errors import AlreadyExists, Forbidden, NotFound
 from reconciler.kube.client import Client, encode
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.reader import METADATA
@@ -53,13 +53,13 @@ class RecordedSecrets:
             former: Look also where older versions kept it.
 
         Raises:
-            Gone: Nothing was stored, or the Secret of that name is not one of these.
+            NotFound: Nothing was stored, or the Secret of that name is not one of these.
             Forbidden: It may only be in the former namespace, which the program may not read.
         """
         path = object_path(SECRETS, RECORDED_NAMESPACE, recorded_name(request))
         try:
             secret = await self._client.json("GET", path)
-        except Gone:
+        except NotFound:
             if not former:
                 raise
             path = object_path(SECRETS, self._former, recorded_name(request))
@@ -67,7 +67,7 @@ class RecordedSecrets:
         data = _recorded(secret)
         if data is None:
             name = f"{secret['metadata']['namespace']}/{recorded_name(request)}"
-            raise Gone(f"Secret {name} holds no recorded fields")
+            raise NotFound(f"Secret {name} holds no recorded fields")
         return data
 
     async def delete(self, request: str, *, former: bool) -> None:
@@ -80,7 +80,7 @@ class RecordedSecrets:
 
     async def _delete(self, namespace: str, request: str) -> None:
         path = object_path(SECRETS, namespace, recorded_name(request))
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             # Its metadata only: what stands in it is nobody's business any more.
             secret = await self._client.json("GET", path, accept=METADATA)
             if _is_ours(secret):

@@ -2,7 +2,7 @@
 
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
 from reconciler.api.policyreport import CLUSTER_POLICY_REPORTS, LABELS, NAME, POLICY_REPORTS
-from reconciler.errors import Gone
+from reconciler.errors import NotFound
 from reconciler.kube.client import JSON, Client, encode
 from reconciler.kube.paths import collection_path, object_path
 
@@ -22,7 +22,7 @@ class KubeReports:
         """Return the report of a namespace, None where there is none."""
         try:
             answer: Object = await self._client.json("GET", _path(namespace))
-        except Gone:
+        except NotFound:
             return None
         return answer
 
@@ -38,7 +38,7 @@ class KubeReports:
         """Remove the report; absent is success."""
         try:
             await self._client.request("DELETE", _path(namespace))
-        except Gone:
+        except NotFound:
             return
 
     async def namespaces(self) -> frozenset[str]:

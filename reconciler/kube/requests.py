@@ -23,7 +23,7 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.config import ControllerSettings
-from reconciler.errors import AlreadyExists, Expired, Invalid
+from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.reader import KubeReader
@@ -167,7 +167,7 @@ class KubeRequests:
                     limit=self._page,
                     token=token,
                 )
-            except Expired:
+            except Gone:
                 if not token:
                     raise
                 token = ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object
-from reconciler.errors import Gone
+from reconciler.errors import NotFound
 from reconciler.kube.client import APPLY_PATCH, MERGE_PATCH, Client, encode
 from reconciler.kube.paths import object_path
 
@@ -39,7 +39,7 @@ class NamedSecrets:
         try:
             path = object_path(SECRETS, self._namespace, name)
             return _parse(await self._client.json("GET", path))
-        except Gone:
+        except NotFound:
             return None
 
     async def restore(self, name: str) -> None:
@@ -62,7 +62,7 @@ class NamedSecrets:
 
         Raises:
             Conflict: It changed since it was read.
-            Gone: It was deleted.
+            NotFound: It was deleted.
         """
         data = {key: base64.b64encode(value).decode() for key, value in secret.data.items()}
         body = {"metadata": {"resourceVersion": secret.resource_version}, "data": data}

@@ -6,9 +6,9 @@ from reconciler.api.meta import CONFIG_MAPS, Object
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
 from reconciler.kube.watch import Watch
-from reconciler.services.ports import Change
-from reconciler.services.settings import SettingsHolder
-from reconciler.services.settings.reading import SETTINGS_NAME
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.catalog.settings.reading import SETTINGS_NAME
+from reconciler.services.ports.policies import Change
 
 
 def settings_watch(client: Client, clock: Clock, namespace: str) -> Watch:

@@ -14,14 +14,14 @@ import orjson
 
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError, Expired, Unavailable
+from reconciler.errors import ClusterError, Gone, Unavailable
 from reconciler.kube.backoff import Backoff, jittered
 from reconciler.kube.client import JSON, Client
 from reconciler.kube.decoding import TooDeep, decode
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import collection_path, describe
 from reconciler.kube.reader import METADATA, METADATA_LIST
-from reconciler.services.ports import Change
+from reconciler.services.ports.policies import Change
 
 _PAGE = 500
 _LIST_TIMEOUT = 60.0
@@ -102,7 +102,7 @@ class Watch:
             except ClusterError as error:
                 # What came since is told by the next connection, when nobody knows.
                 self._proved = float("-inf")
-                if isinstance(error, Expired):
+                if isinstance(error, Gone):
                     self._version = ""
                 await self._wait(error)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object
-from reconciler.errors import Forbidden, Gone
+from reconciler.errors import Forbidden, NotFound
 from reconciler.kube.client import Client, encode
 from reconciler.kube.paths import collection_path, object_path
 
@@ -40,7 +40,7 @@ class WebhookConfigurations:
         """Return the configuration, None where there is none."""
         try:
             answer: Object = await self._client.json("GET", object_path(WEBHOOKS, "", name))
-        except Gone:
+        except NotFound:
             return None
         return answer
 
@@ -71,7 +71,7 @@ class WebhookConfigurations:
         """Remove it; absent is success."""
         try:
             await self._client.request("DELETE", object_path(WEBHOOKS, "", name))
-        except Gone:
+        except NotFound:
             return
 
     async def check(self, configuration: Object) -> None:
@@ -95,7 +95,7 @@ class WebhookConfigurations:
         """
         try:
             role = await self._client.json("GET", object_path(CLUSTER_ROLES, "", OWNER))
-        except (Gone, Forbidden):
+        except (NotFound, Forbidden):
             return None
         if role["metadata"].get("deletionTimestamp"):
             return None

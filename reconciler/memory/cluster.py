@@ -19,15 +19,15 @@ from reconciler.errors import (
     AlreadyExists,
     Conflict,
     Denied,
-    Expired,
     Forbidden,
     Gone,
     Invalid,
-    UnknownKind,
+    NoKindMatch,
+    NotFound,
 )
 from reconciler.memory.kinds import REQUESTS, MemoryKinds
 from reconciler.memory.selectors import compile_fields, compile_labels
-from reconciler.services.ports import Page
+from reconciler.services.ports.objects import Page
 
 _Key = tuple[str, str, str, str]
 
@@ -160,7 +160,7 @@ class MemoryCluster(MemoryKinds):
         self._check("list", kind, namespace)
         epoch, _, last = token.partition("|")
         if token and epoch != str(self._epoch):
-            raise Expired("the continue token is too old: list again", status=410)
+            raise Gone("the continue token is too old: list again", status=410)
         found = [
             obj
             for obj in self._select(kind, namespace, labels, fields)
@@ -264,7 +264,7 @@ class MemoryCluster(MemoryKinds):
 
     def _key(self, kind: Kind, namespace: str, name: str) -> _Key:
         if not self.serves(kind):
-            raise UnknownKind(f"the cluster does not serve {kind.resource}", status=404)
+            raise NoKindMatch(f"the cluster does not serve {kind.resource}", status=404)
         if not name or (kind.namespaced and not namespace):
             part = "namespace" if name else "name"
             raise Invalid(f"{kind.kind} {namespace}/{name}: the {part} is empty")
@@ -274,7 +274,7 @@ class MemoryCluster(MemoryKinds):
         try:
             return self._objects[key]
         except KeyError:
-            raise Gone(f'{kind.resource} "{key[3]}" not found', status=404) from None
+            raise NotFound(f'{kind.resource} "{key[3]}" not found', status=404) from None
 
     def _store(self, key: _Key, obj: Object) -> Object:
         self._version += 1
@@ -286,7 +286,7 @@ class MemoryCluster(MemoryKinds):
 
     def _check(self, verb: str, kind: Kind, namespace: str = "") -> None:
         if not self.serves(kind):
-            raise UnknownKind(f"the cluster does not serve {kind.resource}", status=404)
+            raise NoKindMatch(f"the cluster does not serve {kind.resource}", status=404)
         if (verb, kind.resource) in self._forbidden:
             place = f" in namespace {namespace}" if namespace else ""
             permission = f"{verb} {kind.resource}{place}"

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, split_api_version
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
-from reconciler.errors import Gone, Invalid, UnknownKind
+from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.memory.cluster import MemoryCluster
 
 _ALL = 1_000_000_000
@@ -49,7 +49,7 @@ class MemoryLoader:
             namespace, rest = rest[1], rest[2:]
         if not rest:
             msg = f"{path} names no resource"
-            raise UnknownKind(msg, status=404)
+            raise NoKindMatch(msg, status=404)
         kind = await self._kind(api_version, rest[0], path)
         if len(rest) > 2 and rest[2:] != ["status"]:  # noqa: PLR2004 - below a name
             raise _refused(f"GET {path}")
@@ -74,7 +74,7 @@ class MemoryLoader:
         found = await self._cluster.of_resource(group, version, plural)
         if found is None:
             msg = f"{path}: {plural} of {api_version} is not known"
-            raise UnknownKind(msg, status=404)
+            raise NoKindMatch(msg, status=404)
         return found
 
 
@@ -88,4 +88,4 @@ def _split(parts: list[str]) -> tuple[str, list[str]]:
     if parts[:1] == ["apis"] and len(parts) >= _SHORTEST:
         return "/".join(parts[1:3]), parts[3:]
     msg = f"/{'/'.join(parts)} is no path of the API"
-    raise Gone(msg, status=404)
+    raise NotFound(msg, status=404)

@@ -17,11 +17,11 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.engine.patch.merge7386 import apply_merge_patch
-from reconciler.errors import AlreadyExists, Conflict, Gone, Invalid
+from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import CLUSTER_POLICIES, POLICIES, REQUESTS, SECRETS
 from reconciler.requests.naming import recorded_name
-from reconciler.services.ports import Event
+from reconciler.services.ports.reporting import Event
 
 _STATUS = replace(REQUESTS, subresource="status")
 _FINAL = (State.COMPLETED, State.FAILED, State.SKIP)
@@ -98,7 +98,7 @@ class MemoryRequests:
         name = recorded_name(request)
         try:
             secret = await self._cluster.get(SECRETS, RECORDED_NAMESPACE, name)
-        except Gone:
+        except NotFound:
             if not former:
                 raise
             secret = await self._cluster.get(SECRETS, self._namespace, name)
@@ -107,7 +107,7 @@ class MemoryRequests:
     async def delete_recorded(self, request: str, *, former: bool = False) -> None:
         """Remove it; absent is success."""
         for namespace in (RECORDED_NAMESPACE, *((self._namespace,) if former else ())):
-            with contextlib.suppress(Gone):
+            with contextlib.suppress(NotFound):
                 self._cluster.delete(SECRETS, namespace, recorded_name(request))
 
     def _create(self, kind: Kind, name: str, labels: Mapping[str, str], body: Object) -> str:

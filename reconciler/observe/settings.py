@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from reconciler.observe.logs import Logger
 from reconciler.observe.metrics import Metrics
-from reconciler.services.ports import Event, Events
-from reconciler.services.settings import Fault, SettingsHolder
-from reconciler.services.settings.reading import SETTINGS_NAME, WITHOUT_EFFECT
+from reconciler.services.catalog.settings import Fault, SettingsHolder
+from reconciler.services.catalog.settings.reading import SETTINGS_NAME, WITHOUT_EFFECT
+from reconciler.services.ports.reporting import Event, Events
 
 
 @dataclass(slots=True, kw_only=True)

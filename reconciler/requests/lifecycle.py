@@ -82,7 +82,7 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Defer:
     """It may not be worked on now: that is no attempt. ``until`` is None where nobody knows."""
 
     reason: str
@@ -90,7 +90,7 @@ class Hold:
     until: datetime | None = None
 
 
-Disposition = Done | Skip | Retry | Fail | Hold
+Disposition = Done | Skip | Retry | Fail | Defer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ def advance(
         return status
     base = replace(
         status,
-        attempts=status.attempts + (not isinstance(disposition, Hold)),
+        attempts=status.attempts + (not isinstance(disposition, Defer)),
         next_attempt=None,
         missing_permission="",
         interruptions=_interruptions(status, disposition),
@@ -214,7 +214,7 @@ def advance(
                 next_attempt=now + timedelta(seconds=disposition.after),
                 missing_permission=disposition.missing_permission,
             )
-        case Hold(reason=reason, message=message, until=until):
+        case Defer(reason=reason, message=message, until=until):
             return replace(base, reason=reason, message=message[:MAX_MESSAGE], next_attempt=until)
         case Done(message=message):
             return _end(base, State.COMPLETED, "Applied", message, now=now, keep=retention)
@@ -237,7 +237,7 @@ def begun(status: RequestStatus, *, alone: bool) -> RequestStatus:
 
 def _interruptions(status: RequestStatus, disposition: Disposition) -> int:
     match disposition:
-        case Hold():
+        case Defer():
             return status.interruptions
         case Retry(interrupted=True):
             return status.interruptions + 1

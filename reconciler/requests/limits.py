@@ -19,7 +19,7 @@ from reconciler.api.meta import (
 )
 from reconciler.engine.match.selectors import LabelSelector, compile_selector
 from reconciler.errors import InvalidPolicy
-from reconciler.requests.lifecycle import Hold
+from reconciler.requests.lifecycle import Defer
 from reconciler.requests.windows import Window, opens, parse_windows
 
 PAUSED: Final = f"{PREFIX}paused"
@@ -63,15 +63,15 @@ class Limits:
     canary: str = ""
     promote: str = ""
 
-    def hold(self, now: datetime) -> Hold | None:
+    def hold(self, now: datetime) -> Defer | None:
         """Return why nothing of the policy may be done now, None where it may."""
         if self.paused:
-            return Hold(reason="Paused", message=f"the policy is paused: annotation {PAUSED}")
+            return Defer(reason="Paused", message=f"the policy is paused: annotation {PAUSED}")
         until = opens(self.windows, now) if self.windows else None
         if until is None:
             return None
         message = f"outside of the policy's hours, which begin {until:%a %Y-%m-%d %H:%M %Z}"
-        return Hold(reason="OutsideWindow", message=message, until=until)
+        return Defer(reason="OutsideWindow", message=message, until=until)
 
 
 NO_LIMITS: Final = Limits()

@@ -10,14 +10,14 @@ from reconciler.requests.naming import labels, recorded_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RequestDraft:
     """A request that is to be stored, without its name."""
 
     labels: Mapping[str, str]
     spec: RequestSpec
 
 
-def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> Order:
+def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> RequestDraft:
     """Return the order to run a rule on all existing triggers."""
     spec = RequestSpec(
         policy=policy.key,
@@ -35,16 +35,16 @@ def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> Ord
         sweep=True,
     )
     marks = labels(policy=policy.key, source=source, trigger_uid=policy.uid)
-    return Order(labels=marks, spec=spec)
+    return RequestDraft(labels=marks, spec=spec)
 
 
-def diverted_order(policy: CompiledPolicy, program: Program) -> Order:
+def diverted_order(policy: CompiledPolicy, program: Program) -> RequestDraft:
     """Return the order that a trigger makes which is the first one not recorded by itself."""
     order = sweep_order(policy, program, Source.CATCH_UP)
     return replace(order, spec=replace(order.spec, sequence=1))
 
 
-def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef) -> Order:
+def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef) -> RequestDraft:
     """Return the order to run a rule on an object as it is now."""
     spec = RequestSpec(
         policy=policy.key,
@@ -55,10 +55,10 @@ def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef)
         policy_generation=policy.generation,
     )
     marks = labels(policy=policy.key, source=spec.source, trigger_uid=trigger.uid)
-    return Order(labels=marks, spec=spec)
+    return RequestDraft(labels=marks, spec=spec)
 
 
-def retry_order(failed: UpdateRequest, name: str) -> Order:
+def retry_order(failed: UpdateRequest, name: str) -> RequestDraft:
     """Return the order to do the work of a failed request again; that one stays as it is.
 
     Args:
@@ -68,4 +68,4 @@ def retry_order(failed: UpdateRequest, name: str) -> Order:
     secret = recorded_name(name) if failed.spec.recorded_secret else ""
     spec = replace(failed.spec, source=Source.MANUAL, sequence=0, recorded_secret=secret)
     marks = labels(policy=spec.policy, source=spec.source, trigger_uid=spec.resource.uid)
-    return Order(labels=marks | ({LABEL_RECORDED: "true"} if secret else {}), spec=spec)
+    return RequestDraft(labels=marks | ({LABEL_RECORDED: "true"} if secret else {}), spec=spec)

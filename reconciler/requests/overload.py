@@ -32,7 +32,7 @@ def holders(policy: str, namespace: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class Thresholds:
     """Numbers of waiting requests.
 
     Attributes:
@@ -47,11 +47,11 @@ class Marks:
     namespace: int = 100
     policy: int = 100
 
-    def of(self, holder: str) -> "Marks":
+    def of(self, holder: str) -> "Thresholds":
         """Return the limits of one of `holders`."""
         part = self.policy if holder.startswith(_POLICY) else self.namespace
         hard = max(self.hard, self.limit)
-        return Marks(
+        return Thresholds(
             limit=max(1, self.limit * part // 100) if self.limit else 0,
             hard=max(1, hard * part // 100),
         )
@@ -101,7 +101,7 @@ class Backlog:
     seen: int = 0
     of: Mapping[str, int] = field(default_factory=dict)
 
-    def outdates(self, told: "Backlog", noticed: int, marks: Marks) -> bool:
+    def outdates(self, told: "Backlog", noticed: int, marks: Thresholds) -> bool:
         """Return whether it is worth telling, after another and so many new requests.
 
         New requests count although they are done: until they are told of, a replica takes those

@@ -18,7 +18,7 @@ class Backoff:
     ceiling: float = 300.0
     spread: float = 0.2
 
-    def delay(self, attempt: int, chance: float = 0.0) -> float:
-        """Return the pause after an attempt counted from 1; ``chance`` is within [0, 1)."""
+    def delay(self, attempt: int, jitter: float = 0.0) -> float:
+        """Return the pause after an attempt counted from 1; ``jitter`` is within [0, 1)."""
         pause = min(self.base * (1 << min(max(attempt, 1) - 1, 32)), self.ceiling)
-        return pause * (1 + self.spread * chance)
+        return pause * (1 + self.spread * jitter)

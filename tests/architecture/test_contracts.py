@@ -15,13 +15,23 @@ PLANTED = (
     ("Layers: every arrow points down", "reconciler/api/meta.py", "import reconciler.services"),
     ("Layers: every arrow points down", "reconciler/unplaced.py", ""),
     ("Engine layers", "reconciler/engine/outcome.py", "import reconciler.engine.evaluate"),
+    (
+        "Wings of the services",
+        "reconciler/services/recording/recorder.py",
+        "import reconciler.services.processing.dispatch",
+    ),
+    ("Wings of the services", "reconciler/services/unplaced.py", ""),
     ("The core does no I/O", "reconciler/requests/schedule.py", "import asyncio"),
     ("The core does no I/O", "reconciler/engine/wildcard.py", "def read():\n    import os"),
-    ("Use cases reach the world through ports", "reconciler/services/record.py", "import socket"),
+    (
+        "Use cases reach the world through ports",
+        "reconciler/services/recording/recorder.py",
+        "import socket",
+    ),
     ("Only the controller knows kopf", "admission/review.py", "import kopf"),
     (
         "Only reconciler.kube knows the Kubernetes client",
-        "reconciler/controller/report.py",
+        "reconciler/controller/attempt_log.py",
         "import kubernetes",
     ),
     (
@@ -36,7 +46,7 @@ PLANTED = (
     ),
     (
         "Only reconciler.isolation starts processes for evaluations",
-        "reconciler/services/process.py",
+        "reconciler/services/processing/attempt.py",
         "import multiprocessing",
     ),
     ("No cycles between siblings", "admission/roles.py", "import admission.resources"),

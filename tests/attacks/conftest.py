@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.cli.dev.install import NAMESPACE
 from reconciler.cli.dev.programs import HOST, Programs
-from reconciler.errors import Gone
+from reconciler.errors import NotFound
 from reconciler.kube.client import connect
 from tests.attacks.roles import Neighbour, Peer, Roles, names, rights
 from tests.faults.rig import Rig, open_rig, rule, target
@@ -80,5 +80,5 @@ async def roles(rig: Rig) -> AsyncIterator[Roles]:
 
 
 async def _remove(rig: Rig, kind: str, name: str, namespace: str) -> None:
-    with contextlib.suppress(Gone):
+    with contextlib.suppress(NotFound):
         await rig.delete(kind, name, namespace)

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from admission.decide import Limits, decide
 from admission.review import parse_review
-from reconciler.services.policies import PolicyIndex
-from reconciler.services.settings.filters import default_filters
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.settings.filters import default_filters
 from tests.bench.figures import Spread
 
 _ROUNDS = 2_000
@@ -42,7 +42,7 @@ def measure(policies: int) -> Handler:
     """Load that many policies, which all name one kind, and ask."""
     index, grown = _loaded(policies)
     limits = Limits(
-        own_users=(f"system:serviceaccount:{_NAMESPACE}:kyverno-background-controller",),
+        controller_users=(f"system:serviceaccount:{_NAMESPACE}:kyverno-background-controller",),
         max_recorded=200_000,
         filters=default_filters(_NAMESPACE),
     )

@@ -21,7 +21,9 @@ from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.requests import MemoryPolicies, MemoryRequests
-from reconciler.services import ports
+from reconciler.services.ports.objects import Kinds, Reader, Writer
+from reconciler.services.ports.policies import Policies
+from reconciler.services.ports.requests import Requests
 
 VERBS = ("get", "list", "create", "patch", "update", "delete")
 CRDS = Kind(
@@ -73,11 +75,11 @@ WIDGETS = {
 class World:
     """The ports, and what a test arranges behind their back."""
 
-    kinds: ports.Kinds
-    reader: ports.Reader
-    writer: ports.Writer
-    requests: ports.Requests
-    policies: ports.Policies
+    kinds: Kinds
+    reader: Reader
+    writer: Writer
+    requests: Requests
+    policies: Policies
     namespace: str
     backend: Any
 

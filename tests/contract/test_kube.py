@@ -14,7 +14,7 @@ from reconciler.api.meta import Kind
 from reconciler.api.rights import Right
 from reconciler.clock import SystemClock
 from reconciler.engine.entries import ApiLoad
-from reconciler.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, Unauthorized
+from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from reconciler.kube.access import AccessReviews, OwnAccess
 from reconciler.kube.client import connect
 from reconciler.kube.events import KubeEvents
@@ -25,7 +25,7 @@ from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WebhookConfigurations
 from reconciler.kube.writer import KubeWriter
-from reconciler.services.ports import Event
+from reconciler.services.ports.reporting import Event
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
@@ -100,7 +100,7 @@ async def test_an_entry_posts_reviews_and_stores_nothing(client, place):
     path = f"/api/v1/namespaces/{place}/configmaps"
     with pytest.raises(Invalid, match="only for access reviews"):
         await loader.load(ApiLoad(method="POST", path=path, body=json.dumps(body)))
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await KubeReader(client).get(CONFIG_MAPS, place, "posted")
 
 
@@ -211,7 +211,7 @@ async def test_named_secrets_have_one_first_writer(client, place):
     # Whoever makes it again, or applies the manifests again, takes nothing out.
     await secrets.restore("ca")
     assert (await secrets.get("ca")).data == {"k": b"\x00one"}
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await secrets.fill(replace(stored, name="other"))
 
 

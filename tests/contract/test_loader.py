@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.api.meta import Kind
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad
-from reconciler.errors import Gone, Invalid, UnknownKind
+from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.kube.client import connect
 from reconciler.kube.loader import KubeLoader
 from reconciler.memory.loader import MemoryLoader
@@ -41,7 +41,7 @@ async def test_a_config_map_without_data_has_an_empty_one(world, loader):
 
 
 async def test_a_missing_config_map_is_gone(world, loader):
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await loader.load(ConfigMapLoad(namespace=world.namespace, name="none"))
 
 
@@ -69,5 +69,5 @@ async def test_a_path_of_a_collection_gives_a_list(world, loader):
 async def test_paths_that_lead_nowhere(world, loader):
     place = f"/api/v1/namespaces/{world.namespace}"
     for path in (f"{place}/configmaps/none", f"{place}/nothings", "/apis/none.example/v1/x"):
-        with pytest.raises((Gone, UnknownKind)):
+        with pytest.raises((NotFound, NoKindMatch)):
             await loader.load(ApiLoad(method="GET", path=path))

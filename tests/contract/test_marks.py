@@ -15,7 +15,7 @@ from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
 from reconciler.kube.paths import collection_path
 from reconciler.kube.policies import POLICIES
 from reconciler.kube.reader import KubeReader
-from reconciler.services.ports import Checkpoint, Pulse
+from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 
 pytestmark = pytest.mark.cluster
 
@@ -72,7 +72,7 @@ async def until(condition):
 async def test_the_checkpoint_is_kept(leases):
     marks = KubeMarks(leases)
     assert await marks.load() == Checkpoint()
-    assert await marks.pulse() == Pulse()
+    assert await marks.pulse() == AdmissionHeartbeat()
     for minute in (0, 1):
         moment = datetime(2026, 6, 1, 12, minute, 0, 250_000, tzinfo=UTC)
         for checkpoint in (

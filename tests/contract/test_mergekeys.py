@@ -16,7 +16,7 @@ from reconciler.cli.dev import schemas
 from reconciler.clock import SystemClock
 from reconciler.engine.patch import SHIPPED, keytable, merge
 from reconciler.engine.patch.openapi import read_definitions, read_document
-from reconciler.errors import UnknownKind
+from reconciler.errors import NoKindMatch
 from reconciler.kube.client import connect
 from reconciler.kube.mergekeys import KubeMergeKeys
 from reconciler.kube.paths import collection_path, object_path
@@ -142,7 +142,7 @@ async def published(client, api_version: str, contains: bytes) -> None:
             try:
                 if contains in await client.request("GET", f"/openapi/v3/apis/{api_version}"):
                     return
-            except UnknownKind:
+            except NoKindMatch:
                 pass
             await asyncio.sleep(0.1)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.meta import Kind
-from reconciler.errors import Forbidden, Gone, Invalid, UnknownKind
+from reconciler.errors import Forbidden, Invalid, NoKindMatch, NotFound
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 NOTHINGS = Kind(group="", version="v1", kind="Nothing", plural="nothings", namespaced=True)
@@ -18,19 +18,19 @@ async def test_get_returns_the_object(world):
 
 
 async def test_get_of_an_absent_object_is_gone(world):
-    with pytest.raises(Gone, match="missing"):
+    with pytest.raises(NotFound, match="missing"):
         await world.reader.get(CONFIG_MAPS, world.namespace, "missing")
 
 
 async def test_get_in_an_absent_namespace_is_gone(world):
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.reader.get(CONFIG_MAPS, "no-such-namespace", "missing")
 
 
 async def test_a_kind_that_is_not_served_is_unknown(world):
-    with pytest.raises(UnknownKind):
+    with pytest.raises(NoKindMatch):
         await world.reader.get(NOTHINGS, world.namespace, "a")
-    with pytest.raises(UnknownKind):
+    with pytest.raises(NoKindMatch):
         await world.reader.list_page(NOTHINGS)
 
 

@@ -9,8 +9,8 @@ from reconciler.api.meta import Kind, ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State
 from reconciler.clock import SystemClock
 from reconciler.dialects import compile_policy
-from reconciler.errors import Conflict, Gone, Invalid
-from reconciler.services.diversion import Diversion
+from reconciler.errors import Conflict, Invalid, NotFound
+from reconciler.services.recording.diversion import Diversion
 
 CLUSTER_POLICIES = Kind(
     group="kyverno.io",
@@ -106,12 +106,12 @@ async def test_the_sequence_of_a_deleted_request_is_gone(world):
     await world.requests.create("sweep-a", {}, replace(order(), sweep=True, sequence=1))
     request = await world.requests.get("sweep-a")
     await world.delete(REQUESTS, "sweep-a")
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.requests.raise_sequence(request)
 
 
 async def test_an_absent_request_is_gone(world):
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.requests.get("ur-missing")
 
 
@@ -140,7 +140,7 @@ async def test_the_status_of_a_deleted_request_is_gone(world):
     await world.requests.create("ur-a", {}, order())
     request = await world.requests.get("ur-a")
     await world.delete(REQUESTS, "ur-a")
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.requests.write_status(request, RequestStatus(state=State.SKIP))
 
 
@@ -195,7 +195,7 @@ async def test_recorded_fields_are_kept_apart(world):
     assert await world.requests.read_recorded("ur-a") == b'{"object": {}}'
     await world.requests.delete_recorded("ur-a")
     await world.requests.delete_recorded("ur-a")
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.requests.read_recorded("ur-a")
 
 
@@ -210,5 +210,5 @@ async def test_the_status_of_a_policy_is_merged(world):
     await world.policies.write_status(policy, {"mutateExisting": {"patched": 1}})
     stored = await world.policies.get(name)
     assert stored["status"]["mutateExisting"] == {"pending": 3, "patched": 1}
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.policies.get(f"{world.namespace}/{name}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.meta import Kind
-from reconciler.errors import Conflict, Denied, Forbidden, Gone, Invalid
+from reconciler.errors import Conflict, Denied, Forbidden, Invalid, NotFound
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 WIDGETS = Kind(
@@ -90,7 +90,7 @@ async def test_a_stale_json_patch_that_does_not_fit_any_more_is_a_conflict(world
 async def test_a_change_of_what_was_deleted_is_gone(world):
     before = await world.create(CONFIG_MAPS, "a", data={"x": "1"})
     await world.delete(CONFIG_MAPS, "a")
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.writer.change(CONFIG_MAPS, before, changed(before, "data", "x", to="2"))
 
 

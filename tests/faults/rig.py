@@ -21,7 +21,7 @@ from reconciler.cli.dev.cluster import Cluster, ControlPlane
 from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.clock import SystemClock
-from reconciler.errors import ClusterError, Conflict, Gone
+from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.kube.access import AccessReviews
 from reconciler.kube.client import MERGE_PATCH, Client, connect, encode
 from reconciler.kube.discovery import KubeKinds
@@ -223,7 +223,7 @@ class Rig:
         """Return an object, None where there is none."""
         try:
             return await self.get(kind, name, namespace)
-        except Gone:
+        except NotFound:
             return None
 
     async def data(self, name: str) -> dict[str, str]:
@@ -490,7 +490,7 @@ class Rig:
         for item in await self.items("ClusterPolicy", ""):
             if item["metadata"]["name"].startswith(self.namespace):
                 await self.delete("ClusterPolicy", item["metadata"]["name"], "")
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             await self.delete("Namespace", self.namespace, "")
 
     def running(self) -> bool:

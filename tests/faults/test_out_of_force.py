@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.cli.dev.install import NAMESPACE
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
-from reconciler.errors import ClusterError, Gone
-from reconciler.services.registration import RESOURCE_CONFIGURATION
+from reconciler.errors import ClusterError, NotFound
+from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
 from tests.faults.rig import Burst, Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -58,13 +58,13 @@ async def watched(rig: Rig) -> AsyncIterator[Conditions]:
 
 
 async def delete(rig: Rig) -> None:
-    with contextlib.suppress(Gone):
+    with contextlib.suppress(NotFound):
         await rig.delete(CONFIGURATION, RESOURCE_CONFIGURATION, "")
 
 
 async def edit(rig: Rig) -> None:
     """Have the webhooks asked about nothing."""
-    with contextlib.suppress(Gone):
+    with contextlib.suppress(NotFound):
         await rig.merge(CONFIGURATION, RESOURCE_CONFIGURATION, {"webhooks": []}, namespace="")
 
 

@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
 from reconciler.errors import Conflict
-from reconciler.services.patchwar import PATCH_WAR
+from reconciler.services.processing.patchwar import PATCH_WAR
 from tests.faults.rig import BACKGROUND, Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

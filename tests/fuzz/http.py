@@ -11,7 +11,7 @@ import orjson
 from hypothesis import strategies as st
 
 from admission.connections import ConnectionLimits
-from reconciler.services.policies import PolicyIndex
+from reconciler.services.catalog.policies import PolicyIndex
 from tests.fuzz.documents import TEXTS, VALUES, damaged
 from tests.fuzz.fuzzing import Check, Fuzzer, event_loop
 from tests.fuzz.grammar import OBJECTS, OPERATIONS, POLICIES, WRITTEN, Object

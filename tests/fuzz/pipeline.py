@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from reconciler.api.meta import LABEL_SHARD
 from reconciler.api.updaterequest import RequestStatus, State
 from reconciler.cli.lint.command import namespaced
-from reconciler.errors import AlreadyExists, Gone
+from reconciler.errors import AlreadyExists, NotFound
 from reconciler.memory.kinds import REQUESTS
 from reconciler.requests.adoption import read_request
-from reconciler.services.lint import lint_entry, lint_exception, lint_policy
+from reconciler.services.authoring.lint import lint_entry, lint_exception, lint_policy
 from tests.fuzz.documents import MAPPINGS, TEXTS, damaged
 from tests.fuzz.fuzzing import Check, Fuzzer, Loop, event_loop
 from tests.fuzz.grammar import OBJECTS, OPERATIONS, POLICIES, WRITTEN, Object
@@ -100,7 +100,7 @@ async def _work(policy: Object, trigger: Object, others: list[Object], operation
             request = await world.ask(
                 policy, trigger, name=f"{program.rule}-{name}", rule=program.rule, **more
             )
-            world.dispatcher.notice(request)
+            world.dispatcher.on_stored(request)
     await _end(world)
     for program in compiled.programs:
         for name in ("one", "all"):
@@ -184,11 +184,11 @@ async def _beside(obj: Object) -> None:
     stored = await world.cluster.get(REQUESTS, "kyverno", "ur-odd")
     odd = read_request(stored, adopt=True)
     if odd is not None:
-        world.dispatcher.notice(odd)
-    world.dispatcher.notice(await world.ask(policy, make_object(), name="ur-good"))
+        world.dispatcher.on_stored(odd)
+    world.dispatcher.on_stored(await world.ask(policy, make_object(), name="ur-good"))
     await _end(world)
     assert (await world.status("ur-good")).state is State.COMPLETED
-    with contextlib.suppress(Gone):
+    with contextlib.suppress(NotFound):
         after = await world.cluster.get(REQUESTS, "kyverno", "ur-odd")
         found = read_request(after, adopt=True)
         if found is not None and found.status != (odd and odd.status):

@@ -31,10 +31,10 @@ from reconciler.errors import ClusterError
 from reconciler.kube.client import connect
 from reconciler.kube.discovery import KubeKinds
 from reconciler.requests.naming import digest
-from reconciler.services.policies import PolicyIndex
-from reconciler.services.registration import (
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.rollout.webhook_config import (
     Endpoint,
-    Registration,
+    WebhookConfig,
     configurations,
     lookup,
     selectors,
@@ -134,10 +134,10 @@ class World:
         self.bodies = configurations(
             compiled,
             found,
-            Registration(
+            WebhookConfig(
                 endpoint=Endpoint(url=self.url, ca_bundle=self.bundle),
                 namespace="kyverno",
-                own_users=(OWN,),
+                controller_users=(OWN,),
                 timeout=10.0,
             ),
         )

@@ -1,4 +1,4 @@
-"""PolicyExceptions and applyRules at work, on a cluster whose programs heed exceptions."""
+"""PolicyExceptions and applyRules at work, on a cluster whose programs honour exceptions."""
 
 import asyncio
 import json
@@ -26,8 +26,8 @@ FLAGS = ("--enable-policy-exception", f"--exception-namespace={SPACES}")
 
 
 @pytest.fixture(scope="module")
-def heeding(binaries: Binaries | Path) -> Iterator[Programs]:
-    """Both programs, which heed the exceptions of some namespaces."""
+def exception_settings(binaries: Binaries | Path) -> Iterator[Programs]:
+    """Both programs, which honour the exceptions of some namespaces."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose programs are not started here")
     with audited(binaries) as plane:
@@ -40,9 +40,11 @@ def heeding(binaries: Binaries | Path) -> Iterator[Programs]:
 
 
 @pytest.fixture
-async def rig(heeding: Programs) -> AsyncIterator[Rig]:
+async def rig(exception_settings: Programs) -> AsyncIterator[Rig]:
     """Both programs at work, and a namespace of this test's own."""
-    async with open_rig(heeding.cluster, heeding, f"live-{uuid.uuid4().hex[:8]}") as rig:
+    async with open_rig(
+        exception_settings.cluster, exception_settings, f"live-{uuid.uuid4().hex[:8]}"
+    ) as rig:
         await rig.learn("kyverno.io/v2", "PolicyException")
         yield rig
 
@@ -200,7 +202,7 @@ async def test_one_that_is_not_for_the_background_holds_for_requests_only(rig: R
     assert [item.spec.sweep for item in await rig.requests()] == [True]
 
 
-async def test_of_another_namespace_it_is_stored_with_a_warning_and_not_heeded(rig: Rig) -> None:
+async def test_of_another_namespace_it_is_stored_with_a_warning_and_not_honoured(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -209,9 +211,9 @@ async def test_of_another_namespace_it_is_stored_with_a_warning_and_not_heeded(r
     try:
         with pytest.raises(ClusterError, match="1 warning received") as caught:
             await asyncio.to_thread(rig.cluster.kubectl, *apply, stdin=foreign)
-        assert "in namespace default is not heeded: --exception-namespace" in str(caught.value)
-        await logged(rig, ADMISSION, "exception not heeded", "default/e", SPACES)
-        await logged(rig, CONTROLLER, "exception not heeded", "default/e", SPACES)
+        assert "in namespace default is not honoured: --exception-namespace" in str(caught.value)
+        await logged(rig, ADMISSION, "exception not honoured", "default/e", SPACES)
+        await logged(rig, CONTROLLER, "exception not honoured", "default/e", SPACES)
         await rig.create(config_map(place, "trigger-1"))
         await rig.applied({"target": {"got": "trigger-1"}}, within=15)
     finally:

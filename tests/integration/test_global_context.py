@@ -13,7 +13,7 @@ from aiohttp import web
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
-from reconciler.errors import ClusterError, Gone
+from reconciler.errors import ClusterError, NotFound
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -81,7 +81,7 @@ async def entries(rig: Rig) -> AsyncIterator[Entries]:
     found = Entries(rig)
     yield found
     for name in found.names:
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             await rig.delete(ENTRY, name, "")
 
 

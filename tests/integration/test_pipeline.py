@@ -347,7 +347,7 @@ async def test_requests_of_a_policy_that_goes_are_skipped(rig: Rig) -> None:
     assert status.message == f"policy {place} was deleted"
 
 
-async def test_a_waiting_request_heeds_a_policy_that_is_corrected(rig: Rig) -> None:
+async def test_a_waiting_request_honours_a_policy_that_is_corrected(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "any"))
     await rig.apply(rule(place, [target(place, "any", SECRET)], GOT))

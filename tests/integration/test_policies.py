@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from reconciler.errors import ClusterError, Denied, Gone
+from reconciler.errors import ClusterError, Denied, NotFound
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -273,7 +273,7 @@ async def test_what_the_controller_may_not_do_is_refused_until_it_is_granted(rig
                 return str(error)
             return ""
 
-        # Nothing is remembered: it takes as long as the API server needs to heed the role.
+        # Nothing is remembered: it takes as long as the API server needs to honour the role.
         await rig.settle(still_refused, within=10)
         assert asyncio.get_running_loop().time() - begun < 5
         await rig.ready()
@@ -352,7 +352,7 @@ async def test_a_right_that_comes_back_is_noticed_within_seconds(rig: Rig) -> No
         )
     await rig.create(config_map(place, "trigger-1"))
     await tried_often(rig)
-    # Five seconds between two looks, and what the API server needs to heed a role.
+    # Five seconds between two looks, and what the API server needs to honour a role.
     async with rig.granted("secrets"):
         await rig.finish(within=7)
     assert await rig.states() == {State.COMPLETED: 1}
@@ -449,7 +449,7 @@ async def test_a_stored_policy_that_cannot_be_compiled_says_so(rig: Rig) -> None
 
     async def unstored() -> str:
         # The policy comes while nobody looks at it, as one that an older version let pass.
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             await rig.delete("ValidatingWebhookConfiguration", WEBHOOK, "")
         try:
             await rig.create(policy(place, wrong))

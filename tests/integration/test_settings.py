@@ -1,4 +1,4 @@
-"""The settings ConfigMap of a running installation: heeded by both programs without a restart."""
+"""The settings ConfigMap of a running installation: both programs honour it without a restart."""
 
 import asyncio
 import contextlib

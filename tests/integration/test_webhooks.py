@@ -18,7 +18,7 @@ from reconciler.cli.dev.install import install
 from reconciler.cli.dev.manifests import find_manifests
 from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
 from reconciler.cli.dev.waiting import wait_until
-from reconciler.errors import Denied, Gone
+from reconciler.errors import Denied, NotFound
 from tests.faults.rig import Rig, config_map, rule, target
 from tests.usedrights import audited
 
@@ -217,7 +217,7 @@ async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> N
         await rig.ready()
     finally:
         await asyncio.to_thread(rig.cluster.kubectl, "delete", "crd", f"widgets.{group}")
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             await rig.delete("ClusterRole", group, "")
     # What it was asked about it is asked about for as long as the policy wants it.
     await not_ready(rig, "KindNotServed")
@@ -260,7 +260,7 @@ async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> 
 
     async def unstored() -> str:
         # It comes while nobody looks at policies, as one that an older version let pass.
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             await rig.delete(KIND, POLICY, "")
         try:
             await rig.create(broken)

@@ -18,7 +18,7 @@ from reconciler.cli.desk.output import FORMATS, STREAMED, Writer, writer_of
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.session import Session
 from reconciler.cli.desk.stock import Source
-from reconciler.cli.desk.stored import exception_namespace, heeded_exceptions
+from reconciler.cli.desk.stored import exception_namespace, honoured_exceptions
 from reconciler.cli.desk.summary import Summary, passed_over
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.screen import screen_of, warn
@@ -70,7 +70,7 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     "contexts",
     text="Objects and data that context entries read.",
 )
-@_files("--exception", "exceptions", text="PolicyExceptions to heed.")
+@_files("--exception", "exceptions", text="PolicyExceptions to honour.")
 @exception_namespace
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
 @click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
@@ -208,7 +208,7 @@ class _Work:
         inputs = self.inputs
         async with live_cluster(where.address) as live:
             policies = {policy.key for policy in inputs.policies.compiled}
-            exceptions = await heeded_exceptions(
+            exceptions = await honoured_exceptions(
                 live, where.exception_namespace, policies, inputs.exceptions
             )
             inputs = replace(inputs, exceptions=exceptions)

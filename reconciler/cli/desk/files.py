@@ -109,7 +109,7 @@ def has_wildcards(name: str) -> bool:
 
 
 def no_matter(_source: str) -> None:
-    """Heed no file that is passed over."""
+    """Honour no file that is passed over."""
 
 
 def objects(

@@ -13,7 +13,7 @@ import click
 
 from reconciler.cli.output.screen import warn
 from reconciler.clock import Clock, SystemClock
-from reconciler.errors import ClusterError, Forbidden, Gone, InvalidSetting, UnknownKind
+from reconciler.errors import ClusterError, Forbidden, InvalidSetting, NoKindMatch, NotFound
 
 if TYPE_CHECKING:
     from reconciler.kube.client import Client
@@ -146,7 +146,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
 async def _reach(client: "Client", address: Address) -> None:
     try:
         # Whoever may not read the address, or finds none there, has been answered.
-        with contextlib.suppress(Forbidden, Gone, UnknownKind):
+        with contextlib.suppress(Forbidden, NotFound, NoKindMatch):
             await client.request("GET", "/version", timeout=_PATIENCE, repeat=False)
     except ClusterError as error:
         where = f"context {address.context}" if address.context else "the current context"

@@ -8,10 +8,10 @@ from reconciler.cli.desk.live import LiveCluster
 from reconciler.engine.entries import Load
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, Gone
-from reconciler.services.dryrun import DryRun
-from reconciler.services.existing import Existing, Place, within
-from reconciler.services.selection import Found, TargetFinder
+from reconciler.errors import ClusterError, NotFound
+from reconciler.services.preview.dryrun import DryRun
+from reconciler.services.processing.selection import SelectedTarget, TargetFinder
+from reconciler.services.sweeping.listing import ListScope, ObjectLister, within
 
 
 class LiveStock:
@@ -24,7 +24,7 @@ class LiveStock:
         self._keys = live.keys
         self.finder = TargetFinder(kinds=live.kinds, reader=self._reader)
 
-    async def target(self, found: Found) -> Object:
+    async def target(self, found: SelectedTarget) -> Object:
         """Return an object that the finder found, without its managedFields."""
         if found.obj is not None:
             return readable(found.obj)
@@ -39,7 +39,7 @@ class LiveStock:
         """Return the labels of a namespace, none where it does not exist."""
         try:
             found = await self._reader.get(NAMESPACES, "", namespace)
-        except Gone:
+        except NotFound:
             return {}
         labels: Mapping[str, str] = found["metadata"].get("labels") or {}
         return labels
@@ -59,7 +59,7 @@ class Walk:
     def __init__(self, live: LiveCluster, programs: Iterable[Program]) -> None:
         """Take the cluster and the rules."""
         self.unread: list[str] = []
-        self._existing = Existing(kinds=live.kinds, reader=live.reader)
+        self._existing = ObjectLister(kinds=live.kinds, reader=live.reader)
         self._programs = tuple(programs)
 
     async def pages(self, namespace: str) -> AsyncIterator[tuple[list[Object], int]]:
@@ -80,8 +80,8 @@ class Walk:
             except ClusterError as error:
                 self.unread.append(str(error))
 
-    async def _places(self, namespace: str) -> list[Place]:
-        by_label: dict[str, Place] = {}
+    async def _places(self, namespace: str) -> list[ListScope]:
+        by_label: dict[str, ListScope] = {}
         for program in self._programs:
             listings = program.matcher.listings(requests=True)
             for place in within(await self._existing.places(listings), namespace):

@@ -14,7 +14,7 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.engine.readers import of_program
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.requests.account import parse_account
-from reconciler.services.protection import OWN_NAMESPACE
+from reconciler.services.catalog.protection import OWN_NAMESPACE
 
 _OPERATIONS: Final = ("validate", "generate", "verifyImages")
 _OF_OBJECTS: Final = frozenset({"target", "element", "elementIndex"})

@@ -27,8 +27,8 @@ from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError, RetrofitError
-from reconciler.services.loading import Loads
-from reconciler.services.selection import Found
+from reconciler.services.processing.loading import Loads
+from reconciler.services.processing.selection import SelectedTarget
 
 NO_TARGET = "no object fits the targets of the rule"
 NOT_ON_CHANGE = "mutateExistingOnPolicyUpdate is not true for this rule"
@@ -211,7 +211,7 @@ class Session:
             yield result
 
     async def _change(
-        self, program: Program, found: Found, context: Context, loads: Loads, obj: Object
+        self, program: Program, found: SelectedTarget, context: Context, loads: Loads, obj: Object
     ) -> TargetChange:
         values = self.values.of_target(program.origin.name, obj)
         bound = with_values(context, values) if values else context
@@ -241,7 +241,7 @@ class Session:
     def _concerning(self, program: Program) -> list[PolicyException]:
         return [item for item in self.exceptions if item.concerns(program)]
 
-    async def _read(self, found: Found) -> Object:
+    async def _read(self, found: SelectedTarget) -> Object:
         key = found.key
         kept = self.changed.get((key.kind.api_version, key.kind.kind, key.namespace, key.name))
         if kept is not None:

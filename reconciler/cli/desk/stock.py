@@ -9,11 +9,11 @@ from reconciler.api.meta import Kind, Object, ref_of
 from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
-from reconciler.errors import AlreadyExists, Gone, Invalid
+from reconciler.errors import AlreadyExists, Invalid, NotFound
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.loader import MemoryLoader
-from reconciler.services.selection import Found, TargetFinder
+from reconciler.services.processing.selection import SelectedTarget, TargetFinder
 
 
 class Source(Protocol):
@@ -24,7 +24,7 @@ class Source(Protocol):
         """Finds targets."""
         ...
 
-    async def target(self, found: Found) -> Object:
+    async def target(self, found: SelectedTarget) -> Object:
         """Return an object that the finder found; raises `ClusterError`."""
         ...
 
@@ -143,7 +143,7 @@ class Stock:
         """Finds targets among the objects."""
         return TargetFinder(kinds=self.cluster, reader=self.cluster)
 
-    async def target(self, found: Found) -> Object:
+    async def target(self, found: SelectedTarget) -> Object:
         """Return an object that the finder found, as `read` does."""
         return await self.read(found.key.kind, found.key.namespace, found.key.name)
 
@@ -157,7 +157,7 @@ class Stock:
         """Return a target as it stands in its file; of a subresource what the cluster shows.
 
         Raises:
-            Gone: There is no such object.
+            NotFound: There is no such object.
         """
         known = self.objects.get((kind.api_version, kind.kind, namespace, name))
         if known is not None and kind.subresource != "scale":
@@ -169,7 +169,7 @@ class Stock:
         if isinstance(load, GlobalLoad):
             if load.name not in self._answers.entries:
                 text = f"nobody says what the GlobalContextEntry {load.name} holds"
-                raise Gone(text, status=404)
+                raise NotFound(text, status=404)
             return self._answers.entries[load.name]
         if isinstance(load, ApiLoad | ServiceLoad):
             place = load.path if isinstance(load, ApiLoad) else load.url

@@ -16,10 +16,10 @@ from reconciler.cli.output.screen import warn
 from reconciler.config import ProcessSettings
 from reconciler.dialects import compile_exception
 from reconciler.engine.exceptions import PolicyException
-from reconciler.errors import Forbidden, Gone, InvalidPolicy, InvalidSetting
-from reconciler.services.exceptions import Heeding
-from reconciler.services.settings import Filters, default_settings, read_settings
-from reconciler.services.settings.reading import SETTINGS_NAME
+from reconciler.errors import Forbidden, InvalidPolicy, InvalidSetting, NotFound
+from reconciler.services.catalog.exceptions import ExceptionSettings
+from reconciler.services.catalog.settings import Filters, default_settings, read_settings
+from reconciler.services.catalog.settings.reading import SETTINGS_NAME
 
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _CLUSTER_WIDE: Final = re.compile(r"(?:clusterpolic(?:y|ies)|cpol)/([^/]+)")
@@ -31,8 +31,8 @@ exception_namespace = click.option(
     "--exception-namespace",
     metavar="PATTERNS",
     default=None,
-    help="With a cluster: namespaces whose stored PolicyExceptions are heeded, as the flag of the"
-    " programs. Default: all; empty: none.",
+    help="With a cluster: namespaces whose stored PolicyExceptions are honoured, as the flag of"
+    " the programs. Default: all; empty: none.",
 )
 
 
@@ -58,7 +58,7 @@ def policy_key(name: str) -> str:
     return ""
 
 
-async def heeded_exceptions(
+async def honoured_exceptions(
     live: LiveCluster,
     namespaces: str | None,
     policies: AbstractSet[str],
@@ -67,7 +67,7 @@ async def heeded_exceptions(
     """Return the exceptions of a cluster and of files that name a policy.
 
     One of a file comes in the place of the stored one of its name. What is stored is said on
-    stderr: whether the programs heed it is known to their flags alone.
+    stderr: whether the programs honour it is known to their flags alone.
 
     Args:
         live: The cluster.
@@ -79,22 +79,22 @@ async def heeded_exceptions(
         ClusterError: They cannot be read, for no lack of rights.
     """
     chosen = "*" if namespaces is None else namespaces
-    heeding = Heeding(enabled=True, namespaces=chosen)
+    exception_settings = ExceptionSettings(enabled=True, namespaces=chosen)
     own = {item.key: item for item in given}
     found: dict[str, PolicyException] = {}
     for obj in await _stored(live) if chosen else ():
-        if heeding.objection(obj["metadata"].get("namespace", "")):
+        if exception_settings.objection(obj["metadata"].get("namespace", "")):
             continue
         try:
             item = compile_exception(obj)
         except InvalidPolicy:
-            continue  # The programs do not heed it either.
+            continue  # The programs do not honour it either.
         if item.key not in own and not item.policies.isdisjoint(policies):
             found[item.key] = item
     if found:
         warn(
-            f"heeded, as the cluster stores them: PolicyException {', '.join(sorted(found))}; the"
-            " programs do so with --enable-policy-exception and --exception-namespace"
+            f"honoured, as the cluster stores them: PolicyException {', '.join(sorted(found))};"
+            " the programs do so with --enable-policy-exception and --exception-namespace"
         )
     return tuple(item for _, item in sorted({**found, **own}.items()))
 
@@ -111,7 +111,7 @@ async def _stored(live: LiveCluster) -> Sequence[Object]:
                 if not (token := page.token):
                     break
         except Forbidden as error:
-            warn(f"stored PolicyExceptions are not heeded: {error}")
+            warn(f"stored PolicyExceptions are not honoured: {error}")
     return found
 
 
@@ -125,7 +125,7 @@ async def stored_filters(live: LiveCluster) -> Filters | None:
     defaults = default_settings(namespace)
     try:
         stored = await live.reader.get(CONFIG_MAPS, namespace, SETTINGS_NAME)
-    except Gone:
+    except NotFound:
         return defaults.filters
     except Forbidden as error:
         warn(f"resourceFilters are not known and taken for none: {error}")

@@ -20,7 +20,7 @@ from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
-from reconciler.services.settings import Filters
+from reconciler.services.catalog.settings import Filters
 
 MAX_TRIGGERS = 100
 """Of one call; nobody reads more."""

@@ -10,11 +10,11 @@ from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.policies import check_settings
 from reconciler.cli.desk.stock import Scopes
-from reconciler.cli.desk.stored import heeded_exceptions, policy_key, stored_filters
+from reconciler.cli.desk.stored import honoured_exceptions, policy_key, stored_filters
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled
 from reconciler.cli.explain.world import LiveWorld
-from reconciler.errors import Gone, InvalidSetting
+from reconciler.errors import InvalidSetting, NotFound
 
 _SHORT = {
     "cm": "configmaps",
@@ -53,7 +53,7 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
         requests=requests,
         world=LiveWorld(cluster=cluster, targets=targets),
         desk=desk,
-        exceptions=await heeded_exceptions(
+        exceptions=await honoured_exceptions(
             cluster,
             asked.exception_namespace,
             {program.key for _, program in policies},
@@ -77,7 +77,7 @@ async def _policies(asked: Asked, desk: DeskValues, cluster: LiveCluster) -> Pol
         raise InvalidSetting(f"{name}: there is no such file, and the cluster serves no {kind}")
     try:
         policy = await cluster.reader.get(served[0], namespace, plain)
-    except Gone as error:
+    except NotFound as error:
         raise InvalidSetting(f"{name}: there is no such file, and no such {kind}") from error
     found = compiled(policy, desk)
     check_settings(desk.fixed, [found[1]])
@@ -105,7 +105,7 @@ async def _object(text: str, flag: str, cluster: LiveCluster) -> tuple[Kind, Obj
         raise InvalidSetting(f"{flag} {text}: {kind.kind} is {scope}, write it as {form}")
     try:
         return kind, readable(await cluster.reader.get(kind, named.namespace, named.name))
-    except Gone as error:
+    except NotFound as error:
         raise InvalidSetting(f"{flag} {text}: {error}") from error
 
 

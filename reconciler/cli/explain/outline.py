@@ -8,9 +8,9 @@ from reconciler.cli.explain.page import NO, OPEN, Page, shown
 from reconciler.engine.match import KindScope
 from reconciler.engine.program import IGNORE, CompiledPolicy, Convergence, Program
 from reconciler.engine.readers import of_program
+from reconciler.services.catalog.caveats import why_silent
+from reconciler.services.catalog.settings import Filters
 from reconciler.services.catchup.rules import why_lost
-from reconciler.services.caveats import why_silent
-from reconciler.services.settings import Filters
 
 _CONVERGENCE = {
     Convergence.YES: "applied to its own result, it changes nothing",

@@ -22,8 +22,8 @@ from reconciler.engine.match import Decision, Subject
 from reconciler.engine.match.filters import FILTER_FIELDS, compile_filter
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import RetrofitError
-from reconciler.services.loading import Loads
-from reconciler.services.settings import Filters
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.processing.loading import Loads
 
 _OPERATION = "request.operation"
 _MATCHED = {True: YES, False: NO, None: OPEN}

@@ -26,7 +26,7 @@ from reconciler.engine.program import Program
 from reconciler.engine.readers import of_edits
 from reconciler.engine.targets import Target, TargetQuery, resolve
 from reconciler.errors import ClusterError, RetrofitError
-from reconciler.services.selection import Found
+from reconciler.services.processing.selection import SelectedTarget
 
 _MOST = 20
 """Objects that are told about, selected or not; the others are counted."""
@@ -76,7 +76,7 @@ class TargetStory:
         home = self.program.origin.namespace
         return resolve(index, target, self.values.context, policy_namespace=home)
 
-    async def _objects(self, found: list[Found], page: Page) -> None:
+    async def _objects(self, found: list[SelectedTarget], page: Page) -> None:
         asked = [item for item in found if self.world.asked(item)]
         for item in asked[:_MOST]:
             await self._object(item, page)
@@ -88,7 +88,7 @@ class TargetStory:
             more = number(left, "more object is", "more objects are")
             page.line("more", f"{more} selected, which nobody asked about", count=left)
 
-    async def _object(self, found: Found, page: Page) -> None:
+    async def _object(self, found: SelectedTarget, page: Page) -> None:
         key = found.key
         try:
             obj = await self.world.read(found)
@@ -104,7 +104,7 @@ class TargetStory:
         page.answer(YES, "object", f"{title(obj)}{part} is selected", **_facts(obj))
         await self._change(found, obj, page.inner)
 
-    async def _change(self, found: Found, obj: Object, page: Page) -> None:
+    async def _change(self, found: SelectedTarget, obj: Object, page: Page) -> None:
         index = found.query.index
         target = self.program.targets[index]
         given = self.desk.of_target(self.program.origin.name, obj)
@@ -143,7 +143,9 @@ class TargetStory:
             text = "applied to its own result, the rule would change it again"
             page.answer(OPEN, "convergence", text)
 
-    async def _excepted(self, found: Found, obj: Object, context: Context, page: Page) -> bool:
+    async def _excepted(
+        self, found: SelectedTarget, obj: Object, context: Context, page: Page
+    ) -> bool:
         namespace = str(obj["metadata"].get("namespace") or "")
         labels: Mapping[str, str] = {}
         if namespace and any(it.matcher.uses_namespace_selector for it in self.exceptions):
@@ -181,7 +183,7 @@ class TargetStory:
         lines = unified_diff(before, after, names=("before", "after"))
         page.line("diff", "\n".join(lines))
 
-    async def _others(self, query: TargetQuery, found: list[Found], page: Page) -> None:
+    async def _others(self, query: TargetQuery, found: list[SelectedTarget], page: Page) -> None:
         selected = {(item.key.namespace, item.key.name) for item in found}
         others = [obj for obj in await self.world.others(query) if _names(obj) not in selected]
         for obj in others[:_MOST]:

@@ -13,7 +13,7 @@ from reconciler.engine.jmes import Expression
 from reconciler.engine.readers import Readers
 from reconciler.engine.variables import Template
 from reconciler.errors import RetrofitError
-from reconciler.services.loading import Loads
+from reconciler.services.processing.loading import Loads
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from reconciler.cli.desk.stock import Stock
 from reconciler.engine.entries import Load
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.targets import TargetQuery
-from reconciler.errors import Forbidden, Gone
-from reconciler.services.selection import Found, TargetFinder
+from reconciler.errors import Forbidden, NotFound
+from reconciler.services.processing.selection import SelectedTarget, TargetFinder
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -47,7 +47,7 @@ class World(Protocol):
         """Return what a context entry asks for."""
         ...
 
-    async def read(self, found: Found) -> Object:
+    async def read(self, found: SelectedTarget) -> Object:
         """Return a target."""
         ...
 
@@ -55,7 +55,7 @@ class World(Protocol):
         """Return which lists of its kinds merge by key."""
         ...
 
-    def asked(self, found: Found) -> bool:
+    def asked(self, found: SelectedTarget) -> bool:
         """Return whether a selected object is to be told about."""
         ...
 
@@ -98,7 +98,7 @@ class FileWorld:
         """Return what a context entry asks for."""
         return await self._stock.load(load)
 
-    async def read(self, found: Found) -> Object:
+    async def read(self, found: SelectedTarget) -> Object:
         """Return a target as it stands in its file."""
         return await self._stock.target(found)
 
@@ -106,7 +106,7 @@ class FileWorld:
         """Return what is shipped, and what the definitions among the files say."""
         return await self._stock.merge_keys(api_version)
 
-    def asked(self, found: Found) -> bool:
+    def asked(self, found: SelectedTarget) -> bool:
         """Return true: whoever gives a file wants to hear of its objects."""
         del found
         return True
@@ -151,7 +151,7 @@ class LiveWorld:
         """Return the labels of a namespace, None where it is not there or may not be read."""
         try:
             found = await self.cluster.reader.get(NAMESPACES, "", name)
-        except (Gone, Forbidden):
+        except (NotFound, Forbidden):
             return None
         return dict(found["metadata"].get("labels") or {})
 
@@ -159,7 +159,7 @@ class LiveWorld:
         """Return what a context entry asks for."""
         return await self.cluster.loader.load(load)
 
-    async def read(self, found: Found) -> Object:
+    async def read(self, found: SelectedTarget) -> Object:
         """Return a target as it stands now, without its managedFields."""
         key = found.key
         obj = found.obj or await self.cluster.reader.get(key.kind, key.namespace, key.name)
@@ -169,7 +169,7 @@ class LiveWorld:
         """Return what the API server publishes."""
         return await self.cluster.keys.merge_keys(api_version)
 
-    def asked(self, found: Found) -> bool:
+    def asked(self, found: SelectedTarget) -> bool:
         """Return whether somebody asks about a selected object."""
         key = (_resource(found.key.kind), found.key.namespace, found.key.name)
         return not self.targets or any(key == _key(kind, obj) for kind, obj in self.targets)

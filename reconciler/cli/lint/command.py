@@ -20,8 +20,14 @@ from reconciler.dialects.kyverno import EXCEPTION
 from reconciler.dialects.kyverno import KINDS as POLICIES
 from reconciler.errors import InvalidSetting
 from reconciler.memory.kinds import MemoryKinds
-from reconciler.services.lint import Finding, Level, lint_entry, lint_exception, lint_policy
-from reconciler.services.policies import policy_key
+from reconciler.services.authoring.lint import (
+    Finding,
+    Level,
+    lint_entry,
+    lint_exception,
+    lint_policy,
+)
+from reconciler.services.catalog.policies import policy_key
 
 _KINDS = POLICIES | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}

@@ -15,7 +15,7 @@ from reconciler.cli.lint.positions import Position
 from reconciler.cli.lint.rules import RULES
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.words import number
-from reconciler.services.lint import Finding, Level
+from reconciler.services.authoring.lint import Finding, Level
 
 _STYLES: Final[dict[Level, dict[str, Any]]] = {
     Level.ERROR: {"fg": "red", "bold": True},

@@ -15,7 +15,7 @@ from jsonschema.validators import extend
 from reconciler.api.meta import Object
 from reconciler.cli.dev.manifests import find_manifests
 from reconciler.engine.variables import place
-from reconciler.services.lint import Finding, Level
+from reconciler.services.authoring.lint import Finding, Level
 
 CODE: Final = "crd"
 _FILES: Final = {

@@ -10,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import render_yaml
 from reconciler.cli.desk.files import read_all
 from reconciler.errors import InvalidSetting
-from reconciler.services.dryrun import Identity
+from reconciler.services.preview.dryrun import Identity
 
 KIND: Final = "PreviewBaseline"
 _FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "subresource")

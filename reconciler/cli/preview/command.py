@@ -56,7 +56,7 @@ Examples:
 @operation_option
 @click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
 @click.option(
-    "--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions to heed."
+    "--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions to honour."
 )
 @exception_namespace
 @click.option("--service-hosts", default="", help="Services that context entries may call.")

@@ -10,8 +10,8 @@ from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.stored import policy_key
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import Gone, InvalidPolicy, InvalidSetting, UnknownKind
-from reconciler.services.ports import Policies
+from reconciler.errors import InvalidPolicy, InvalidSetting, NoKindMatch, NotFound
+from reconciler.services.ports.policies import Policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +66,10 @@ async def read_stored(keys: Iterable[str], policies: Policies) -> list[tuple[str
     for key in keys:
         try:
             found.append(("cluster", await policies.get(key)))
-        except Gone as error:
+        except NotFound as error:
             msg = f"there is no file {key}, and the cluster has no such policy"
             raise InvalidSetting(msg) from error
-        except UnknownKind as error:
+        except NoKindMatch as error:
             msg = f"policy {key}: the cluster knows no policies, so name a file"
             raise InvalidSetting(msg) from error
     return found

@@ -11,7 +11,7 @@ from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
 from reconciler.cli.preview.baseline import Difference
 from reconciler.cli.preview.tally import OTHER, Change, Problem, RuleTally, Verdict
-from reconciler.services.dryrun import Identity
+from reconciler.services.preview.dryrun import Identity
 
 _HEAD = ("POLICY", "RULE", "ON", "TRIGGERS", "TARGETS")
 _COLUMNS = (

@@ -10,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
 from reconciler.cli.desk.operations import operation_for
 from reconciler.cli.desk.progress import Bar
-from reconciler.cli.desk.stored import heeded_exceptions, stored_filters
+from reconciler.cli.desk.stored import honoured_exceptions, stored_filters
 from reconciler.cli.preview.baseline import compare
 from reconciler.cli.preview.policies import compile_found, read_stored
 from reconciler.cli.preview.report import Report
@@ -24,11 +24,11 @@ from reconciler.kube.access import OwnAccess
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
-from reconciler.services.caveats import why_silent
-from reconciler.services.dryrun import Identity
-from reconciler.services.exceptions import ExceptionIndex
-from reconciler.services.preview import Occasion, Ports, Preview, preview_over
-from reconciler.services.settings import Filters
+from reconciler.services.catalog.caveats import why_silent
+from reconciler.services.catalog.exceptions import ExceptionIndex
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.preview.dryrun import Identity
+from reconciler.services.preview.preview import Occasion, Ports, Preview, preview_over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class Wish:
         operation: None: as `operation_for` says.
         user: ``{userInfo, roles, clusterRoles}`` of who sends requests, or empty.
         limit: Changes, and problems, to show of each rule; 0 means all.
-        exceptions: That are heeded, out of files.
-        exception_namespace: Patterns of the namespaces whose stored ones are heeded, too.
+        exceptions: That are honoured, out of files.
+        exception_namespace: Patterns of the namespaces whose stored ones are honoured, too.
         expected: The baseline, None where there is none.
     """
 
@@ -84,7 +84,7 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
             raise InvalidSetting("no rule with mutate.targets is in there: nothing to preview")
         loader = WatchedLoader(live.loader)
         policies = {policy.key for policy in chosen.compiled}
-        exceptions = await heeded_exceptions(
+        exceptions = await honoured_exceptions(
             live, wish.exception_namespace, policies, wish.exceptions
         )
         filters = await stored_filters(live)

@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.api.account import ServiceAccount
 from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.engine.entries import Load
-from reconciler.services.ports import Loader, RuleLoader
+from reconciler.services.ports.objects import Loader, RuleLoader
 
 
 class WatchedLoader:

@@ -12,8 +12,8 @@ from reconciler.cli.desk.livestock import readable
 from reconciler.cli.output.masking import Mask, is_secret, mask_of
 from reconciler.cli.preview.secrets import joined
 from reconciler.engine.program import Program
-from reconciler.services.dryrun import Identity, Write
-from reconciler.services.preview import Chunk, Seen, Touch
+from reconciler.services.preview.dryrun import Identity, Write
+from reconciler.services.preview.preview import Chunk, Seen, Touch
 
 _MOST_REASONS = 50
 """Different texts that are told apart; a text may carry the name of an object."""

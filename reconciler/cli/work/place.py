@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
-from reconciler.errors import Forbidden, Gone, InvalidSetting, UnknownKind
+from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, NotFound
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.requests import KubeRequests
 
@@ -68,11 +68,11 @@ def plain_words() -> Iterator[None]:
     """Say what a missing definition or right means to the person.
 
     Raises:
-        InvalidSetting: In place of `UnknownKind` and `Forbidden`.
+        InvalidSetting: In place of `NoKindMatch` and `Forbidden`.
     """
     try:
         yield
-    except UnknownKind as error:
+    except NoKindMatch as error:
         msg = f"the cluster has no kube-retrofit: {error}; install the manifests first"
         raise InvalidSetting(msg) from error
     except Forbidden as error:
@@ -112,7 +112,7 @@ async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
     """
     try:
         return await place.policies.get(key)
-    except Gone as error:
+    except NotFound as error:
         kind = "Policy" if "/" in key else "ClusterPolicy"
         hint = "" if "/" in key else "; a Policy is NAMESPACE/NAME"
         raise InvalidSetting(f"the cluster has no {kind} {key}{hint}") from error

@@ -10,7 +10,7 @@ from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
 from reconciler.cli.work.overview import Overview, PolicyLine, Sweep, Trouble
 from reconciler.config import render_duration
-from reconciler.services.patchwar import PATCH_WAR
+from reconciler.services.processing.patchwar import PATCH_WAR
 
 _COLUMNS = (State.PENDING, State.COMPLETED, State.SKIP, State.FAILED)
 _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")

@@ -22,7 +22,7 @@ from reconciler.cli.work.place import (
 )
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import Gone, InvalidPolicy, InvalidSetting
+from reconciler.errors import InvalidPolicy, InvalidSetting, NotFound
 from reconciler.requests.naming import retry_name
 
 _EPILOG = """\b
@@ -75,7 +75,7 @@ async def _named(place: Workplace, names: Iterable[str]) -> list[UpdateRequest]:
     for name in names:
         try:
             found.append(await place.requests.get(name))
-        except Gone as error:
+        except NotFound as error:
             msg = f"there is no request {name} in namespace {place.namespace} (any more)"
             raise InvalidSetting(msg) from error
     return found
@@ -132,7 +132,7 @@ class _Work:
         if key not in self._policies:
             try:
                 self._policies[key] = compile_policy(await self._place.policies.get(key))
-            except (Gone, InvalidPolicy):
+            except (NotFound, InvalidPolicy):
                 self._policies[key] = None
         policy = self._policies[key]
         program = None if policy is None else policy.program(request.spec.rule)

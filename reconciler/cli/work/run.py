@@ -21,11 +21,11 @@ from reconciler.cli.work.place import (
 )
 from reconciler.dialects import compile_policy
 from reconciler.engine.program import CompiledPolicy, Program
-from reconciler.errors import Gone, InvalidPolicy, InvalidSetting
+from reconciler.errors import InvalidPolicy, InvalidSetting, NotFound
 from reconciler.requests.lifecycle import FINAL
 from reconciler.requests.naming import manual_name
 from reconciler.requests.orders import sweep_order
-from reconciler.services.manual import why_not
+from reconciler.services.rollout.manual_run import why_not
 
 _LOOK = 0.5
 _PATIENCE = 15.0
@@ -118,7 +118,7 @@ async def _ended(place: Workplace, name: str, bar: Bar) -> UpdateRequest:
     while True:
         try:
             request = await place.requests.get(name)
-        except Gone as error:
+        except NotFound as error:
             msg = f"{name} was removed: either it ended and is not kept, or somebody deleted it"
             raise InvalidSetting(msg) from error
         status = request.status

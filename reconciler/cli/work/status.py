@@ -23,7 +23,7 @@ from reconciler.cli.work.place import (
 from reconciler.cli.work.report import data_of, lines_of
 from reconciler.errors import Forbidden, InvalidSetting, Throttled, Unavailable
 from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
-from reconciler.services.policies import policy_key as key_of
+from reconciler.services.catalog.policies import policy_key as key_of
 
 _PAUSE = 2.0
 

@@ -1,10 +1,10 @@
 """JMESPath as policies use it: compiled once, run with this project's own null rules."""
 
+from reconciler.engine.jmes.environment import surround
 from reconciler.engine.jmes.expression import Expression, compile_expression
 from reconciler.engine.jmes.faults import MissingKey
 from reconciler.engine.jmes.functions.registry import IMPURE
 from reconciler.engine.jmes.limits import DEFAULT_LIMITS, Limits
-from reconciler.engine.jmes.surroundings import surround
 
 __all__ = [
     "DEFAULT_LIMITS",

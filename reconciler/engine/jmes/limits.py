@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
-from reconciler.engine.jmes.surroundings import NOTHING_KNOWN, SURROUNDINGS, Surroundings
+from reconciler.engine.jmes.environment import NOTHING_KNOWN, SURROUNDINGS, EvaluationEnvironment
 from reconciler.errors import EvaluationError
 
 
@@ -43,7 +43,8 @@ _CALL = 160
 class Run:
     """One evaluation: the data at its root, what surrounds it, what is left of its allowance.
 
-    A root may hold `Surroundings` under the key `SURROUNDINGS`, where no expression sees them.
+    A root may hold an `EvaluationEnvironment` under the key `SURROUNDINGS`, where no expression
+    sees it.
     """
 
     __slots__ = (
@@ -66,7 +67,7 @@ class Run:
         self.left = self._elements = min(limits.elements, allowance.left // STEPS_OF_ELEMENT)
         self.text = self._text = min(limits.text, allowance.left)
         self.surroundings = NOTHING_KNOWN
-        if isinstance(root, dict) and isinstance(root.get(SURROUNDINGS), Surroundings):
+        if isinstance(root, dict) and isinstance(root.get(SURROUNDINGS), EvaluationEnvironment):
             self.root = {key: value for key, value in root.items() if key != SURROUNDINGS}
             self.surroundings = root[SURROUNDINGS]
 

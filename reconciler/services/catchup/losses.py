@@ -2,9 +2,9 @@
 
 from reconciler.api.meta import Object
 from reconciler.api.policystatus import LostSpan, add_lost
-from reconciler.errors import Conflict, Gone
+from reconciler.errors import Conflict, NotFound
 from reconciler.services.catchup.recovery import Loss
-from reconciler.services.ports import Policies
+from reconciler.services.ports.policies import Policies
 
 _ATTEMPTS = 10
 
@@ -18,7 +18,7 @@ async def store_loss(policies: Policies, loss: Loss) -> None:
     for left in reversed(range(_ATTEMPTS)):
         try:
             policy = await policies.get(loss.policy)
-        except Gone:
+        except NotFound:
             return
         if policy["metadata"].get("uid") != loss.uid:
             return

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reconciler.engine.program import IGNORE, CompiledPolicy, Program
-from reconciler.services.catchup.moments import Window
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catchup.changes import Window
 from reconciler.services.catchup.search import (
     Changed,
-    Found,
+    PassResult,
     RuleKey,
     Search,
     Task,
     rule_key,
     tasks_of,
 )
-from reconciler.services.outages import Cause, Outage, Outages, concerning
-from reconciler.services.policies import PolicyIndex
+from reconciler.services.rollout.outages import Cause, Outage, Outages, concerning
 
 _SLACK = timedelta(seconds=2)
 """The API server's time is known to about a second, and it notes whole ones."""
@@ -68,7 +68,7 @@ class Recovery:
     index: PolicyIndex
     search: Search
     outages: Outages
-    found: Callable[[Found], None]
+    found: Callable[[PassResult], None]
     lost: Callable[[Loss], Awaitable[None]]
     created: Callable[[str], tuple[datetime, int] | None]
     told: dict[RuleKey, set[Changed]]
@@ -83,7 +83,7 @@ class Recovery:
             ClusterError: It could not be done in full; it is all done again.
         """
         due = self.outages.due(until)
-        found = Found()
+        found = PassResult()
         policies = self.index.policies()
         # What can be found of the others, the regular passes look for.
         sought = [item for item in due if item.cause is not Cause.UNRECORDED]
@@ -144,7 +144,7 @@ class Recovery:
             if _countable(program):
                 yield Task(policy=policy, program=program, window=window, counted=True)
 
-    async def _tell(self, policy: CompiledPolicy, outage: Outage, found: Found) -> None:
+    async def _tell(self, policy: CompiledPolicy, outage: Outage, found: PassResult) -> None:
         rules = [
             rule
             for program in policy.programs
@@ -158,7 +158,7 @@ class Recovery:
             self.told.setdefault(key, set()).update(found.lost.get(key, ()))
 
     def _lost_rule(
-        self, policy: CompiledPolicy, program: Program, outage: Outage, found: Found
+        self, policy: CompiledPolicy, program: Program, outage: Outage, found: PassResult
     ) -> LostRule | None:
         """Return what a rule lost, None for nothing."""
         key = rule_key(policy, program)

@@ -18,20 +18,21 @@ from reconciler.errors import (
     ClusterError,
     EvaluationError,
     Forbidden,
-    Gone,
     Interrupted,
     Invalid,
+    NoKindMatch,
+    NotFound,
     NotReady,
-    UnknownKind,
 )
 from reconciler.requests.naming import catch_up_name, digest
-from reconciler.requests.orders import Order, catch_up_order
-from reconciler.services.catchup.moments import Window, changed
-from reconciler.services.catchup.reach import Reach
-from reconciler.services.catchup.seen import Seen
-from reconciler.services.existing import Existing, Place
-from reconciler.services.ports import Page, Reader, Requests
-from reconciler.services.process import Processor
+from reconciler.requests.orders import RequestDraft, catch_up_order
+from reconciler.services.catchup.changes import Window, changed
+from reconciler.services.catchup.recent_requests import Seen
+from reconciler.services.catchup.scope import Reach
+from reconciler.services.ports.objects import Page, Reader
+from reconciler.services.ports.requests import Requests
+from reconciler.services.processing.attempt import Processor
+from reconciler.services.sweeping.listing import ListScope, ObjectLister
 
 _MOST_NAMESPACES = 20
 """Lists of single namespaces; beyond it one of all namespaces is cheaper."""
@@ -69,7 +70,7 @@ class Task:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class PassResult:
     """What a pass came to; filled while it runs.
 
     Attributes:
@@ -96,7 +97,7 @@ class Search:
         most: Of these; a pass ends early rather than store more.
     """
 
-    existing: Existing
+    existing: ObjectLister
     reader: Reader
     requests: Requests
     processor: Processor
@@ -105,7 +106,7 @@ class Search:
     waiting: Callable[[], int]
     most: int = 1000
 
-    async def run(self, tasks: Sequence[Task], found: Found, *, doubt: bool) -> None:
+    async def run(self, tasks: Sequence[Task], found: PassResult, *, doubt: bool) -> None:
         """Look at all kinds of the rules once.
 
         Args:
@@ -117,7 +118,7 @@ class Search:
         Raises:
             ClusterError: It could not be done in full; what was recorded is not recorded again.
         """
-        members: dict[Kind, list[tuple[Place, Task]]] = defaultdict(list)
+        members: dict[Kind, list[tuple[ListScope, Task]]] = defaultdict(list)
         for task in tasks:
             listings = task.program.matcher.listings(requests=task.counted)
             for place in await self.existing.places(listings):
@@ -155,11 +156,11 @@ class _Walk:
 
     search: Search
     kind: Kind
-    found: Found
+    found: PassResult
     doubt: bool
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
-    async def run(self, parts: Sequence[tuple[Place, Task]]) -> None:
+    async def run(self, parts: Sequence[tuple[ListScope, Task]]) -> None:
         by_managers: dict[frozenset[str], list[Task]] = defaultdict(list)
         tasks = list({id(task): task for _, task in parts}.values())
         for task in tasks:
@@ -169,11 +170,11 @@ class _Walk:
                 leads = [lead for obj in page.items for lead in self._leads(by_managers, obj)]
                 await self._follow(leads)
 
-    async def _pages(self, place: Place, tasks: Iterable[Task]) -> AsyncIterator[Page]:
+    async def _pages(self, place: ListScope, tasks: Iterable[Task]) -> AsyncIterator[Page]:
         try:
             async for page in self.search.existing.all_pages(place):
                 yield page
-        except (Forbidden, Invalid, UnknownKind) as error:
+        except (Forbidden, Invalid, NoKindMatch) as error:
             # No repetition helps, and the other kinds must not wait for it.
             self.found.problems[self.kind.resource] = str(error)
             for task in tasks:
@@ -240,7 +241,7 @@ class _Walk:
         if await self._fires(lead, order):
             await self._record(lead, order)
 
-    async def _fires(self, lead: _Lead, order: Order) -> bool:
+    async def _fires(self, lead: _Lead, order: RequestDraft) -> bool:
         """Tell whether admission would have recorded it; where that is not known, it would."""
         program, account = lead.task.program, lead.task.program.origin.account
         processor = self.search.processor.acting_as(account)
@@ -251,7 +252,7 @@ class _Walk:
         try:
             reader = self.search.reader.acting_as(account)
             live = await reader.get(self.kind, ref.namespace, ref.name)
-        except Gone:
+        except NotFound:
             return False
         except Forbidden:
             return True  # Its request says which right is missing.
@@ -263,12 +264,14 @@ class _Walk:
             if trigger.subject is None or trigger.context is None:
                 return True
             context = loads.of(trigger.context)
-            closed = await processor.closed(order.spec, program, trigger.subject, context, loads)
+            closed = await processor.skip_reason(
+                order.spec, program, trigger.subject, context, loads
+            )
         except (EvaluationError, Forbidden, Interrupted, NotReady):
             return True
         return closed is None
 
-    async def _record(self, lead: _Lead, order: Order) -> None:
+    async def _record(self, lead: _Lead, order: RequestDraft) -> None:
         key = lead.task.policy.uid, lead.task.program.rule, order.spec.resource.uid
         name = catch_up_name(*key, render_time(lead.moment))
         await self.search.requests.create(name, order.labels, order.spec)
@@ -289,7 +292,7 @@ def _operation(lead: _Lead) -> str:
     return "CREATE" if within else "UPDATE"
 
 
-def _shared(places: Sequence[Place]) -> Iterator[Place]:
+def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
     """Yield the fewest lists of one kind in which all is that some lists hold."""
     selectors = {place.listing.label_selector for place in places}
     common = selectors.pop() if len(selectors) == 1 else ""
@@ -298,7 +301,7 @@ def _shared(places: Sequence[Place]) -> Iterator[Place]:
         names = {""}
     for name in sorted(names):
         listing = Listing(kinds=(), namespaces=None, names=None, label_selector=common)
-        yield Place(kind=places[0].kind, namespace=name, listing=listing)
+        yield ListScope(kind=places[0].kind, namespace=name, listing=listing)
 
 
 def tasks_of(times: Iterable[tuple[CompiledPolicy, Window]], reach: Reach) -> Iterator[Task]:

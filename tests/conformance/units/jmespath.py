@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reconciler.engine.jmes import IMPURE, compile_expression
-from reconciler.engine.jmes.functions import amounts, arithmetic, signature
+from reconciler.engine.jmes.functions import arithmetic, quantities, signature
 from reconciler.engine.jmes.functions.arithmetic import whole_number
 from reconciler.engine.jmes.functions.signature import refusal
 from reconciler.engine.jmes.values import kind_of, plain
@@ -32,9 +32,9 @@ FORMATS = {
     "genericError": "{}",
     "invalidArgumentTypeError": signature.WRONG_TYPE,
     "argOutOfBoundsError": signature.OUT_OF_BOUNDS,
-    "zeroDivisionError": amounts.ZERO_DIVISOR,
-    "nonIntModuloError": amounts.NOT_WHOLE,
-    "typeMismatchError": amounts.TYPES_MISMATCH,
+    "zeroDivisionError": quantities.ZERO_DIVISOR,
+    "nonIntModuloError": quantities.NOT_WHOLE,
+    "typeMismatchError": quantities.TYPES_MISMATCH,
     "nonIntRoundError": arithmetic.NOT_WHOLE_DIGITS,
 }
 PARSES = {

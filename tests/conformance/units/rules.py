@@ -23,10 +23,10 @@ from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.confirmation import Presence
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.requests.lifecycle import FINAL
-from reconciler.services.policies import PolicyIndex, policy_key
-from reconciler.services.process import trigger_gone
-from reconciler.services.settings import default_filters
-from reconciler.services.trigger import Trigger, TriggerReader
+from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.settings import default_filters
+from reconciler.services.processing.attempt import trigger_gone
+from reconciler.services.processing.trigger import Trigger, TriggerReader
 from tests.conformance.units.cases import Case, Fields, attempt, runs, texts
 from tests.conformance.units.patches import containers
 from tests.conformance.units.subjects import (
@@ -367,7 +367,7 @@ def recorded(
         parent=None,
         namespace_labels={},
         limits=Limits(
-            own_users=(background_user,),
+            controller_users=(background_user,),
             max_recorded=10_000,
             filters=default_filters("kyverno"),
         ),

@@ -15,8 +15,8 @@ from reconciler.engine.jmes import compile_expression
 from reconciler.engine.jmes.images import find_images, split_image
 from reconciler.engine.match import compile_match
 from reconciler.errors import InvalidSetting
-from reconciler.services.settings.filters import parse_names, parse_resources
-from reconciler.services.settings.webhooks import parse_texts
+from reconciler.services.catalog.settings.filters import parse_names, parse_resources
+from reconciler.services.catalog.settings.webhooks import parse_texts
 from tests.conformance.units.cases import Case, attempt, runs, texts
 from tests.conformance.units.subjects import subject_of
 

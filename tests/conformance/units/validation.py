@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from admission.authoring import check_policy
-from admission.checks import Means
-from admission.decide import Answer
+from admission.checks import ValidationDeps
+from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
 from reconciler.engine.entries import RESERVED
 from reconciler.engine.match import compile_match
@@ -19,8 +19,8 @@ from reconciler.errors import InvalidPolicy, Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
-from reconciler.services.lint import Scope
-from reconciler.services.settings import parse_filters
+from reconciler.services.authoring.lint import Scope
+from reconciler.services.catalog.settings import parse_filters
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.matching import complete
 from tests.conformance.units.subjects import policy_of
@@ -50,9 +50,9 @@ class Compiling:
         del conditions
 
 
-def review(policy: Object, account: Account | None = None) -> Answer:
+def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
     """Give the answer of the admission check."""
-    means = Means(
+    means = ValidationDeps(
         kinds=MemoryKinds(),
         forget=lambda: None,
         scope=scope,

@@ -12,7 +12,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.dev import parts
 from reconciler.cli.dev.install import NAMESPACE, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
-from reconciler.errors import Conflict, Denied, Gone
+from reconciler.errors import Conflict, Denied, NotFound
 from reconciler.kube.authority import CA_SECRET
 from tests.faults.proxy import CALM, Disturbance
 from tests.faults.rig import REACHES_THE_CONTROLLER
@@ -86,7 +86,7 @@ async def label(stage: Stage, value: str) -> None:
 async def webhooks_deleted(stage: Stage, times: int = 6) -> None:
     """Delete the webhook configuration again and again; it is restored."""
     for _ in range(times):
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             await stage.rig.delete(*WEBHOOKS, "")
         await asyncio.sleep(0.5)
 
@@ -94,7 +94,7 @@ async def webhooks_deleted(stage: Stage, times: int = 6) -> None:
 async def ca_deleted(stage: Stage) -> None:
     """Delete the Secrets of the certificates; they are made again."""
     for name in (CA_SECRET, TLS_SECRET):
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(NotFound):
             await stage.rig.delete("Secret", name, NAMESPACE)
     await asyncio.sleep(3.0)
 

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
-from admission.checks import Means
+from admission.checks import ValidationDeps
 from reconciler.api.account import ServiceAccount
 from reconciler.errors import Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
-from reconciler.services.policies import PolicyIndex
-from reconciler.services.settings import parse_filters
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.settings import parse_filters
 from tests.unit.rights import Account
 
 UIDS = iter(range(1, 1_000_000))
@@ -132,7 +132,7 @@ def make_means(
         known = {"ClusterRole": False, "Namespace": False, "Node": False}
         return lambda _api_version, kind: known.get(kind, True)
 
-    return Means(
+    return ValidationDeps(
         kinds=served,
         forget=forget or (lambda: None),
         scope=scope,

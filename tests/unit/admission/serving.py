@@ -23,18 +23,18 @@ from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.requests import MemoryRequests
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
-from reconciler.requests.overload import Marks
-from reconciler.services.backlog import Estimate
-from reconciler.services.diversion import Diversion
-from reconciler.services.exceptions import Heeding
-from reconciler.services.joining import SharedRequests
-from reconciler.services.record import Recorder
-from reconciler.services.settings import ClusterSettings, SettingsHolder, parse_filters
+from reconciler.requests.overload import Thresholds
+from reconciler.services.catalog.exceptions import ExceptionSettings
+from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
+from reconciler.services.recording.backlog import BacklogEstimate
+from reconciler.services.recording.diversion import Diversion
+from reconciler.services.recording.joining import SharedRequests
+from reconciler.services.recording.recorder import Recorder
 from tests.unit.admission.conftest import make_means
 
 MAX_BODY = 64 * 1024
 RECORDED = {"policy": "set-team", "rule": "copy", "source": "admission"}
-MARKS = Marks(limit=10_000, hard=100_000)
+MARKS = Thresholds(limit=10_000, hard=100_000)
 JSON = {"Content-Type": "application/json"}
 
 
@@ -95,7 +95,7 @@ class World:
         self.metrics = create_metrics()
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = SystemClock()
-        self.estimate = Estimate(marks=lambda: marks)
+        self.estimate = BacklogEstimate(marks=lambda: marks)
         resources = ResourceWebhook(
             index=index,
             facts=Facts(
@@ -119,7 +119,7 @@ class World:
                 diversion=Diversion(requests=self.requests, clock=clock),
                 shared=SharedRequests(requests=self.requests, clock=clock),
             ),
-            limits=Limits(own_users=("own",), max_recorded=1000, filters=parse_filters()),
+            limits=Limits(controller_users=("own",), max_recorded=1000, filters=parse_filters()),
             settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
             budget_seconds=0.5,
             clock=clock,
@@ -140,7 +140,7 @@ class World:
             transport,
             resources,
             PolicyWebhook(make_means()).review,
-            ExceptionWebhook(Heeding(enabled=True, namespaces="ok")).review,
+            ExceptionWebhook(ExceptionSettings(enabled=True, namespaces="ok")).review,
         )
         self.context = context
         self.port = port = self.listener.getsockname()[1]

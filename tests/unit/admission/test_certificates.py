@@ -10,7 +10,7 @@ from cryptography import x509
 
 from admission import pki
 from admission.certificates import CA_SECRET, TLS_SECRET, Certificates, server_names
-from reconciler.errors import Conflict, Gone, InvalidSetting
+from reconciler.errors import Conflict, InvalidSetting, NotFound
 from reconciler.kube.authority import BUNDLE
 from reconciler.kube.authority import CA_SECRET as SECRET_OF_THE_CONTROLLER
 from reconciler.kube.secrets import StoredSecret
@@ -209,7 +209,7 @@ def test_an_address_that_is_not_https_is_refused(url):
 async def test_a_secret_that_is_not_there_is_somebody_elses_to_make(name):
     secrets = Secrets()
     del secrets.stored[name]
-    with pytest.raises(Gone, match=f"{name} is not there: retrofit-controller makes it again"):
+    with pytest.raises(NotFound, match=f"{name} is not there: retrofit-controller makes it again"):
         await Certificates(secrets, NAMES, Clock()).refresh()
 
 

@@ -11,9 +11,9 @@ from admission.decide import Limits, answer, decide
 from admission.review import parse_review
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.requests.draft import TypeName
-from reconciler.services.exceptions import ExceptionIndex, Heeding
-from reconciler.services.record import Unrecorded
-from reconciler.services.settings import default_filters, parse_filters
+from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
+from reconciler.services.catalog.settings import default_filters, parse_filters
+from reconciler.services.recording.recorder import Unrecorded
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
 NO_FILTERS = parse_filters()
@@ -31,9 +31,9 @@ def run(
     spared=lambda _: False,
     **limits,
 ):
-    known = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
+    known = ExceptionIndex(exception_settings=ExceptionSettings(enabled=True, namespaces="*"))
     for number, item in enumerate(exceptions):
-        known.take("ADDED", {**item, "metadata": {"name": f"e{number}", "namespace": "team"}})
+        known.on_event("ADDED", {**item, "metadata": {"name": f"e{number}", "namespace": "team"}})
     request = replace(
         parse_review(body),
         roles=limits.get("roles"),
@@ -47,7 +47,9 @@ def run(
         parent=parent,
         namespace_labels=labels,
         limits=Limits(
-            own_users=(OWN,), max_recorded=limits.get("max_recorded", 1 << 20), filters=filters
+            controller_users=(OWN,),
+            max_recorded=limits.get("max_recorded", 1 << 20),
+            filters=filters,
         ),
         exceptions=known.of,
         spared=spared,
@@ -338,9 +340,9 @@ class TestExceptions:
 
     def test_an_exception_of_targets_alone_is_none_of_triggers(self, make):
         exception = excepting()
-        known = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
+        known = ExceptionIndex(exception_settings=ExceptionSettings(enabled=True, namespaces="*"))
         marks = {"kube-retrofit.dev/excepts": "targets"}
-        known.take(
+        known.on_event(
             "ADDED",
             {**exception, "metadata": {"name": "e", "namespace": "a", "annotations": marks}},
         )
@@ -354,7 +356,7 @@ class TestExceptions:
             failure_policy="Fail",
             parent=None,
             namespace_labels={},
-            limits=Limits(own_users=(OWN,), max_recorded=1 << 20, filters=NO_FILTERS),
+            limits=Limits(controller_users=(OWN,), max_recorded=1 << 20, filters=NO_FILTERS),
             exceptions=known.of,
         )
         assert len(intent.drafts) == 1

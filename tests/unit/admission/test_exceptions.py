@@ -4,9 +4,9 @@ import pytest
 
 from admission.exceptions import ExceptionWebhook
 from admission.review import parse_review
-from reconciler.services.exceptions import DISABLED, Heeding
+from reconciler.services.catalog.exceptions import DISABLED, ExceptionSettings
 
-HEEDED = Heeding(enabled=True, namespaces="security")
+HEEDED = ExceptionSettings(enabled=True, namespaces="security")
 
 
 def exception(namespace="security", **spec):
@@ -24,14 +24,14 @@ def exception(namespace="security", **spec):
 
 @pytest.fixture
 def answer(make):
-    async def ask(obj, old=None, *, heeding=HEEDED):
+    async def ask(obj, old=None, *, exception_settings=HEEDED):
         body = make.review("UPDATE" if old else "CREATE", obj, old)
-        return await ExceptionWebhook(heeding).review(parse_review(body))
+        return await ExceptionWebhook(exception_settings).review(parse_review(body))
 
     return ask
 
 
-async def test_one_that_is_heeded(answer):
+async def test_one_that_is_honoured(answer):
     found = await answer(exception())
     assert (found.allowed, found.warnings) == (True, ())
 
@@ -40,12 +40,12 @@ async def test_one_of_a_namespace_that_does_not_count(answer):
     found = await answer(exception("a"))
     assert found.allowed
     assert found.warnings == (
-        "a PolicyException in namespace a is not heeded: --exception-namespace allows security",
+        "a PolicyException in namespace a is not honoured: --exception-namespace allows security",
     )
 
 
-async def test_none_is_heeded_where_nobody_asked_for_it(answer):
-    found = await answer(exception(), heeding=Heeding())
+async def test_none_is_honoured_where_nobody_asked_for_it(answer):
+    found = await answer(exception(), exception_settings=ExceptionSettings())
     assert (found.allowed, found.warnings) == (True, (DISABLED,))
 
 

@@ -12,8 +12,8 @@ from admission.roles import ROLE_BINDINGS, RoleIndex
 from reconciler.clock import SystemClock
 from reconciler.dialects import compile_policy
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.services.exceptions import ExceptionIndex, Heeding
-from reconciler.services.settings import parse_filters
+from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
+from reconciler.services.catalog.settings import parse_filters
 
 JANE = {"username": "jane", "groups": ["devs"]}
 SELECTOR = {
@@ -79,7 +79,7 @@ def drafts(make, facts, *policies):
         failure_policy="Fail",
         parent=None,
         namespace_labels=facts.labels("a"),
-        limits=Limits(own_users=("own",), max_recorded=1000, filters=parse_filters()),
+        limits=Limits(controller_users=("own",), max_recorded=1000, filters=parse_filters()),
         exceptions=facts.exceptions.of,
         excepts=facts.excepts(),
     ).drafts
@@ -94,8 +94,8 @@ def test_labels_that_may_be_old_say_no_to_nobody(make, facts):
 
 
 def test_an_exception_that_may_be_gone_takes_nothing_out(make, facts):
-    exceptions = ExceptionIndex(heeding=Heeding(enabled=True, namespaces="*"))
-    exceptions.take(
+    exceptions = ExceptionIndex(exception_settings=ExceptionSettings(enabled=True, namespaces="*"))
+    exceptions.on_event(
         "ADDED",
         {
             "apiVersion": "kyverno.io/v2",
@@ -124,7 +124,7 @@ class TestRoles:
     def known(self, facts, cluster):
         """Roles that were granted as ``old`` and are ``new`` by now; the watches are silent."""
         roles = RoleIndex()
-        roles.take("ADDED", binding("old", "old"))
+        roles.on_event("ADDED", binding("old", "old"))
         cluster.serve(ROLE_BINDINGS)
         cluster.add(binding("new", "new"))
         return facts(roles=roles, of_roles=(Said(), Said(heard=False)))

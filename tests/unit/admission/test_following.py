@@ -2,7 +2,7 @@
 
 from admission.following import NamespaceLabels, PolicyFeed
 from reconciler.observe.metrics import create_metrics
-from reconciler.services.policies import PolicyIndex
+from reconciler.services.catalog.policies import PolicyIndex
 
 
 def test_policies_come_change_and_go(make):
@@ -12,25 +12,25 @@ def test_policies_come_change_and_go(make):
     def counted(state):
         return metrics.registry.get_sample_value("retrofit_policies", {"state": state})
 
-    feed.take("ADDED", make.policy("one", uid="1"))
-    feed.take("ADDED", make.policy("two", namespace="a", uid="2"))
+    feed.on_event("ADDED", make.policy("one", uid="1"))
+    feed.on_event("ADDED", make.policy("two", namespace="a", uid="2"))
     assert [item.key for item in index.policies()] == ["a/two", "one"]
     broken = make.policy("one", uid="1")
     broken["metadata"]["generation"] = 4
     broken["spec"]["rules"][0]["match"] = {}
-    feed.take("MODIFIED", broken)
+    feed.on_event("MODIFIED", broken)
     assert [item.key for item in index.policies()] == ["a/two"]
     assert (counted("ready"), counted("invalid")) == (1, 1)
-    feed.take("DELETED", {"metadata": {"name": "one", "uid": "1"}})
-    feed.take("DELETED", {"metadata": {"name": "two", "namespace": "a", "uid": "2"}})
+    feed.on_event("DELETED", {"metadata": {"name": "one", "uid": "1"}})
+    feed.on_event("DELETED", {"metadata": {"name": "two", "namespace": "a", "uid": "2"}})
     assert (counted("ready"), counted("invalid")) == (0, 0)
 
 
 def test_labels_of_namespaces_follow():
     labels = NamespaceLabels()
-    labels.take("ADDED", {"metadata": {"name": "a", "labels": {"tier": "gold"}}})
-    labels.take("ADDED", {"metadata": {"name": "b"}})
+    labels.on_event("ADDED", {"metadata": {"name": "a", "labels": {"tier": "gold"}}})
+    labels.on_event("ADDED", {"metadata": {"name": "b"}})
     assert labels.by_name == {"a": {"tier": "gold"}, "b": {}}
-    labels.take("MODIFIED", {"metadata": {"name": "a"}})
-    labels.take("DELETED", {"metadata": {"name": "b"}})
+    labels.on_event("MODIFIED", {"metadata": {"name": "a"}})
+    labels.on_event("DELETED", {"metadata": {"name": "b"}})
     assert labels.by_name == {"a": {}}

@@ -15,7 +15,7 @@ from reconciler.errors import Forbidden, Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
-from reconciler.services.diversion import Diversion
+from reconciler.services.recording.diversion import Diversion
 from tests.unit.admission.conftest import Compiler
 from tests.unit.rights import Account
 

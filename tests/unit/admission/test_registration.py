@@ -8,11 +8,11 @@ import pytest
 
 from reconciler.api.meta import Kind
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.services.registration import (
+from reconciler.services.rollout.webhook_config import (
     POLICY_CONFIGURATION,
     RESOURCE_CONFIGURATION,
     Endpoint,
-    Registration,
+    WebhookConfig,
     configurations,
     lookup,
     selectors,
@@ -24,10 +24,10 @@ DNS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?
 
 def settings(**endpoint):
     endpoint = endpoint or {"service": "kyverno-svc"}
-    return Registration(
+    return WebhookConfig(
         endpoint=Endpoint(ca_bundle=b"PEM", **endpoint),
         namespace="kyverno",
-        own_users=(OWN,),
+        controller_users=(OWN,),
         timeout=10.0,
     )
 

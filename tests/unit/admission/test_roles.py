@@ -19,36 +19,36 @@ JANE = {"username": "jane", "groups": ["devs", "system:authenticated"]}
 
 def test_bindings_to_the_user_and_to_groups_count():
     index = RoleIndex()
-    index.take("ADDED", binding("a", "view", ("Group", "", "devs")))
-    index.take("ADDED", binding("b", "edit", ("User", "", "jane"), namespace="x"))
-    index.take("ADDED", binding("c", "pods", ("User", "", "jane"), namespace="x", kind="Role"))
-    index.take("ADDED", binding("d", "admin", ("User", "", "joe"), ("Group", "", "ops")))
+    index.on_event("ADDED", binding("a", "view", ("Group", "", "devs")))
+    index.on_event("ADDED", binding("b", "edit", ("User", "", "jane"), namespace="x"))
+    index.on_event("ADDED", binding("c", "pods", ("User", "", "jane"), namespace="x", kind="Role"))
+    index.on_event("ADDED", binding("d", "admin", ("User", "", "joe"), ("Group", "", "ops")))
     assert index.of(JANE) == Roles(roles=("x:pods",), cluster_roles=("edit", "view"))
     assert index.of({}) == Roles()
 
 
 def test_a_service_account_is_known_by_its_user_name():
     index = RoleIndex()
-    index.take("ADDED", binding("a", "view", ("ServiceAccount", "ns", "robot")))
+    index.on_event("ADDED", binding("a", "view", ("ServiceAccount", "ns", "robot")))
     assert index.of({"username": "system:serviceaccount:ns:robot"}).cluster_roles == ("view",)
     assert index.of({"username": "robot"}) == Roles()
 
 
 def test_changes_and_deletions_are_followed():
     index = RoleIndex()
-    index.take("ADDED", binding("a", "view", ("User", "", "jane")))
-    index.take("ADDED", binding("a", "own", ("User", "", "jane"), namespace="x", kind="Role"))
-    index.take("MODIFIED", binding("a", "view", ("User", "", "joe")))
+    index.on_event("ADDED", binding("a", "view", ("User", "", "jane")))
+    index.on_event("ADDED", binding("a", "own", ("User", "", "jane"), namespace="x", kind="Role"))
+    index.on_event("MODIFIED", binding("a", "view", ("User", "", "joe")))
     assert index.of(JANE) == Roles(roles=("x:own",))
-    index.take("DELETED", {"metadata": {"name": "a", "namespace": "x"}})
+    index.on_event("DELETED", {"metadata": {"name": "a", "namespace": "x"}})
     assert index.of(JANE) == Roles()
     assert index.of({"username": "joe"}).cluster_roles == ("view",)
-    index.take("DELETED", {"metadata": {"name": "a"}})
-    index.take("DELETED", {"metadata": {"name": "never seen"}})
+    index.on_event("DELETED", {"metadata": {"name": "a"}})
+    index.on_event("DELETED", {"metadata": {"name": "never seen"}})
     assert index == RoleIndex()
 
 
 def test_a_binding_without_subjects_gives_nothing():
     index = RoleIndex()
-    index.take("ADDED", binding("a", "view"))
+    index.on_event("ADDED", binding("a", "view"))
     assert index.of(JANE) == Roles()

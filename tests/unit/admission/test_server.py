@@ -7,7 +7,7 @@ import aiohttp
 import orjson
 import pytest
 
-from reconciler.requests.overload import Backlog, Marks
+from reconciler.requests.overload import Backlog, Thresholds
 from tests.unit.admission.serving import JSON, MAX_BODY, RECORDED, Away, Broken, Stuck, World
 
 
@@ -254,7 +254,7 @@ async def test_a_request_in_flight_ends_before_the_server_does(make):
 
 
 class TestOverload:
-    LIMITS = Marks(limit=2, hard=4)
+    LIMITS = Thresholds(limit=2, hard=4)
     OLD = "{{ request.oldObject.data.a || 'none' }}"
 
     def rules(self, make, **spec):
@@ -321,7 +321,7 @@ class TestOverload:
             assert [item.spec.sequence for item in await world.stored()] == [0]
 
     async def test_the_flood_of_one_namespace_refuses_nobody_else(self, make):
-        marks = Marks(limit=2, hard=4, namespace=50)
+        marks = Thresholds(limit=2, hard=4, namespace=50)
         async with World(self.rules(make), marks=marks, namespaces={"a": {}, "b": {}}) as world:
             world.estimate.take(Backlog(waiting=2, of={"namespace/a": 2}))
             (refused,) = await self.send(world, make, 1)

@@ -29,9 +29,9 @@ from reconciler.cli.preview.tally import RuleTally, Verdict
 from reconciler.dialects import compile_policy
 from reconciler.engine.entries import ApiLoad, Load
 from reconciler.engine.program import Program
-from reconciler.errors import Gone, InvalidSetting, UnknownKind
-from reconciler.services.dryrun import Identity, Write
-from reconciler.services.preview import Chunk, Seen, Touch
+from reconciler.errors import InvalidSetting, NoKindMatch, NotFound
+from reconciler.services.preview.dryrun import Identity, Write
+from reconciler.services.preview.preview import Chunk, Seen, Touch
 from tests.unit.cli.nowhere import KUBECONFIG
 
 POLICY = {
@@ -362,7 +362,7 @@ def test_names_of_stored_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
     class Policies:
         async def get(self, key: str) -> Object:
-            raise (Gone if key == "a" else UnknownKind)("404", status=404)
+            raise (NotFound if key == "a" else NoKindMatch)("404", status=404)
 
         async def write_status(self, policy: Object, status: Any) -> None:
             raise AssertionError

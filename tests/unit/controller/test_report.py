@@ -6,11 +6,11 @@ import pytest
 
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State, UpdateRequest
-from reconciler.controller.report import Reporter
+from reconciler.controller.attempt_log import AttemptLog
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import create_metrics
 from reconciler.requests.lifecycle import Done, Skip
-from reconciler.services.process import Attempt
+from reconciler.services.processing.attempt import Attempt
 
 STORED = datetime(2026, 1, 31, 10, 0, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ def report():
 
     def run(status, disposition):
         metrics = create_metrics()
-        reporter = Reporter(
+        reporter = AttemptLog(
             log=logger("test"), metrics=metrics, now=lambda: STORED + timedelta(seconds=3)
         )
         ref = ObjectRef(api_version="v1", kind="ConfigMap", namespace="a", name="c")

@@ -9,9 +9,9 @@ from reconciler.errors import (
     ClusterError,
     Conflict,
     Forbidden,
-    Gone,
     Invalid,
     InvalidSetting,
+    NotFound,
     Throttled,
     Unauthorized,
     Unavailable,
@@ -126,7 +126,7 @@ async def test_every_call_is_told(api, client):
     await client.request("GET", PATH)
     absent = {"kind": "Status", "message": "x", "details": {"name": "b"}}
     api.answer(f"DELETE {PATH}", (404, absent))
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await client.request("DELETE", PATH)
     assert told == [
         ("get", "configmaps", 503),

@@ -30,11 +30,11 @@ def error_of(call, answer, headers=None, code=None):
     ("answer", "kind"),
     [
         (status(401, "Unauthorized"), errors.Unauthorized),
-        (status(404, "NotFound", 'deployments.apps "web" not found', name="web"), errors.Gone),
-        (status(404, "NotFound", "could not find the requested resource"), errors.UnknownKind),
+        (status(404, "NotFound", 'deployments.apps "web" not found', name="web"), errors.NotFound),
+        (status(404, "NotFound", "could not find the requested resource"), errors.NoKindMatch),
         (status(409, "AlreadyExists"), errors.AlreadyExists),
         (status(409, "Conflict"), errors.Conflict),
-        (status(410, "Expired"), errors.Expired),
+        (status(410, "Expired"), errors.Gone),
         (status(400, "BadRequest"), errors.Invalid),
         (status(405, "MethodNotAllowed"), errors.Invalid),
         (status(413, "RequestEntityTooLarge"), errors.Invalid),
@@ -83,7 +83,7 @@ def test_every_status_has_its_error(answer, kind):
     [
         (302, errors.Unavailable),
         (403, errors.Forbidden),
-        (404, errors.UnknownKind),
+        (404, errors.NoKindMatch),
         (409, errors.Conflict),
         (418, errors.Invalid),
         (502, errors.Unavailable),

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from reconciler.kube.events import KubeEvents
-from reconciler.services.ports import Event
+from reconciler.services.ports.reporting import Event
 
 POLICY = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "p", "labels": {}}
 ROUTE = "POST /apis/events.k8s.io/v1/namespaces/default/events"

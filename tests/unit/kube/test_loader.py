@@ -12,7 +12,7 @@ from aiohttp import web
 from admission.pki import make_ca, make_serving
 from reconciler.clock import SystemClock
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
-from reconciler.errors import Forbidden, Gone, Invalid, Unavailable, UnknownKind
+from reconciler.errors import Forbidden, Invalid, NoKindMatch, NotFound, Unavailable
 from reconciler.kube.loader import KubeLoader
 
 NOW = SystemClock().now()
@@ -75,12 +75,12 @@ class TestApiServer:
     async def test_a_missing_config_map_is_gone(self, api, loader):
         absent = {"kind": "Status", "reason": "NotFound", "details": {"name": "c"}, "code": 404}
         api.answer("GET /api/v1/namespaces/n/configmaps/c", (404, absent))
-        with pytest.raises(Gone):
+        with pytest.raises(NotFound):
             await loader.load(ConfigMapLoad(namespace="n", name="c"))
 
     @pytest.mark.parametrize("name", ["../../secrets/s", "a/b", "", "..", "."])
     async def test_a_name_never_leads_elsewhere(self, api, loader, name):
-        with pytest.raises((Gone, Invalid, UnknownKind)):
+        with pytest.raises((NotFound, Invalid, NoKindMatch)):
             await loader.load(ConfigMapLoad(namespace="n", name=name))
         assert all(item.path.startswith("/api/v1/namespaces/n/configmaps/") for item in api.seen)
 

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 
 from reconciler.api.meta import Kind
-from reconciler.errors import TooMuch
+from reconciler.errors import ResponseTooLarge
 from reconciler.kube.reader import KubeReader
 
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
@@ -92,7 +92,7 @@ async def test_zero_is_no_limit(api, client):
 
 async def test_an_answer_that_is_too_large_is_not_read_to_its_end(api, client):
     serve(api, 100, lambda _: 10_000)
-    with pytest.raises(TooMuch, match="larger than 1000 bytes"):
+    with pytest.raises(ResponseTooLarge, match="larger than 1000 bytes"):
         await client.request("GET", PATH, query={"limit": "100"}, most=1000)
     answer = await client.request("GET", PATH, query={"limit": "1"}, most=20_000)
     assert len(answer) > 10_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.errors import Expired
+from reconciler.errors import Gone
 from reconciler.kube.requests import KubeRequests
 
 ROUTE = "GET /apis/kyverno.io/v2/namespaces/kyverno/updaterequests"
@@ -34,7 +34,7 @@ async def test_requests_of_somebody_else_are_passed_over_unless_adopted(api, cli
 
 async def test_a_list_that_cannot_even_begin_is_told(api, client):
     api.answer(ROUTE, (410, b""))
-    with pytest.raises(Expired):
+    with pytest.raises(Gone):
         _ = [request async for request in KubeRequests(client, "kyverno").waiting()]
 
 

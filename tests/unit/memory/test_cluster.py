@@ -3,11 +3,11 @@
 import pytest
 
 from reconciler.api.meta import Kind
-from reconciler.errors import AlreadyExists, Expired, Invalid
+from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.requests import MemoryEvents
 from reconciler.memory.selectors import compile_fields, compile_labels
-from reconciler.services.ports import Event
+from reconciler.services.ports.reporting import Event
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 
@@ -75,7 +75,7 @@ async def test_a_token_expires():
     page = await cluster.list_page(CONFIG_MAPS, limit=1)
     assert page.remaining == 2
     cluster.compact()
-    with pytest.raises(Expired):
+    with pytest.raises(Gone):
         await cluster.list_page(CONFIG_MAPS, limit=1, token=page.token)
 
 

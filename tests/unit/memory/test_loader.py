@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
-from reconciler.errors import Gone, Invalid, UnknownKind
+from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader
 
@@ -70,12 +70,12 @@ async def test_a_path_of_an_object_reads(loader, path, kind, name):
 @pytest.mark.parametrize(
     ("path", "error"),
     [
-        ("/api/v1/namespaces/a/configmaps/none", Gone),
-        ("/api/v1/nothings", UnknownKind),
-        ("/apis/none.example/v1/nothings", UnknownKind),
-        ("/apis/apps/v1", UnknownKind),
-        ("/version", Gone),
-        ("", Gone),
+        ("/api/v1/namespaces/a/configmaps/none", NotFound),
+        ("/api/v1/nothings", NoKindMatch),
+        ("/apis/none.example/v1/nothings", NoKindMatch),
+        ("/apis/apps/v1", NoKindMatch),
+        ("/version", NotFound),
+        ("", NotFound),
         ("/api/v1/namespaces/a/configmaps/one/proxy", Invalid),
     ],
 )
@@ -108,5 +108,5 @@ async def test_a_config_map_without_data_has_none(loader):
     found = await loader.load(ConfigMapLoad(namespace="a", name="one"))
     assert found["data"] == {"of": "one"}
     assert found["metadata"]["labels"] == {"team": "red"}
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await loader.load(ConfigMapLoad(namespace="a", name="none"))

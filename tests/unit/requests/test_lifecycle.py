@@ -16,9 +16,9 @@ from reconciler.api.updaterequest import (
 from reconciler.requests.lifecycle import (
     MAX_MESSAGE,
     MAX_TARGETS,
+    Defer,
     Done,
     Fail,
-    Hold,
     Retention,
     Retry,
     Skip,
@@ -86,7 +86,7 @@ def test_what_is_interrupted_is_tried_again_twice():
     ("disposition", "left"),
     [
         (Retry(reason="Conflict", message="m", after=1.0), 0),
-        (Hold(reason="Paused", message="m"), 2),
+        (Defer(reason="Paused", message="m"), 2),
         (Done(), 0),
     ],
 )

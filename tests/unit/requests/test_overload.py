@@ -1,9 +1,9 @@
 import pytest
 
 from reconciler.requests.naming import next_order_name, order_name
-from reconciler.requests.overload import Backlog, Marks, Settling
+from reconciler.requests.overload import Backlog, Settling, Thresholds
 
-MARKS = Marks(limit=100, hard=1000)
+MARKS = Thresholds(limit=100, hard=1000)
 
 
 class TestMarks:
@@ -23,15 +23,15 @@ class TestMarks:
         assert MARKS.diverts(waiting, before=before) is diverts
 
     def test_a_limit_of_zero_never_diverts(self):
-        assert not Marks(limit=0, hard=10).diverts(10**9, before=True)
+        assert not Thresholds(limit=0, hard=10).diverts(10**9, before=True)
 
     def test_the_hard_limit_is_never_below_the_limit(self):
-        marks = Marks(limit=100, hard=10)
+        marks = Thresholds(limit=100, hard=10)
         assert not marks.full(99)
         assert marks.full(100)
 
     def test_a_limit_of_one_comes_back_when_nothing_waits(self):
-        marks = Marks(limit=1, hard=10)
+        marks = Thresholds(limit=1, hard=10)
         assert marks.diverts(1, before=True)
         assert not marks.diverts(0, before=True)
 
@@ -59,7 +59,7 @@ class TestBacklog:
         assert Backlog(waiting=now).outdates(Backlog(waiting=told), noticed, MARKS) is worth
 
     def test_without_a_limit_the_hard_one_gives_the_step(self):
-        marks = Marks(limit=0, hard=1000)
+        marks = Thresholds(limit=0, hard=1000)
         assert not Backlog(waiting=99).outdates(Backlog(), 0, marks)
         assert Backlog(waiting=100).outdates(Backlog(), 0, marks)
 

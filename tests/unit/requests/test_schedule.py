@@ -16,8 +16,8 @@ def test_pauses_double(attempt, pause):
     st.floats(0.001, 10),
     st.floats(10, 1e5),
 )
-def test_a_pause_lies_between_base_and_ceiling_and_its_spread(attempt, chance, base, ceiling):
+def test_a_pause_lies_between_base_and_ceiling_and_its_spread(attempt, jitter, base, ceiling):
     backoff = Backoff(base=base, ceiling=ceiling)
-    assert base <= backoff.delay(attempt) <= backoff.delay(attempt, chance)
+    assert base <= backoff.delay(attempt) <= backoff.delay(attempt, jitter)
     assert backoff.delay(attempt) <= backoff.delay(attempt + 1) <= ceiling
-    assert backoff.delay(attempt, chance) <= ceiling * 1.2
+    assert backoff.delay(attempt, jitter) <= ceiling * 1.2

@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 
 from reconciler.errors import AlreadyExists, Conflict, Invalid
-from reconciler.services.inforce import InForce
-from reconciler.services.ports import Checkpoint, Pulse
-from reconciler.services.registrar import Place, Registrar
-from reconciler.services.registration import RESOURCE_CONFIGURATION
-from reconciler.services.settings import SettingsHolder
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
+from reconciler.services.rollout.in_force import InForce
+from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
+from reconciler.services.rollout.webhook_writer import Place, WebhookWriter
 from tests.unit.rights import Account
 
 OWNER = {
@@ -99,7 +99,7 @@ class Marks:
 
     def __init__(self):
         self.checkpoint = Checkpoint()
-        self.last = Pulse()
+        self.last = AdmissionHeartbeat()
 
     async def load(self):
         return self.checkpoint
@@ -122,7 +122,7 @@ def new_registrar(
     world, *, log=None, webhooks=None, access=None, restored=lambda _name, _text: None
 ):
     """Return what writes the webhook configurations of a world."""
-    return Registrar(
+    return WebhookWriter(
         cluster=SimpleNamespace(
             kinds=world.cluster,
             webhooks=webhooks or Configurations([] if log is None else log),
@@ -136,7 +136,7 @@ def new_registrar(
             url="",
             service="svc",
             namespace="kyverno",
-            own_users=("system:serviceaccount:kyverno:bg",),
+            controller_users=("system:serviceaccount:kyverno:bg",),
             timeout=10.0,
         ),
         live=SettingsHolder.of("kyverno"),

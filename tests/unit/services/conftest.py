@@ -28,16 +28,16 @@ from reconciler.memory.requests import MemoryPolicies, MemoryRequests
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import labels
 from reconciler.requests.schedule import Backoff
-from reconciler.services.dispatch import Dispatcher
-from reconciler.services.holding import Holding
-from reconciler.services.lanes import Lanes
-from reconciler.services.policies import PolicyIndex
-from reconciler.services.ports import Page
-from reconciler.services.process import Attempt, Processor
-from reconciler.services.selection import TargetFinder
-from reconciler.services.settings import parse_filters
-from reconciler.services.sweep import Sweeper
-from reconciler.services.trigger import TriggerReader
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.settings import parse_filters
+from reconciler.services.ports.objects import Page
+from reconciler.services.processing.attempt import Attempt, Processor
+from reconciler.services.processing.dispatch import Dispatcher
+from reconciler.services.processing.lanes import Lanes
+from reconciler.services.processing.pacing import Pacer
+from reconciler.services.processing.selection import TargetFinder
+from reconciler.services.processing.trigger import TriggerReader
+from reconciler.services.sweeping.sweeper import Sweeper
 
 NAMESPACE = "kyverno"
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -142,7 +142,7 @@ class World:
             clock=clock,
             below=lambda limit: limit - 1,
         )
-        self.holding = Holding(index=self.index, clock=clock)
+        self.pacer = Pacer(index=self.index, clock=clock)
         self.loader = MemoryLoader(cluster)
         self.lanes = Lanes(reader=wire, writer=wire, keys=cluster, missing_pauses=(0.0, 0.0))
         self.processor = Processor(
@@ -153,7 +153,7 @@ class World:
             lanes=self.lanes,
             loader=self.loader,
             backoff=backoff,
-            holding=self.holding,
+            pacer=self.pacer,
         )
         self.sweeper = Sweeper(
             processor=self.processor,
@@ -168,7 +168,7 @@ class World:
             processor=self.processor,
             sweep=self.sweeper.run,
             clock=clock,
-            chance=lambda: 0.0,
+            jitter=lambda: 0.0,
             retention=Retention(seconds=dict.fromkeys(State, 600.0)),
             observe=lambda *facts: self.observed.append(facts),
             history=cluster,

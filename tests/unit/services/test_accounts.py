@@ -5,12 +5,12 @@ import pytest
 from reconciler.api.account import NOBODY, ServiceAccount
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.api.updaterequest import Source, State
-from reconciler.errors import Forbidden, Gone
+from reconciler.errors import Forbidden, NotFound
 from reconciler.requests.naming import sweep_name
-from reconciler.services.delegation import Delegation
-from reconciler.services.exceptions import Heeding
-from reconciler.services.grants import Grants
-from reconciler.services.rollout import Rollout
+from reconciler.services.catalog.exceptions import ExceptionSettings
+from reconciler.services.rollout.delegation import Delegation
+from reconciler.services.rollout.rollout import Rollout
+from reconciler.services.upkeep.permission_watch import PermissionWatch
 from tests.unit.rights import Account
 from tests.unit.services.configurations import new_registrar
 
@@ -35,7 +35,7 @@ def trigger(world, make):
 
 async def test_everything_is_done_in_the_name_that_the_policy_gives(world, make, target, trigger):
     policy = world.install(naming(make.policy(), "a/bot"))
-    world.dispatcher.notice(await world.ask(policy, trigger))
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
     await world.settle()
     assert (await world.status()).state is State.COMPLETED
     calls = ["get ConfigMap", "get Secret", "change Secret"]
@@ -44,7 +44,7 @@ async def test_everything_is_done_in_the_name_that_the_policy_gives(world, make,
 
 async def test_a_sweep_lists_in_that_name_too(world, make, target, trigger):
     policy = world.install(naming(make.policy(on_change=True), "a/bot"))
-    world.dispatcher.notice(await world.ask(policy, trigger, sweep=True))
+    world.dispatcher.on_stored(await world.ask(policy, trigger, sweep=True))
     await world.settle()
     assert (await world.status()).state is State.COMPLETED
     assert "a:bot list ConfigMap" in world.wire.users
@@ -56,7 +56,7 @@ async def test_what_one_account_read_decides_no_write_of_another(world, make, ta
     first = world.install(naming(make.policy("one", patch=patches[0]), "a/bot"))
     second = world.install(make.policy("two", patch=patches[1]))
     for policy, name in ((first, "ur-1"), (second, "ur-2")):
-        world.dispatcher.notice(await world.ask(policy, trigger, name=name))
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
     await world.settle()
     reads = [call for call in world.wire.users if call.endswith("Secret")]
     assert sorted(reads) == [
@@ -100,7 +100,7 @@ async def test_an_account_that_nobody_understands_holds_the_work_back(
 ):
     policy = world.install(naming(make.policy(), "bot"))
     assert world.index.account("p") == NOBODY
-    world.dispatcher.notice(await world.ask(policy, trigger))
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
     await world.settle()
     status = await world.status()
     assert (status.state, status.reason) == (State.PENDING, "InvalidAccount")
@@ -121,11 +121,11 @@ async def test_whoever_waits_for_a_right_is_woken_when_that_account_has_it(
         raise Forbidden("no", permission="patch secrets in namespace a")
 
     world.wire.before_change = refuse
-    world.dispatcher.notice(await world.ask(policy, trigger))
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
     await world.settle()
     bot = Account(lacks={"patch secrets", "update secrets"})
     access = Account(named={str(BOT): bot})
-    grants = Grants(waiting=world.dispatcher, access=access, clock=world.clock)
+    grants = PermissionWatch(waiting=world.dispatcher, access=access, clock=world.clock)
     await grants.look()
     # That all others have it changes nothing.
     assert (access.asked, (await world.status()).attempts) == ([], 1)
@@ -144,7 +144,7 @@ async def test_who_lacks_a_right_is_named_where_the_rest_is_withheld(world, make
         raise Forbidden("of u: no", permission="patch secrets in namespace a")
 
     world.wire.before_change = refuse
-    world.dispatcher.notice(await world.ask(policy, trigger))
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
     await world.settle()
     assert (await world.status()).message.endswith(
         "grant: patch secrets in namespace a to ServiceAccount a:bot"
@@ -172,7 +172,7 @@ def rollout(world):
         index=world.index,
         policies=world.policies,
         requests=world.requests,
-        registrar=new_registrar(world),
+        webhook_writer=new_registrar(world),
         say=lambda _text: None,
         warn=lambda _policy, _caveat: None,
     )
@@ -183,7 +183,7 @@ def status_of(world, rollout):
     """Give the status of a policy once everything is in step."""
 
     async def look(policy):
-        rollout.notice(await world.read(policy))
+        rollout.on_stored(await world.read(policy))
         await rollout.reconcile()
         return (await world.read(policy))["status"]
 
@@ -194,13 +194,13 @@ async def test_a_policy_that_the_controller_may_not_work_as_is_not_ready(
     world, make, rollout, status_of
 ):
     policy = world.install(naming(make.policy(on_change=True), "a/bot"))
-    bot = rollout.registrar.cluster.access.of(BOT)
+    bot = rollout.webhook_writer.cluster.access.of(BOT)
     bot.lacks.add("impersonate serviceaccounts")
     status = await status_of(policy)
     assert not status["ready"]
     assert "may not work as ServiceAccount a:bot" in status["conditions"][0]["message"]
     name = sweep_name(policy["metadata"]["uid"], 1, "r")
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         await world.requests.get(name)
     bot.lacks.clear()
     world.clock.tick(5)
@@ -223,8 +223,8 @@ async def test_labels_for_a_rule_are_read_as_its_policy_and_for_an_exception_are
     }
     policy = world.install(naming(make.policy(resources=wanted), "a/bot"))
     exceptions = world.processor.exceptions
-    exceptions.heeding = Heeding(enabled=True, namespaces="*")
-    exceptions.take(
+    exceptions.exception_settings = ExceptionSettings(enabled=True, namespaces="*")
+    exceptions.on_event(
         "ADDED",
         {
             "apiVersion": "kyverno.io/v2",
@@ -236,7 +236,7 @@ async def test_labels_for_a_rule_are_read_as_its_policy_and_for_an_exception_are
             },
         },
     )
-    world.dispatcher.notice(await world.ask(policy, trigger, source=Source.MANUAL))
+    world.dispatcher.on_stored(await world.ask(policy, trigger, source=Source.MANUAL))
     await world.settle()
     assert (await world.status()).reason == "Excepted"
     reads = [call for call in world.wire.users if call.endswith("Namespace")]

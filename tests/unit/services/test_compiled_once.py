@@ -4,7 +4,7 @@ import pytest
 from jmespath.parser import Parser
 
 from reconciler.dialects import compile_policy
-from reconciler.services import policies
+from reconciler.services.catalog import policies
 
 TRIGGERS = 30
 RULE = {
@@ -42,7 +42,7 @@ async def test_the_controller_compiles_a_policy_once(world, make, counted):
     assert expressions > 0
     for number in range(TRIGGERS):
         trigger = world.cluster.add(make.object(name=f"c{number}", data={"a": "b"}))
-        world.dispatcher.notice(await world.ask(policy, trigger, name=f"ur-{number}"))
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name=f"ur-{number}"))
     await world.settle()
     states = [(await world.status(f"ur-{number}")).state for number in range(TRIGGERS)]
     assert set(states) == {"Completed"}

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.updaterequest import State
 from reconciler.errors import Interrupted
 from reconciler.isolation import ChildProcesses
-from reconciler.services.elsewhere import Elsewhere
+from reconciler.services.processing.long_evaluation import Elsewhere
 
 LONG = "{{ length(join('', map(&to_upper(@), request.object.data.*))) }}"
 DATA = {f"k{number}": "x" * 1_000 for number in range(500)}
@@ -62,7 +62,7 @@ async def ask(world, make):
 
 async def attempts(world, count):
     for _ in range(count):
-        await world.dispatcher.refill()
+        await world.dispatcher.resync()
         await world.settle()
         world.clock.tick(60)
 

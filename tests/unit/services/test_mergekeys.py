@@ -70,7 +70,7 @@ def gate(world, asked):
 
 async def process(world, make, policy):
     trigger = world.cluster.add(make.object())
-    world.dispatcher.notice(await world.ask(world.install(policy), trigger))
+    world.dispatcher.on_stored(await world.ask(world.install(policy), trigger))
     await world.settle()
     assert (await world.status()).state == "Completed", await world.status()
 

@@ -10,12 +10,12 @@ from reconciler.config import ProcessSettings
 from reconciler.errors import Conflict, Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
 from reconciler.memory.requests import MemoryRequests
-from reconciler.requests.lifecycle import Done, Hold, Retry
-from reconciler.requests.overload import Backlog, Marks, holders
-from reconciler.services.backlog import Estimate, marks_of
-from reconciler.services.diversion import Diversion
-from reconciler.services.settings import SettingsHolder
-from reconciler.services.telling import Telling
+from reconciler.requests.lifecycle import Defer, Done, Retry
+from reconciler.requests.overload import Backlog, Thresholds, holders
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.processing.backlog_publisher import BacklogPublisher
+from reconciler.services.recording.backlog import BacklogEstimate, marks_of
+from reconciler.services.recording.diversion import Diversion
 
 EACH = {
     "apiVersion": "v1",
@@ -92,7 +92,7 @@ async def stored(requests):
 
 class TestEstimate:
     def estimate(self, limit=10, hard=20):
-        return Estimate(marks=lambda: Marks(limit=limit, hard=hard))
+        return BacklogEstimate(marks=lambda: Thresholds(limit=limit, hard=hard))
 
     def store(self, estimate, *versions):
         for version in versions:
@@ -143,11 +143,11 @@ class TestEstimate:
 class TestShares:
     """A namespace may take half of the limits, a policy three quarters."""
 
-    MARKS = Marks(limit=20, hard=40, namespace=50, policy=75)
+    MARKS = Thresholds(limit=20, hard=40, namespace=50, policy=75)
 
     @pytest.fixture
     def estimate(self):
-        return Estimate(marks=lambda: self.MARKS)
+        return BacklogEstimate(marks=lambda: self.MARKS)
 
     def test_a_flood_in_one_namespace_meets_nobody_else(self, estimate):
         flood, other = holders("all", "flood"), holders("all", "other")
@@ -191,19 +191,19 @@ class TestShares:
 
     async def test_the_leader_tells_of_the_largest(self, world, make):
         board = Board()
-        telling = Telling(
+        backlog_publisher = BacklogPublisher(
             board=board, dispatcher=world.dispatcher, marks=lambda: self.MARKS, say=print
         )
         policy = world.install(make.policy())
         trigger = world.cluster.add(make.object(data={"v": "1"}))
         for number in range(3):
             await world.ask(policy, trigger, name=f"ur-{number}")
-        await world.dispatcher.refill()
-        await telling.look()
+        await world.dispatcher.resync()
+        await backlog_publisher.look()
         place, name = trigger["metadata"]["namespace"], policy["metadata"]["name"]
         assert board.kept.of == {f"namespace/{place}": 3, f"policy/{name}": 3}
-        world.dispatcher.forget("ur-0")
-        world.dispatcher.forget("ur-1")
+        world.dispatcher.on_deleted("ur-0")
+        world.dispatcher.on_deleted("ur-1")
         assert dict(world.dispatcher.held_by) == {f"namespace/{place}": 1, f"policy/{name}": 1}
 
 
@@ -211,11 +211,11 @@ def test_the_config_map_comes_before_the_flag():
     live = SettingsHolder.of("kyverno")
     marks = marks_of(ProcessSettings(waiting_limit=7, hard_limit=9), live)
     shares = {"namespace": 50, "policy": 75}
-    assert marks() == Marks(limit=7, hard=9, **shares)
+    assert marks() == Thresholds(limit=7, hard=9, **shares)
     live.take({"updateRequestThreshold": "1000"})
-    assert marks() == Marks(limit=1000, hard=9, **shares)
+    assert marks() == Thresholds(limit=1000, hard=9, **shares)
     live.take({})
-    assert marks() == Marks(limit=7, hard=9, **shares)
+    assert marks() == Thresholds(limit=7, hard=9, **shares)
 
 
 class Board:
@@ -237,41 +237,41 @@ class Board:
 
 
 class TestTelling:
-    def telling(self, world, board, said):
-        return Telling(
+    def backlog_publisher(self, world, board, said):
+        return BacklogPublisher(
             board=board,
             dispatcher=world.dispatcher,
-            marks=lambda: Marks(limit=20, hard=50),
+            marks=lambda: Thresholds(limit=20, hard=50),
             say=said.append,
         )
 
     async def test_nothing_is_told_before_all_is_listed(self, world):
         board = Board()
-        telling = self.telling(world, board, [])
-        await telling.look()
+        backlog_publisher = self.backlog_publisher(world, board, [])
+        await backlog_publisher.look()
         assert board.writes == 0
-        await world.dispatcher.refill()
-        await telling.look()
+        await world.dispatcher.resync()
+        await backlog_publisher.look()
         assert board.writes == 1
 
     async def test_a_new_leader_has_seen_what_the_earlier_one_saw(self, world):
         board = Board(Backlog(waiting=5, seen=10**6))
-        await world.dispatcher.refill()
-        await self.telling(world, board, []).look()
+        await world.dispatcher.resync()
+        await self.backlog_publisher(world, board, []).look()
         assert board.kept == Backlog(waiting=0, seen=10**6)
 
     async def test_it_is_told_again_only_when_it_changed_enough(self, world, make):
         board = Board()
-        telling = self.telling(world, board, [])
-        await world.dispatcher.refill()
-        await telling.look()
+        backlog_publisher = self.backlog_publisher(world, board, [])
+        await world.dispatcher.resync()
+        await backlog_publisher.look()
         policy = world.install(make.policy())
         trigger = world.cluster.add(make.object(data={"v": "1"}))
-        world.dispatcher.notice(await world.ask(policy, trigger, name="ur-1"))
-        await telling.look()
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-1"))
+        await backlog_publisher.look()
         assert board.writes == 1
-        world.dispatcher.notice(await world.ask(policy, trigger, name="ur-2"))
-        await telling.look()
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-2"))
+        await backlog_publisher.look()
         assert board.writes == 2
         assert board.kept.waiting == 2
         assert board.kept.seen == int((await world.requests.get("ur-2")).resource_version)
@@ -279,14 +279,14 @@ class TestTelling:
     async def test_what_cannot_be_told_is_said_once_and_tried_again(self, world):
         board, said = Board(), []
         board.fault = Forbidden("patch leases", permission="patch leases")
-        telling = self.telling(world, board, said)
-        await world.dispatcher.refill()
-        await telling.look()
-        await telling.look()
+        backlog_publisher = self.backlog_publisher(world, board, said)
+        await world.dispatcher.resync()
+        await backlog_publisher.look()
+        await backlog_publisher.look()
         assert said == ["admission cannot be told how many requests wait: patch leases"]
         board.fault = None
-        await telling.look()
-        assert telling.problem == ""
+        await backlog_publisher.look()
+        assert backlog_publisher.problem == ""
 
 
 class TestDiversion:
@@ -403,12 +403,12 @@ class TestRounds:
         self, world, sweeper, order
     ):
         _, ended = await sweeper.run(order)
-        assert isinstance(ended.disposition, Hold)
+        assert isinstance(ended.disposition, Defer)
         assert ended.disposition.reason == "Settling"
         assert (ended.disposition.until - world.clock.now()).total_seconds() == 60
         assert await self.done(world) == set()
         world.clock.tick(59)
-        assert isinstance((await sweeper.run(order))[1].disposition, Hold)
+        assert isinstance((await sweeper.run(order))[1].disposition, Defer)
         world.clock.tick(1)
         _, ended = await sweeper.run(order)
         assert ended.disposition == Done()
@@ -429,7 +429,7 @@ class TestRounds:
 
         world.wire.before_read = arrive
         request, ended = await sweeper.run(order)
-        assert isinstance(ended.disposition, Hold)
+        assert isinstance(ended.disposition, Defer)
         assert ended.sweep.sequence == 0
         world.cluster.add(make.object("ConfigMap", "4", "a"))
         world.clock.tick(60)
@@ -460,7 +460,7 @@ class TestRounds:
         await diversion.divert(*rule)
         fresh = replace(world.sweeper, settle=60.0, page=2, parallel=2)
         _, ended = await fresh.run(request)
-        assert isinstance(ended.disposition, Hold)
+        assert isinstance(ended.disposition, Defer)
 
     async def test_progress_is_written_although_triggers_raise_the_order(
         self, world, sweeper, order, diversion, rule
@@ -510,7 +510,7 @@ class TestRounds:
         world.index.apply(await world.read(policy))
         sweeper = replace(world.sweeper, settle=60.0)
         _, ended = await sweeper.run(order)
-        assert isinstance(ended.disposition, Hold)
+        assert isinstance(ended.disposition, Defer)
         assert ended.disposition.reason == "RuleChanged"
         assert "asks for the operation" in ended.disposition.message
         assert "change the rule back" in ended.disposition.message
@@ -533,7 +533,7 @@ class TestRounds:
         world.cluster.permit("patch", "configmaps")
         await edit(targets=[EACH], resources={"operations": ["CREATE"]})
         for child in children:
-            world.dispatcher.notice(child)
+            world.dispatcher.on_stored(child)
         await world.settle()
         assert await self.done(world) == {"1", "2", "3"}
 
@@ -561,7 +561,7 @@ class TestRounds:
     async def test_an_order_waits_itself_where_too_many_would_fail(
         self, world, sweeper, order, requests, monkeypatch
     ):
-        monkeypatch.setattr("reconciler.services.sweep._CHILDREN", 1)
+        monkeypatch.setattr("reconciler.services.sweeping.sweeper._CHILDREN", 1)
         world.cluster.forbid("patch", "configmaps")
         world.cluster.forbid("update", "configmaps")
         await sweeper.run(order)

@@ -167,7 +167,7 @@ def _may_suspend(stage: Stage, *, granted: bool) -> None:
             said = "no"  # kubectl says no by its exit code.
         return (said.strip() == "yes") is granted
 
-    wait_until(settled, within=_WITHIN, what="the API server heeds the role")
+    wait_until(settled, within=_WITHIN, what="the API server honours the role")
 
 
 def _finished(stage: Stage, policy: str) -> None:

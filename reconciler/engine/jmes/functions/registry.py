@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from reconciler.engine.jmes.functions import (
-    amounts,
     arithmetic,
     certificates,
-    chance,
     encodings,
     lists,
     locators,
     objects,
+    quantities,
+    random,
     regexes,
     strings,
     times,
@@ -21,10 +21,10 @@ from reconciler.engine.jmes.functions import (
 from reconciler.engine.jmes.functions.signature import Function
 
 _FAMILIES = (
-    amounts,
+    quantities,
     arithmetic,
     certificates,
-    chance,
+    random,
     encodings,
     lists,
     locators,

@@ -6,16 +6,16 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, UpdateRequest, render_time
-from reconciler.services.catchup.reach import Reach
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.catchup.passes import Rounds
+from reconciler.services.catchup.recent_requests import Seen
 from reconciler.services.catchup.recovery import Loss
-from reconciler.services.catchup.rounds import Rounds
-from reconciler.services.catchup.search import Found, Search
-from reconciler.services.catchup.seen import Seen
-from reconciler.services.existing import Existing
-from reconciler.services.inforce import InForce
-from reconciler.services.outages import Cause
-from reconciler.services.ports import Checkpoint
-from reconciler.services.settings import SettingsHolder
+from reconciler.services.catchup.scope import Reach
+from reconciler.services.catchup.search import PassResult, Search
+from reconciler.services.ports.leases import Checkpoint
+from reconciler.services.rollout.in_force import InForce
+from reconciler.services.rollout.outages import Cause
+from reconciler.services.sweeping.listing import ObjectLister
 from tests.unit.services.configurations import Marks
 
 
@@ -27,7 +27,7 @@ class Chase:
         self.marks = Marks()
         self.settings = SettingsHolder.of("kyverno")
         self.held = False
-        self.told: list[Found] = []
+        self.told: list[PassResult] = []
         self.said: list[str] = []
         self.losses: list[Loss] = []
         self.waiting = 0
@@ -39,7 +39,7 @@ class Chase:
         untouched = Checkpoint(version="1", confirmed=world.clock.now())
         self.in_force.recall(known or untouched, ())
         self.search = Search(
-            existing=Existing(kinds=world.cluster, reader=world.wire, page=2),
+            existing=ObjectLister(kinds=world.cluster, reader=world.wire, page=2),
             reader=world.wire,
             requests=world.requests,
             processor=world.processor,
@@ -68,7 +68,7 @@ class Chase:
         """Store a policy as it is now, in force or not."""
         policy["metadata"]["managedFields"] = [self._entry("kubectl")]
         stored = self.world.install(policy)
-        self.rounds.notice(stored)
+        self.rounds.on_stored(stored)
         return await self.ready(stored) if ready else stored
 
     async def ready(self, policy: Object) -> Object:
@@ -77,7 +77,7 @@ class Chase:
         status = {"ready": True, "mutateExisting": {"observedGeneration": meta["generation"]}}
         await policies.write_status(policy, status)
         found: Object = await policies.get(meta["name"])
-        self.rounds.notice(found)
+        self.rounds.on_stored(found)
         return found
 
     async def change(self, name: str, spec: Object) -> Object:
@@ -90,7 +90,7 @@ class Chase:
             kind, found, {**found, "metadata": meta, "spec": {**found["spec"], **spec}}
         )
         self.world.index.apply(stored)
-        self.rounds.notice(stored)
+        self.rounds.on_stored(stored)
         return await self.ready(stored)
 
     def add(self, obj: Object, manager: str = "kubectl") -> Object:

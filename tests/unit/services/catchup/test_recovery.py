@@ -8,8 +8,8 @@ import pytest
 from reconciler.api.updaterequest import TriggerRecord, render_time
 from reconciler.errors import Forbidden
 from reconciler.requests.naming import digest
-from reconciler.services.outages import Cause
-from reconciler.services.ports import Checkpoint, Pulse
+from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
+from reconciler.services.rollout.outages import Cause
 
 APPEND = {"data": {"seen": "{{ target.data.seen }} x"}}
 
@@ -105,7 +105,7 @@ async def test_a_request_that_goes_with_its_policy_makes_no_outage_longer(leadin
     begun = clock.now()
     outages.begin(Cause.MISSING, begun)
     leading.world.index.remove("other")
-    leading.rounds.forget("other")
+    leading.rounds.on_deleted("other")
     leading.rounds.removed(asked)
     assert outages.earliest() == begun
 
@@ -293,7 +293,7 @@ class TestWhileNoAdmissionServerWasThere:
         chase.world.clock.tick(60)
         await chase.rounds.begin()
         for number in range(8):
-            chase.marks.last = Pulse(renewed=str(number))
+            chase.marks.last = AdmissionHeartbeat(renewed=str(number))
             await chase.pass_time(8)
         return chase
 
@@ -301,7 +301,7 @@ class TestWhileNoAdmissionServerWasThere:
         appends.add(make.object(name="t-1"))
         await appends.pass_time(12)
         appends.add(make.object(name="t-2"))
-        appends.marks.last = Pulse(missed="once")
+        appends.marks.last = AdmissionHeartbeat(missed="once")
         await appends.pass_time(30)
         (loss,) = appends.losses
         assert (loss.policy, loss.outage.cause) == ("ignores", Cause.UNRECORDED)
@@ -310,7 +310,7 @@ class TestWhileNoAdmissionServerWasThere:
 
     async def test_while_it_lasts_it_is_counted_every_minute(self, appends, make):
         for number in range(24):
-            appends.marks.last = Pulse(missed=str(number))
+            appends.marks.last = AdmissionHeartbeat(missed=str(number))
             appends.add(make.object(name=f"t-{number}"))
             await appends.pass_time(5)
         await appends.pass_time(30)
@@ -323,7 +323,7 @@ class TestWhileNoAdmissionServerWasThere:
         appends.marks.checkpoint = replace(appends.marks.checkpoint, done=done)
         appends.world.clock.tick(30)
         appends.add(make.object(name="t"))
-        appends.marks.last = Pulse(missed=render_time(appends.world.clock.now()))
+        appends.marks.last = AdmissionHeartbeat(missed=render_time(appends.world.clock.now()))
         appends.world.restart()
         appends.restart(known=appends.marks.checkpoint)
         await appends.rounds.begin()

@@ -1,0 +1,75 @@
+"""What an attempt leaves for those who run the programs: a log line and metrics."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.updaterequest import (
+    SUCCESSES,
+    RequestSpec,
+    RequestStatus,
+    Source,
+    State,
+    TargetStatus,
+    UpdateRequest,
+)
+from reconciler.observe.logs import Logger
+from reconciler.observe.metrics import Metrics
+from reconciler.requests.lifecycle import FINAL, Skip
+from reconciler.services.processing.attempt import Attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLog:
+    """Told of every stored status."""
+
+    log: Logger
+    metrics: Metrics
+    now: Callable[[], Any]
+
+    def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
+        """Report one attempt; names of objects go to the log and never into labels."""
+        spec, policy = request.spec, self.metrics.labels.policy(request.spec.policy)
+        self.metrics.attempts.labels(policy, status.state.value).inc()
+        # The others were told after an earlier attempt.
+        self._targets(
+            spec, [item for item in attempt.targets if item not in request.status.targets]
+        )
+        if status.state in FINAL:
+            self.metrics.requests_ended.labels(policy, status.state.value, status.reason).inc()
+        if status.reason == "SameAsOther":
+            self.metrics.requests_coalesced.labels(policy).inc()
+        facts = {
+            "request": request.name,
+            "policy": spec.policy,
+            "rule": spec.rule,
+            "trigger": str(spec.resource),
+            "state": status.state.value,
+            "reason": status.reason,
+            "patched": status.counts.patched,
+            "targets": status.counts.matched,
+        }
+        match status.state:
+            case State.COMPLETED:
+                if spec.source is Source.ADMISSION and status.counts.patched:
+                    age = (self.now() - request.created).total_seconds()
+                    self.metrics.admission_to_patched.labels(policy).observe(max(0.0, age))
+                self.log.info("request completed", **facts)
+            case State.SKIP:
+                self.log.info("request skipped", detail=status.message, **facts)
+            case State.FAILED:
+                self.log.warning("request failed", detail=status.message, **facts)
+            case State.PENDING:
+                self.log.info("request waits", detail=status.message, **facts)
+
+    def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
+        """Count one trigger of a sweep; what failed goes on as a request and counts there."""
+        if isinstance(attempt.disposition, Skip):
+            return
+        self.metrics.sweep_triggers.labels(*self.metrics.labels.rule(spec.policy, spec.rule)).inc()
+        self._targets(spec, [item for item in attempt.targets if item.outcome in SUCCESSES])
+
+    def _targets(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
+        policy = self.metrics.labels.policy(spec.policy)
+        for target in targets:
+            self.metrics.targets.labels(policy, target.outcome.value).inc()

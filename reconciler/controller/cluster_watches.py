@@ -1,0 +1,244 @@
+"""What the controller follows beside its own kinds, on every replica, so that a new leader knows.
+
+The settings, the kinds that the cluster serves, the webhook configurations, the namespace of the
+programs, and whether a live Kyverno is there. Only a leader acts on what is found.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from reconciler.api.globalcontext import ENTRIES
+from reconciler.api.meta import NAMESPACES, Kind, Object
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError
+from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
+from reconciler.kube.client import Client
+from reconciler.kube.settings import settings_taker, settings_watch
+from reconciler.kube.watch import Watch
+from reconciler.kube.webhooks import WEBHOOKS
+from reconciler.observe.loops import run_loops
+from reconciler.observe.metrics import Metrics
+from reconciler.observe.problems import tell_problems
+from reconciler.observe.settings import SettingsReport
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.ports.policies import Change
+from reconciler.services.ports.reporting import Event, Events
+from reconciler.services.rollout.webhook_config import MANAGED_BY
+from reconciler.services.upkeep.coexistence import KyvernoDetector
+from reconciler.wiring import Services
+
+_DEFINITIONS = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
+# A definition is served some time after its last event: look at once, and twice more.
+_LOOKS = (0.3, 1.0, 3.0)
+_PATROL = 2.0
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderEvents:
+    """Events of a leader; another replica says the same, and its word is not stored."""
+
+    events: Events
+    leading: Callable[[], bool]
+
+    def emit(self, event: Event) -> None:
+        """Queue one event where this process leads."""
+        if self.leading():
+            self.events.emit(event)
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterWatches:
+    """Follows them from start to end of the process."""
+
+    client: Client
+    clock: Clock
+    services: Services
+    holder: SettingsHolder
+    report: SettingsReport
+    neighbour: KyvernoDetector
+    metrics: Metrics
+    events: Events
+    leading: Callable[[], bool]
+    say: Callable[[str], None]
+    _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _secret_gone: asyncio.Event = field(default_factory=asyncio.Event)
+    _settings: Watch | None = None
+
+    def __post_init__(self) -> None:
+        """Have everybody told who has to know."""
+        self.holder.listeners += [self.report, lambda _: self.services.rollout.wake()]
+        self.neighbour.listeners.append(self._honour_neighbour)
+        self.services.rollout.webhook_writer.restored = self._tell_restored
+        self.services.entries.on_verdict = self._tell_entry
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        namespace, client, clock = self.holder.namespace, self.client, self.clock
+        self._settings = settings_watch(client, clock, namespace)
+        marked = f"{MANAGED_BY}=kube-retrofit"
+        own = f"metadata.name={namespace}"
+        watches = {
+            "settings": (self._settings, settings_taker(self.holder)),
+            "webhook configurations": (
+                Watch(client, WEBHOOKS, clock, labels=marked),
+                self._take_configuration,
+            ),
+            "certificate authority": (
+                authority_watch(client, clock, namespace, CA_SECRET),
+                self._take_authority,
+            ),
+            "certificate": (
+                authority_watch(client, clock, namespace, TLS_SECRET),
+                self._take_certificate,
+            ),
+            "namespace": (
+                Watch(client, NAMESPACES, clock, fields=own, metadata_only=True),
+                self._take_namespace,
+            ),
+        }
+        definitions = Watch(client, _DEFINITIONS, clock, metadata_only=True)
+        loops: dict[str, Awaitable[None]] = {
+            "live Kyverno": self.neighbour.run(),
+            "kinds": self._honour_kinds(),
+            "certificates": self._restore_secrets(),
+            "definitions": self._follow_definitions(definitions),
+            "problems of definitions": self._tell("customresourcedefinitions", definitions),
+        }
+        for name, (watch, take) in watches.items():
+            loops[name] = _follow(watch, take)
+            loops[f"problems of {name}"] = self._tell(name, watch)
+        await run_loops(loops)
+
+    async def known(self) -> None:
+        """Return when a leader may begin: settings and neighbour are known, or cannot be."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.neighbour.looked.wait()
+                if self._settings is not None:
+                    await self._settings.synced.wait()
+        except TimeoutError:
+            self.say(
+                "leading without knowing the settings or whether a live Kyverno is there: the"
+                f" API server did not tell within {_PATIENCE:g}s"
+            )
+        self.report.again(self.holder)
+        self._warn_of_neighbour()
+        self._secret_gone.set()
+
+    def _take_authority(self, change: Change, secret: Object) -> None:
+        self._take_certificate(change, secret)
+        self.services.rollout.wake()
+
+    def _take_certificate(self, change: Change, _secret: Object) -> None:
+        if change == "DELETED":
+            self._secret_gone.set()
+
+    async def _restore_secrets(self) -> None:
+        told = ""
+        while True:
+            await self._secret_gone.wait()
+            self._secret_gone.clear()
+            if not self.leading():
+                continue
+            try:
+                await self.services.cluster.authority.restore()
+                told = ""
+            except ClusterError as error:
+                if str(error) != told:
+                    self.say(f"the Secrets of the certificates cannot be made: {error}")
+                told = str(error)
+                await asyncio.sleep(_PATROL)
+                self._secret_gone.set()
+
+    def _take_configuration(self, change: Change, configuration: Object) -> None:
+        rollout = self.services.rollout
+        if change == "DELETED" or not rollout.webhook_writer.is_own(configuration):
+            rollout.wake()
+
+    def _take_namespace(self, change: Change, namespace: Object) -> None:
+        meta = namespace["metadata"]
+        ending = change == "DELETED" or bool(meta.get("deletionTimestamp"))
+        if ending != self.services.rollout.ending:
+            self.services.rollout.end(ending=ending)
+
+    async def _follow_definitions(self, watch: Watch) -> None:
+        async for _ in watch.events():
+            # What is there at the start is found by discovery anyhow.
+            if watch.synced.is_set():
+                self._kinds_changed.set()
+
+    async def _honour_kinds(self) -> None:
+        while True:
+            await self._kinds_changed.wait()
+            self._kinds_changed.clear()
+            for pause in _LOOKS:
+                await asyncio.sleep(pause)
+                self.services.kinds.invalidate()
+                self.services.rollout.wake()
+
+    def _honour_neighbour(self) -> None:
+        reason = self.neighbour.standing_by
+        self.metrics.kyverno_live.set(1 if self.neighbour.found else 0)
+        self.services.dispatcher.hold(held=bool(reason))
+        self.services.rollout.hold(reason)
+        self._warn_of_neighbour()
+
+    def _warn_of_neighbour(self) -> None:
+        if self.neighbour.found:
+            self.events.emit(self.neighbour.event)
+
+    def _tell_restored(self, name: str, text: str) -> None:
+        self.metrics.webhooks_restored.labels(configuration=name).inc()
+        self.say(f"{WEBHOOKS.kind} {name} is restored: {text}")
+        self.events.emit(
+            Event(
+                regarding={
+                    "apiVersion": WEBHOOKS.api_version,
+                    "kind": WEBHOOKS.kind,
+                    "name": name,
+                },
+                severity="Warning",
+                reason="WebhookRestored",
+                action="Restore",
+                note=text,
+            )
+        )
+
+    def _tell_entry(self, entry: Object, problem: str) -> None:
+        known = (entry.get("status") or {}).get("conditions")
+        if not problem and not known:
+            return  # That a new one works needs no event.
+        self.events.emit(
+            Event(
+                regarding={
+                    "apiVersion": ENTRIES.api_version,
+                    "kind": ENTRIES.kind,
+                    "name": entry["metadata"]["name"],
+                    "uid": entry["metadata"].get("uid", ""),
+                },
+                severity="Warning" if problem else "Normal",
+                reason="EntryNotReady" if problem else "EntryReady",
+                action="None",
+                note=problem or "rules can read it again",
+            )
+        )
+
+    async def _tell(self, name: str, watch: Watch) -> None:
+        await tell_problems(
+            lambda: watch.problem,
+            lambda text: self.say(f"{name} cannot be followed: {text}"),
+            every=_PATROL,
+        )
+
+
+async def _follow(watch: Watch, take: Callable[[Change, Object], None]) -> None:
+    async for change, obj in watch.events():
+        take(change, obj)

@@ -1,0 +1,52 @@
+"""Everything that tells people what the work came to: log, metrics, events, figures, reports."""
+
+from dataclasses import dataclass
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import SUCCESSES, RequestSpec, RequestStatus, UpdateRequest
+from reconciler.controller.attempt_log import AttemptLog
+from reconciler.services.processing.attempt import Attempt
+from reconciler.services.reporting.events import EventRecorder
+from reconciler.services.reporting.policy_reports import Reports
+from reconciler.services.reporting.policy_status import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observers:
+    """Told of what is stored; none of it decides anything."""
+
+    reporter: AttemptLog
+    event_recorder: EventRecorder
+    progress: Progress
+    reports: Reports
+
+    def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
+        """Take in an attempt whose status is stored."""
+        self.reporter.observe(request, status, attempt)
+        self.event_recorder.observe(request, status, attempt)
+        self.progress.observe(request, status)
+        told = request.status.targets
+        self.reports.add(request.spec, [item for item in attempt.targets if item not in told])
+
+    def on_recovered(self, request: UpdateRequest) -> None:
+        """Take in a finished request that is stored when this process begins to lead."""
+        self.progress.on_recovered(request)
+        self.reports.on_recovered(request)
+
+    def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
+        """Take in what a sweep did for one trigger; what failed goes on as a request."""
+        self.reporter.swept(spec, attempt)
+        self.event_recorder.swept(spec, attempt)
+        done = [item for item in attempt.targets if item.outcome in SUCCESSES]
+        self.reports.add(spec, done)
+
+    def on_stored(self, policy: Object) -> None:
+        """Take in a policy as stored."""
+        self.progress.on_stored(policy)
+        self.reports.on_stored(policy)
+
+    def on_deleted(self, key: str) -> None:
+        """A policy was deleted."""
+        self.progress.on_deleted(key)
+        self.reports.on_deleted(key)
+        self.event_recorder.on_deleted(key)

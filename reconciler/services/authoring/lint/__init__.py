@@ -1,0 +1,149 @@
+"""What the author of a policy should know before it is applied; pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from reconciler.api.meta import Object
+from reconciler.dialects import CompiledEntry, ResourceSource, compile_entry, examine_policy
+from reconciler.engine.entries import ApiLoad
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import InvalidPolicy
+from reconciler.services.authoring.lint.account import account_findings
+from reconciler.services.authoring.lint.defaults import default_findings
+from reconciler.services.authoring.lint.exceptions import lint_exception
+from reconciler.services.authoring.lint.fields import rule_findings, spec_findings
+from reconciler.services.authoring.lint.finding import Finding, Level, Scope, invalid
+from reconciler.services.authoring.lint.firing import (
+    firing_findings,
+    lost_findings,
+    unused_entries,
+)
+from reconciler.services.authoring.lint.limits import limit_findings
+from reconciler.services.authoring.lint.lockout import lockout_findings
+from reconciler.services.authoring.lint.names import unknown_names
+from reconciler.services.authoring.lint.patches import patch_findings
+from reconciler.services.authoring.lint.protected import protected_findings
+from reconciler.services.authoring.lint.refusals import (
+    match_refusals,
+    policy_refusals,
+    rule_refusals,
+)
+from reconciler.services.authoring.lint.targets import target_findings
+from reconciler.services.catalog.protection import Protection
+
+__all__ = [
+    "Finding",
+    "Level",
+    "Scope",
+    "entry_refusals",
+    "find_errors",
+    "find_surprises",
+    "limit_findings",
+    "lint_entry",
+    "lint_exception",
+    "lint_policy",
+]
+
+
+def lint_policy(policy: Object, *, scope: Scope) -> tuple[Finding, ...]:
+    """Return everything to say about a policy object, in the order of its rules.
+
+    Args:
+        policy: As decoded from its file.
+        scope: What is known about kinds.
+    """
+    compiled, errors = examine_policy(policy)
+    found = list(map(invalid, errors))
+    if compiled is not None:
+        found += find_surprises(policy, compiled, scope=scope, wrong=errors)
+    return tuple(sorted(found, key=_position))
+
+
+def lint_entry(entry: Object) -> tuple[Finding, ...]:
+    """Return everything to say about a GlobalContextEntry."""
+    try:
+        compiled = compile_entry(entry)
+    except InvalidPolicy as error:
+        return find_errors(error)
+    return (*entry_refusals(compiled, Protection()), *_not_acted_on(compiled.warnings))
+
+
+def entry_refusals(entry: CompiledEntry, protection: Protection) -> Iterator[Finding]:
+    """Yield why an entry that compiles is not kept: no policy may read what it is about."""
+    source = entry.source
+    if isinstance(source, ResourceSource):
+        location = "spec.kubernetesResource"
+        reason = protection.of_read(source.group, source.resource, source.namespace)
+    elif isinstance(source.load, ApiLoad):
+        location = "spec.apiCall"
+        reason = protection.of_call(source.load.method, source.load.path)
+    else:
+        return
+    if reason:
+        yield Finding(level=Level.ERROR, code="protected-call", location=location, text=reason)
+
+
+def find_errors(error: InvalidPolicy) -> tuple[Finding, ...]:
+    """Return why an object is refused: every place that is wrong."""
+    return tuple(map(invalid, (error, *error.others)))
+
+
+def find_surprises(
+    policy: Object,
+    compiled: CompiledPolicy,
+    *,
+    scope: Scope,
+    wrong: Sequence[InvalidPolicy] = (),
+    protection: Protection | None = None,
+) -> tuple[Finding, ...]:
+    """Return what to say about a policy that compiles: why it is refused, what is hardly meant.
+
+    Args:
+        policy: The policy object.
+        compiled: The same, compiled.
+        scope: What is known about kinds.
+        wrong: What does not compile of it; nothing more is said about such rules.
+        protection: Tells what no policy addresses; None where the programs are in their usual
+            namespace.
+    """
+    spec = policy["spec"]
+    programs = {program.origin.location: program for program in compiled.programs}
+    background = spec.get("background") is not False
+    found = [*policy_refusals(policy), *limit_findings(policy), *spec_findings(spec)]
+    found += account_findings(policy, protection or Protection())
+    found += _not_acted_on(compiled.warnings)
+    found += lockout_findings(policy, compiled)
+    for index, rule in enumerate(spec["rules"]):
+        location = f"spec.rules[{index}]"
+        if any(_is_within(error.location, location) for error in wrong):
+            continue
+        found += rule_refusals(rule, location, background=background and not programs)
+        program = programs.get(location)
+        if program is None:
+            continue
+        found += match_refusals(rule, location)
+        found += rule_findings(rule, location)
+        found += firing_findings(program, scope, background=background)
+        found += lost_findings(compiled, program)
+        found += unused_entries(program)
+        found += unknown_names(program)
+        found += protected_findings(program, rule, protection or Protection())
+        found += target_findings(program, scope)
+        found += patch_findings(program, rule)
+        found += default_findings(program)
+    return tuple(sorted(found, key=_position))
+
+
+def _is_within(location: str, place: str) -> bool:
+    return location == place or location.startswith((f"{place}.", f"{place}["))
+
+
+def _not_acted_on(warnings: Iterable[str]) -> Iterator[Finding]:
+    for warning in warnings:
+        location, _, text = warning.partition(": ")
+        yield Finding(level=Level.WARNING, code="not-acted-on", location=location, text=text)
+
+
+def _position(finding: Finding) -> Any:
+    head = finding.location.partition("rules[")[2].partition("]")[0]
+    return int(head) if head.isdigit() else -1

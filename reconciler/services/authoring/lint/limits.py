@@ -1,0 +1,33 @@
+"""The annotations that limit the rollout of a policy: findings about their form."""
+
+from collections.abc import Iterator
+
+from reconciler.api.meta import PREFIX, Object
+from reconciler.errors import InvalidPolicy
+from reconciler.requests.limits import CANARY, KNOWN, PROMOTE, parse_limits, place_of, unread
+from reconciler.services.authoring.lint.finding import Finding, Level, invalid
+
+
+def limit_findings(policy: Object) -> Iterator[Finding]:
+    """Yield what is wrong with the annotations of ours that a policy carries."""
+    for name in unread(policy):
+        yield Finding(
+            level=Level.WARNING,
+            code="unknown-annotation",
+            location=place_of(name),
+            text="nothing reads this annotation",
+            cure=f"under {PREFIX} a policy knows {KNOWN}",
+        )
+    try:
+        limits = parse_limits(policy)
+    except InvalidPolicy as error:
+        yield invalid(error)
+        return
+    if limits.promote and not limits.canary:
+        yield Finding(
+            level=Level.NOTE,
+            code="promote-without-canary",
+            location=place_of(PROMOTE),
+            text="there are no canaries that could be promoted",
+            cure=f"add the annotation {CANARY}, or remove this one",
+        )

@@ -1,0 +1,43 @@
+"""Policies that could stop a whole cluster while nobody answers their webhook."""
+
+from collections.abc import Iterator
+
+from reconciler.api.meta import ANNOTATION_ALL_KINDS, Object
+from reconciler.engine.program import FAIL, CompiledPolicy, Program
+from reconciler.engine.wildcard import has_wildcard
+from reconciler.services.authoring.lint.finding import Finding, Level
+
+_CONSENT = "fail"
+
+
+def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
+    """Yield the rules for all kinds whose triggers are refused while they cannot be recorded.
+
+    Args:
+        policy: The policy object; its annotation may say that this is what is wanted.
+        compiled: The same, compiled.
+    """
+    annotations = (policy.get("metadata") or {}).get("annotations")
+    consent = annotations.get(ANNOTATION_ALL_KINDS) if isinstance(annotations, dict) else None
+    if compiled.failure_policy != FAIL or compiled.namespace or compiled.match_conditions:
+        return
+    if consent == _CONSENT:
+        return
+    for program in compiled.programs:
+        if not program.own and _matches_everything(program):
+            yield Finding(
+                level=Level.ERROR,
+                code="all-kinds-fail",
+                location=f"{program.origin.location}.match",
+                text="with failurePolicy Fail, a rule for all kinds in all namespaces stops the"
+                " writes of a whole cluster while retrofit-admission does not answer",
+                cure="name the kinds or namespaces, set spec.failurePolicy: Ignore, or add the"
+                f" annotation {ANNOTATION_ALL_KINDS}: {_CONSENT}",
+            )
+
+
+def _matches_everything(program: Program) -> bool:
+    if program.matcher.namespaces is not None:
+        return False
+    selectors = (scope.selector for scope in program.matcher.kinds())
+    return any(item.kind == "*" and has_wildcard(item.group) for item in selectors)

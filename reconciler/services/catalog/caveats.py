@@ -1,0 +1,116 @@
+"""What keeps a stored policy from doing what its rules say, for its author and its status.
+
+Such a policy is no mistake that is refused: one that mixes rules for several programs is applied
+as it is, and what the settings of a cluster leave out may be taken in again.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from reconciler.engine.match import KindSelector
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.catalog.settings.filters import NODES
+
+NOT_ACTED_ON, FILTERED = "PolicyNotActedOn", "PolicyFiltered"
+CURE = "take it in by the ConfigMap kyverno, or match another kind"
+_OF_KUBELETS = frozenset({"Node", "Pod"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caveat:
+    """One thing that a policy does not do; the reason is that of the event that says so."""
+
+    reason: str
+    location: str
+    text: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.location}: {self.text}"
+
+
+def caveats(policy: CompiledPolicy, filters: Filters) -> tuple[Caveat, ...]:
+    """Return what a policy does not do in a cluster with these filters."""
+    return (*_not_acted_on(policy), *filtered(policy, filters))
+
+
+def filtered(policy: CompiledPolicy, filters: Filters) -> Iterator[Caveat]:
+    """Yield the rules that objects of some matched kind never fire, as the settings say."""
+    for program in policy.programs:
+        location = f"{program.origin.location}.match"
+        for text in (*why_silent(program, filters), *_by_kubelets(program, filters)):
+            yield Caveat(reason=FILTERED, location=location, text=text)
+
+
+def _by_kubelets(program: Program, filters: Filters) -> Iterator[str]:
+    """Yield the statuses that hardly anybody but kubelets writes, where these are left out."""
+    if not filters.groups.excludes((NODES,)):
+        return
+    for scope in program.matcher.kinds():
+        kind = scope.selector
+        if kind.kind in _OF_KUBELETS and kind.subresource == "status":
+            yield (
+                f"{_name(kind)} is written by kubelets, whose requests fire nothing: excludeGroups"
+                f" leaves out {NODES}"
+            )
+
+
+def acts(policy: CompiledPolicy) -> bool:
+    """Return whether a policy has rules that mutate, be it only at the desk."""
+    return bool(policy.programs) or dict(policy.rule_count).get("mutate", 0) > 0
+
+
+def why_silent(program: Program, filters: Filters) -> tuple[str, ...]:
+    """Return for what matched kinds a rule is never fired, and by which filters."""
+    left, silent = _of_kinds(program, filters)
+    if not silent:
+        return ()
+    if not left:
+        shown = _listed(text for texts in silent.values() for text in texts)
+        return (f"nothing ever fires it: resourceFilters leave out {_kinds(silent)} ({shown})",)
+    return tuple(
+        f"{name} never fires it: resourceFilters leave it out ({_listed(texts)})"
+        for name, texts in silent.items()
+    )
+
+
+def is_silent(program: Program, filters: Filters) -> bool:
+    """Return whether filters leave a rule nothing that could fire it."""
+    left, silent = _of_kinds(program, filters)
+    return bool(silent) and not left
+
+
+def _of_kinds(
+    program: Program, filters: Filters
+) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
+    """Return the matched kinds that are left, and those that are not with what covers them."""
+    left: set[str] = set()
+    silent: dict[str, tuple[str, ...]] = {}
+    for listing in program.matcher.listings(requests=True):
+        for kind in listing.kinds:
+            if covering := filters.covering(listing, kind):
+                silent[_name(kind)] = covering
+            else:
+                left.add(_name(kind))
+    return frozenset(left), {name: texts for name, texts in silent.items() if name not in left}
+
+
+def _not_acted_on(policy: CompiledPolicy) -> Iterator[Caveat]:
+    for warning in policy.warnings:
+        location, _, text = warning.partition(": ")
+        yield Caveat(reason=NOT_ACTED_ON, location=location, text=text)
+
+
+def _kinds(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(texts))
+
+
+def _name(kind: KindSelector) -> str:
+    return "/".join(part for part in (kind.kind, kind.subresource) if part)

@@ -1,0 +1,29 @@
+"""The settings that the cluster holds for both programs, in a ConfigMap, while they run."""
+
+from reconciler.services.catalog.settings.filters import (
+    Filters,
+    NameList,
+    default_filters,
+    parse_filters,
+)
+from reconciler.services.catalog.settings.holder import SettingsHolder
+from reconciler.services.catalog.settings.reading import (
+    ClusterSettings,
+    Fault,
+    default_settings,
+    read_settings,
+)
+from reconciler.services.catalog.settings.webhooks import WebhookSettings
+
+__all__ = [
+    "ClusterSettings",
+    "Fault",
+    "Filters",
+    "NameList",
+    "SettingsHolder",
+    "WebhookSettings",
+    "default_filters",
+    "default_settings",
+    "parse_filters",
+    "read_settings",
+]

@@ -1,0 +1,149 @@
+"""The settings ConfigMap as a whole: each key by itself, so that one fault spoils no other.
+
+The keys and their forms are those of the reference; what it also reads there and what has no
+effect here is listed in `WITHOUT_EFFECT`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.errors import InvalidSetting
+from reconciler.services.catalog.settings.filters import (
+    Filters,
+    default_filters,
+    parse_names,
+    parse_resources,
+)
+from reconciler.services.catalog.settings.webhooks import (
+    WebhookSettings,
+    parse_conditions,
+    parse_selectors,
+    parse_texts,
+)
+
+SETTINGS_NAME = "kyverno"
+"""Of the ConfigMap, in the programs' own namespace."""
+WITHOUT_EFFECT = frozenset(
+    {
+        "defaultRegistry",
+        "enableDefaultRegistryMutation",
+        "maxContextSize",
+        "successEventActions",
+    }
+)
+
+_TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
+_FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What the ConfigMap says.
+
+    Attributes:
+        threshold: Waiting requests above which recording is diverted (``updateRequestThreshold``);
+            None where the ConfigMap does not say.
+        success_events: What went well is worth an event too (``generateSuccessEvents``); None
+            where the ConfigMap does not say.
+    """
+
+    filters: Filters
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
+    threshold: int | None = None
+    success_events: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A value that is not used; the message says what is wrong and what to write instead."""
+
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a ConfigMap gives.
+
+    Attributes:
+        unused: Keys that have no effect here, or that nobody knows.
+    """
+
+    settings: ClusterSettings
+    faults: tuple[Fault, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def default_settings(own_namespace: str) -> ClusterSettings:
+    """Return what holds without a ConfigMap."""
+    return ClusterSettings(filters=default_filters(own_namespace))
+
+
+def read_settings(data: Mapping[str, str], *, old: ClusterSettings, own_namespace: str) -> Reading:
+    """Return the settings of a ConfigMap's data.
+
+    Args:
+        data: As stored; an absent key means its default.
+        old: What holds now, and goes on where a value cannot be read.
+        own_namespace: Of the programs, for the default filters.
+    """
+    defaults, faults = default_settings(own_namespace), list[Fault]()
+
+    def read(part: str) -> Iterator[tuple[str, Any]]:
+        for key, (place, name, parse) in _KEYS.items():
+            if place != part:
+                continue
+            if key not in data:
+                yield name, getattr(_part(defaults, part), name)
+                continue
+            try:
+                yield name, parse(data[key])
+            except InvalidSetting as error:
+                faults.append(Fault(key=key, message=str(error)))
+                yield name, getattr(_part(old, part), name)
+
+    settings = ClusterSettings(
+        filters=Filters(**dict(read("filters"))),
+        webhooks=WebhookSettings(**dict(read("webhooks"))),
+        **dict(read("")),
+    )
+    return Reading(
+        settings=settings, faults=tuple(faults), unused=tuple(sorted(data.keys() - _KEYS.keys()))
+    )
+
+
+def _part(settings: ClusterSettings, part: str) -> Any:
+    return getattr(settings, part) if part else settings
+
+
+def _flag(text: str) -> bool:
+    if (word := text.strip()) in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    msg = f"{text!r} is neither true nor false: write one of them"
+    raise InvalidSetting(msg)
+
+
+def _threshold(text: str) -> int:
+    word = text.strip()
+    if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 2**31:
+        msg = f"{text!r} is no whole number from 1 on: write the number of requests, such as 1000"
+        raise InvalidSetting(msg)
+    return int(word)
+
+
+_KEYS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
+    "resourceFilters": ("filters", "resources", parse_resources),
+    "excludeGroups": ("filters", "groups", parse_names),
+    "excludeUsernames": ("filters", "usernames", parse_names),
+    "excludeRoles": ("filters", "roles", parse_names),
+    "excludeClusterRoles": ("filters", "cluster_roles", parse_names),
+    "webhooks": ("webhooks", "selectors", parse_selectors),
+    "matchConditions": ("webhooks", "conditions", parse_conditions),
+    "webhookAnnotations": ("webhooks", "annotations", parse_texts),
+    "webhookLabels": ("webhooks", "labels", parse_texts),
+    "updateRequestThreshold": ("", "threshold", _threshold),
+    "generateSuccessEvents": ("", "success_events", _flag),
+}

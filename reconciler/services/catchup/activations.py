@@ -1,0 +1,141 @@
+"""From when on a policy counts, and whether its beginning was looked at.
+
+Between a new generation and the webhook configuration that is in force nobody is asked about
+its triggers, whatever the failure policy. That is what has to be looked at once.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from reconciler.api.meta import Object
+from reconciler.api.policystatus import observed_generation
+from reconciler.api.updaterequest import parse_time
+from reconciler.services.catalog.policies import policy_key
+from reconciler.services.catchup.changes import changed, version_of
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The beginning of a generation.
+
+    Attributes:
+        created: When the policy was.
+        since: When it was stored, or earlier.
+        version: The policy's resourceVersion then, 0 where that is unknown.
+        touched: When the policy was changed last, its status aside.
+        ready: Monotonic time at which it was first seen in force, None while it is not.
+        covered: The time until then was looked at.
+    """
+
+    uid: str
+    generation: int
+    created: datetime
+    since: datetime
+    version: int
+    touched: datetime
+    ready: float | None = None
+    covered: bool = False
+
+
+@dataclass(slots=True)
+class Starts:
+    """The beginnings of all policies by key."""
+
+    _known: dict[str, Start] = field(default_factory=dict)
+
+    def on_stored(self, policy: Object, now: float) -> None:
+        """Take in a policy as stored; ``now`` is monotonic."""
+        key, meta = policy_key(policy), policy.get("metadata") or {}
+        known = self._known.get(key)
+        uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
+        touched = changed(policy) or _EPOCH
+        if known is None or known.uid != uid:
+            created = parse_time(meta.get("creationTimestamp")) or _EPOCH
+            # Only the first version of the object tells what was there before it.
+            first = generation == 1 and observed_generation(policy) is None
+            known = Start(
+                uid=uid,
+                generation=generation,
+                created=created,
+                since=created,
+                version=version_of(policy) if first else 0,
+                touched=touched,
+            )
+        elif generation > known.generation:
+            # What was not looked at of the one before is the beginning of this one.
+            since = touched if known.covered else known.since
+            version = version_of(policy) if known.covered else known.version
+            known = Start(
+                uid=uid,
+                generation=generation,
+                created=known.created,
+                since=since,
+                version=version,
+                touched=touched,
+            )
+        known = replace(known, touched=max(touched, known.touched))
+        if known.ready is None and known.generation == generation and _in_force(policy):
+            known = replace(known, ready=now)
+        self._known[key] = known
+
+    def on_deleted(self, key: str) -> None:
+        """A policy was deleted."""
+        self._known.pop(key, None)
+
+    def get(self, key: str) -> Start | None:
+        """Return the beginning of a policy, None where nothing of it is known."""
+        return self._known.get(key)
+
+    def created(self, key: str) -> tuple[datetime, int] | None:
+        """Return when a policy was created and its resourceVersion then, 0 where it is unknown.
+
+        None where nothing of the policy is known.
+        """
+        start = self._known.get(key)
+        if start is None:
+            return None
+        return start.created, start.version if start.since == start.created else 0
+
+    def begin(self, before: datetime, *, instead: datetime) -> None:
+        """Leave out what others have looked at: all before a moment.
+
+        Args:
+            before: The moment.
+            instead: From when on the policies count that are older.
+        """
+        for key, start in self._known.items():
+            covered = start.covered or (start.ready is not None and start.touched < before)
+            since, version = start.since, start.version
+            if since < before:
+                since, version = instead, 0
+            self._known[key] = replace(start, since=since, version=version, covered=covered)
+
+    def open(self, before: float) -> dict[str, Start]:
+        """Return the beginnings to look at, of policies in force since before a moment."""
+        return {
+            key: start
+            for key, start in self._known.items()
+            if not start.covered and start.ready is not None and start.ready <= before
+        }
+
+    def cover(self, starts: Collection[Start]) -> None:
+        """Take beginnings as looked at, unless there is a newer generation."""
+        for key, start in self._known.items():
+            if any(
+                (start.uid, start.generation) == (item.uid, item.generation) for item in starts
+            ):
+                self._known[key] = replace(start, covered=True)
+
+    def earliest(self, keys: Collection[str]) -> datetime | None:
+        """Return the earliest beginning of some policies that was not looked at, None for none."""
+        known = ((key, start) for key, start in self._known.items() if key in keys)
+        return min((start.since for _, start in known if not start.covered), default=None)
+
+
+def _in_force(policy: Object) -> bool:
+    status = policy.get("status") or {}
+    generation = (policy.get("metadata") or {}).get("generation")
+    return bool(status.get("ready")) and observed_generation(policy) == generation

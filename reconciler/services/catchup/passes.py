@@ -1,0 +1,368 @@
+"""When to look for lost triggers, and from when on; only a leader does.
+
+A pass is made every so often; at once when the admission servers say that triggers may have
+been lost, when a process begins to lead, and when a new generation of a policy is in force.
+What a pass has looked at it stores, so that nobody's end leaves a time out.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import UpdateRequest, parse_time
+from reconciler.clock import Clock
+from reconciler.engine.program import IGNORE, CompiledPolicy
+from reconciler.errors import ClusterError
+from reconciler.requests.lifecycle import FINAL
+from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catchup.activations import Start, Starts
+from reconciler.services.catchup.changes import Window
+from reconciler.services.catchup.recovery import Loss, Recovery
+from reconciler.services.catchup.search import Changed, PassResult, RuleKey, Search, Task, tasks_of
+from reconciler.services.ports.leases import AdmissionHeartbeat, CatchUpCheckpoint, Checkpoint
+from reconciler.services.ports.policies import Policies
+from reconciler.services.rollout.in_force import InForce
+from reconciler.services.rollout.outages import Cause
+
+_SETTLE = timedelta(seconds=5)
+"""What is younger is left to the next pass: its request may be on its way."""
+_OVERLAP = timedelta(seconds=75)
+"""An API server gives a request a minute from the noted time to its storing."""
+_FIRST = timedelta(minutes=10)
+"""How far the first pass of all looks back, at policies that are no older."""
+_LOOK = 1.0
+_POLL = 5.0
+_UNSEEN = 10.0
+"""A server that ends is last seen alive so long before that at most."""
+_ALIVE = 30.0
+_REST = 15.0
+"""Seconds between two passes, however often triggers are lost."""
+_IN_FORCE = 2.0
+"""Seconds from Ready on until every API server is taken to ask."""
+_PAUSES = (2.0, 60.0)
+_FORGET_EVERY = 1000
+_CHANGES = 100
+"""Changes of policies that a process remembers which does not lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """A policy as it was, and when."""
+
+    policy: CompiledPolicy
+    window: Window
+
+
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """Makes the passes.
+
+    Attributes:
+        interval: Seconds between two passes; 0 makes none but those after an outage.
+        in_force: Tells when policies were not in force.
+        held: Tells whether nothing may be done; what happens meanwhile is nobody's loss.
+        found: Told what a pass recorded.
+        lost: Told what can neither be found nor worked on.
+        say: Gets a sentence for the log when something is in the way.
+        passes: Number of passes that came to their end.
+        done: Until when everything was looked at, None before it is known.
+    """
+
+    index: PolicyIndex
+    policies: Policies
+    marks: CatchUpCheckpoint
+    search: Search
+    clock: Clock
+    interval: float
+    in_force: InForce
+    held: Callable[[], bool]
+    found: Callable[[PassResult], None]
+    lost: Callable[[Loss], Awaitable[None]]
+    say: Callable[[str], None]
+    passes: int = 0
+    done: datetime | None = None
+    _starts: Starts = field(default_factory=Starts)
+    _compiled: dict[str, CompiledPolicy] = field(default_factory=dict)
+    _former: list[_Former] = field(default_factory=list)
+    _pulse: AdmissionHeartbeat = field(default_factory=AdmissionHeartbeat)
+    _polled: float = 0.0
+    _alive: float = 0.0
+    _alive_last: float = 0.0
+    _alive_before: float = 0.0
+    _missed: float = 0.0
+    _noted: float = 0.0
+    _last: float = float("-inf")
+    _stored: datetime | None = None
+    _saved: Checkpoint | None = None
+    _revision: int = 0
+    _taken: int = 0
+    _problem: str = ""
+    _told: dict[RuleKey, set[Changed]] = field(default_factory=dict)
+
+    def take(self, request: UpdateRequest) -> None:
+        """Take in a request as stored, also while another process leads."""
+        self.search.seen.take(request, self.clock.now())
+        self._taken += 1
+        if self._taken % _FORGET_EVERY == 0:
+            # Who does not lead makes no pass that would end it.
+            span = timedelta(seconds=2 * self.interval) + _OVERLAP
+            self.search.seen.forget(self.clock.now() - span)
+
+    def removed(self, request: UpdateRequest) -> None:
+        """A request was deleted; with the namespace of the programs all that wait are."""
+        outages, policy = self.in_force.outages, self.index.get(request.spec.policy)
+        if policy is None or policy.uid != request.spec.policy_uid:
+            return  # It goes with its policy, and nobody wants its work any more.
+        if outages.is_open() and request.status.state not in FINAL:
+            self.search.seen.drop(request)
+            outages.widen(request.created)
+
+    def on_stored(self, policy: Object) -> None:
+        """Take in a policy as stored and indexed, also while another process leads."""
+        key = policy_key(policy)
+        before, known = self._starts.get(key), self._compiled.get(key)
+        self._starts.on_stored(policy, self.clock.monotonic())
+        after, current = self._starts.get(key), self.index.get(key)
+        if (
+            known is not None
+            and (before is not None and before.ready is not None)
+            and (after is not None and after.uid == before.uid and after.since > before.since)
+        ):
+            # What the rules lost before they were changed is theirs still.
+            self._former.append(_Former(known, Window(since=before.since, until=after.since)))
+        if self.done is None:
+            # Who does not lead makes no pass that would end it.
+            del self._former[:-_CHANGES]
+        if current is not None:
+            self._compiled[key] = current
+
+    def on_deleted(self, key: str) -> None:
+        """A policy was deleted."""
+        self._starts.on_deleted(key)
+        self._compiled.pop(key, None)
+
+    async def run(self) -> None:
+        """Look until cancelled; what fails is tried again with a pause."""
+        shortest, longest = _PAUSES
+        pause, begun = shortest, False
+        while True:
+            try:
+                if not begun:
+                    await self.begin()
+                    begun = True
+                await self.look()
+            except ClusterError as error:
+                self._tell(f"lost triggers are not looked for now: {error}")
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, longest)
+            else:
+                pause = shortest
+                await asyncio.sleep(_LOOK)
+
+    async def begin(self) -> None:
+        """Take in what is stored."""
+        stored = await self.policies.stored()
+        for policy in stored:
+            self.index.apply(policy)
+            self.on_stored(policy)
+        for requests in (self.search.requests.waiting(), self.search.requests.finished()):
+            async for request in requests:
+                self.take(request)
+        checkpoint = await self.marks.load()
+        now, done = self.clock.now(), checkpoint.done
+        # Of those that ended before some are removed already.
+        self.search.seen.complete = now
+        self._stored = done
+        if not self.in_force.recalled:
+            self.in_force.recall(checkpoint, stored)
+        self.done = now - _FIRST if done is None else done
+        before = self.done - _OVERLAP
+        # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
+        self._starts.begin(before, instead=now if done is None else before)
+        self._pulse = await self.marks.pulse()
+        missed = parse_time(self._pulse.missed)
+        if done is not None and missed is not None and missed >= before:
+            self.in_force.outages.add(Cause.UNRECORDED, before, now)
+        self._polled = self._alive = self._missed = self.clock.monotonic()
+        # Nobody looked since the leader before this one did.
+        self._alive_last = self._polled - (now - self.done).total_seconds()
+        self._alive_before, self._noted = self._alive_last, self._alive_last
+        self._last = float("-inf")
+
+    async def look(self) -> None:
+        """Make a pass where one is due."""
+        now = self.clock.monotonic()
+        await self._recover()
+        if not self.interval:
+            return
+        if now - self._polled >= _POLL:
+            await self._listen(now)
+        ready = self._starts.open(now - _SETTLE.total_seconds() - _IN_FORCE)
+        if self.held():
+            if now >= self._due:
+                await self._end(self.clock.now() - _SETTLE, ready.values())
+                self._last = now
+        elif now >= self._due:
+            await self._all(ready)
+        elif ready:
+            await self._begun(ready)
+
+    async def _recover(self) -> None:
+        """Look into the times at which policies were not in force, and store which there were."""
+        in_force, until = self.in_force, self.clock.now() - _SETTLE
+        if in_force.outages.due(until) and not self.held():
+            recovery = Recovery(
+                index=self.index,
+                search=self.search,
+                outages=in_force.outages,
+                found=self.found,
+                lost=self.lost,
+                created=self._starts.created,
+                told=self._told,
+            )
+            problems = await recovery.run(until)
+            if problems is not None:
+                self._tell_problems(problems)
+                self.passes += 1
+        saved = None if self._saved is None else self._saved.version
+        if self._revision != in_force.outages.revision or saved != in_force.version:
+            await self._save()
+
+    async def _save(self) -> None:
+        in_force = self.in_force
+        revision = in_force.outages.revision
+        checkpoint = Checkpoint(
+            done=self._stored,
+            version=in_force.version,
+            confirmed=in_force.confirmed,
+            outages=in_force.outages.dump(),
+        )
+        await self.marks.store(checkpoint)
+        self._saved, self._revision = checkpoint, revision
+
+    @property
+    def _doubt(self) -> bool:
+        """Tell whether triggers may be missing that no pass has looked for."""
+        return self._last < self._missed + _SETTLE.total_seconds()
+
+    @property
+    def _due(self) -> float:
+        regular = self._last + self.interval
+        if not self._doubt:
+            return regular
+        # While triggers are lost all the time the regular passes find them.
+        soon = max(self._missed + _SETTLE.total_seconds(), self._last + _REST)
+        return soon if math.isinf(self._last) else min(regular, soon)
+
+    async def _listen(self, now: float) -> None:
+        pulse = await self.marks.pulse()
+        self._polled = now
+        moment = self.clock.now()
+        if pulse.renewed != self._pulse.renewed:
+            self._alive_before, self._alive = self._alive_last, now
+            self._alive_last = now
+        if pulse.missed != self._pulse.missed:
+            # A server that begins says that it is alive, and then that there was none before. What
+            # came before its note before this one belongs to that.
+            since = max(self._alive_before - _UNSEEN, self._noted)
+            span = timedelta(seconds=now - since)
+            self.in_force.outages.add(Cause.UNRECORDED, moment - span, moment)
+            self._missed = self._noted = now
+        self._pulse = pulse
+
+    async def _all(self, ready: dict[str, Start]) -> None:
+        """Look at all rules under Ignore, and at the beginnings of the others."""
+        now, until = self.clock.monotonic(), self.clock.now() - _SETTLE
+        doubt, guessing = self._doubt, self.search.reach.guessing
+        if guessing and not doubt and now - self._alive > _ALIVE:
+            # Nobody is asked now. The servers say when they are back, and then all is looked at.
+            return
+        ignored = not guessing or doubt
+        chosen = [
+            policy
+            for policy in self.index.policies()
+            if policy.key in ready or (ignored and policy.failure_policy == IGNORE)
+        ]
+        former = self._before(until) if ignored else ()
+        await self._pass(chosen, until, doubt=doubt, former=former)
+        self._last = now
+        await self._end(until, ready.values())
+
+    async def _begun(self, ready: dict[str, Start]) -> None:
+        """Look at the beginnings of some policies."""
+        chosen = [policy for policy in self.index.policies() if policy.key in ready]
+        await self._pass(chosen, self.clock.now() - _SETTLE, doubt=False)
+        self._starts.cover(ready.values())
+        self.passes += 1
+
+    def _before(self, until: datetime) -> list[Task]:
+        """Return what policies under Ignore may have lost before they were changed."""
+        since = (self.done or until) - _OVERLAP
+        times = [
+            (item.policy, replace(item.window, since=max(item.window.since, since)))
+            for item in self._former
+            if item.policy.failure_policy == IGNORE
+        ]
+        return list(tasks_of(times, self.search.reach))
+
+    async def _pass(
+        self,
+        policies: Collection[CompiledPolicy],
+        until: datetime,
+        *,
+        doubt: bool,
+        former: Collection[Task] = (),
+    ) -> None:
+        found = PassResult()
+
+        times = [(policy, self._window(policy, until)) for policy in policies]
+        known = (self._starts.get(policy.key) for policy in policies)
+        in_force = {start.uid for start in known if start is not None and start.ready is not None}
+        tasks = [
+            task
+            for task in tasks_of(times, self.search.reach)
+            # What was there when a policy came into force is in its sweep.
+            if task.policy.uid in in_force
+            and (task.policy.failure_policy == IGNORE or not task.program.on_policy_change)
+        ]
+        try:
+            await self.search.run([*tasks, *former], found, doubt=doubt)
+        finally:
+            if found.recorded:
+                self.found(found)
+        self._tell_problems(found.problems)
+
+    def _window(self, policy: CompiledPolicy, until: datetime) -> Window:
+        since = (self.done or until) - _OVERLAP
+        start = self._starts.get(policy.key)
+        if start is None or (start.covered and start.since < since):
+            return Window(since=since, until=until)
+        return Window(since=start.since, until=until, version=start.version)
+
+    async def _end(self, until: datetime, covered: Collection[Start]) -> None:
+        """Store until when everything was looked at."""
+        self._starts.cover(covered)
+        keys = {policy.key for policy in self.index.policies()}
+        first = self._starts.earliest(keys)
+        reached = until if first is None else min(until, first)
+        # No beginning before what is stored is really left: the one before us waited for it.
+        self._stored = max(reached, self._stored or reached)
+        await self._save()
+        self.done = until
+        self.passes += 1
+        kept = until - _OVERLAP
+        self._former = [item for item in self._former if item.window.until >= kept]
+        needed = self.in_force.outages.earliest()
+        kept = kept if needed is None else min(kept, needed - _OVERLAP)
+        self.search.seen.forget(kept - _SETTLE)
+
+    def _tell_problems(self, problems: Mapping[str, str]) -> None:
+        self._tell("; ".join(f"{kind}: {why}" for kind, why in sorted(problems.items())))
+
+    def _tell(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            self.say(problem)
+        self._problem = problem

@@ -1,0 +1,66 @@
+"""Which changes the settings leave aside: nobody is asked about them, or nothing recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.api.meta import FIELD_MANAGER, own_namespaces
+from reconciler.engine.match import Subject
+from reconciler.engine.match.selectors import compile_selector
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.catalog.settings.filters import NODES
+from reconciler.services.catchup.rules import why_lost
+
+_KUBELET = "kubelet"
+_KUBE_SYSTEM = "kube-system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What the settings leave to be looked for."""
+
+    live: SettingsHolder
+
+    @property
+    def guessing(self) -> bool:
+        """Tell whether users are left out whom nobody can tell from others afterwards."""
+        return bool(self.live.current.filters.users - {NODES})
+
+    @property
+    def by_namespace(self) -> bool:
+        """Tell whether the labels of namespaces count."""
+        return bool(self.live.current.webhooks.selectors.namespaces)
+
+    def why_lost(self, policy: CompiledPolicy, program: Program) -> str:
+        """Return why what a rule lost is not looked for, else empty."""
+        if self.live.current.webhooks.conditions:
+            return "only the API server evaluates the matchConditions of the settings"
+        return why_lost(policy, program)
+
+    def left_out(self, program: Program) -> frozenset[str]:
+        """Return the field managers whose changes fire nothing."""
+        own = {FIELD_MANAGER} if program.skip_background else set[str]()
+        nodes = {_KUBELET} if NODES in self.live.current.filters.users else set[str]()
+        return frozenset(own | nodes)
+
+    def holds(self, subject: Subject, namespace_labels: Mapping[str, str]) -> bool:
+        """Tell whether changes of an object are asked about and recorded.
+
+        Args:
+            subject: The object.
+            namespace_labels: Where `by_namespace` says that they count.
+        """
+        is_namespace = subject.kind == "Namespace" and not subject.group
+        namespace = subject.name if is_namespace else subject.namespace
+        never = own_namespaces(self.live.namespace) | {_KUBE_SYSTEM}
+        if namespace in never or self.live.leaves_trigger(subject):
+            return False
+        selectors = self.live.current.webhooks.selectors
+        asked = subject.labels if is_namespace else namespace_labels
+        return _selects(selectors.objects, subject.labels) and (
+            not namespace or _selects(selectors.namespaces, asked)
+        )
+
+
+def _selects(selector: Mapping[str, object], labels: Mapping[str, str]) -> bool:
+    return not selector or compile_selector(selector, location="webhooks").accepts(labels)

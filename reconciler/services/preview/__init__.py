@@ -1,0 +1,1 @@
+"""What a policy would change, without changing it."""

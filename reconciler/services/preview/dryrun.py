@@ -1,0 +1,223 @@
+"""The cluster as it would be, had everything been written that was not.
+
+A `Reader` and a `Writer` for the same services that work on the real cluster: what they write is
+kept as a patch, so that the next read sees it. Reads are remembered for a while: a preview asks
+for the same namespace, target or list again and again.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
+
+import orjson
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object
+from reconciler.engine.patch import STRICT, apply_operations, compile_operations, json_diff
+from reconciler.errors import ClusterError, Conflict, EvaluationError, Forbidden
+from reconciler.services.ports.objects import Page, Reader, Writer
+
+T = TypeVar("T")
+
+_OBJECTS = 1_000
+_PAGES = 4
+"""Pages may hold hundreds of objects of up to a megabyte."""
+
+Identity = tuple[str, str, str, str, str]
+"""apiVersion, kind, namespace, name and subresource, as `requests.lifecycle.identity`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """A change that would be written.
+
+    Attributes:
+        after: Without the marker that the controller leaves on a target.
+        repeats: The rule would change its own result again, so the controller leaves a marker.
+    """
+
+    before: Object
+    after: Object
+    repeats: bool
+
+
+class DryRun:
+    """Reads through, and keeps what would be written.
+
+    Attributes:
+        writes: Since somebody emptied it, by target; a second change goes on from the first.
+        refused: The targets that the server that tries refused to change, since then.
+        permissions: Rights that are missing, as they are to be granted.
+    """
+
+    def __init__(self, reader: Reader, server: Writer | None = None) -> None:
+        """Take the cluster to read, and a writer whose writes the API server only tries."""
+        self.writes: dict[Identity, Write] = {}
+        self.refused: set[Identity] = set()
+        self.permissions: set[str] = set()
+        self._reader = reader
+        self._server = server
+        self._objects: _Memory[Object] = _Memory(_OBJECTS)
+        self._pages: _Memory[Page] = _Memory(_PAGES)
+        self._patches: dict[Identity, bytes] = {}
+        self._others: dict[ServiceAccount, Self] = {}
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return one that reads and tries in an account's name; None: in that of this one.
+
+        What would be written is kept together, what was read is not.
+        """
+        if account is None:
+            return self
+        other = self._others.get(account)
+        if other is None:
+            server = None if self._server is None else self._server.acting_as(account)
+            other = self._others[account] = type(self)(self._reader.acting_as(account), server)
+            other.writes, other.refused = self.writes, self.refused
+            other.permissions = self.permissions
+            other._patches = self._patches  # noqa: SLF001 - its own class
+        return other
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return the object as it would be."""
+        live = await self._live(kind, namespace, name)
+        return self._changed(_identity(kind, namespace, name), live)
+
+    async def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+        token: str = "",
+    ) -> Page:
+        """Return one page of objects as they would be; selectors see them as they are."""
+        page = await self._noted(
+            self._pages.get(
+                (kind, namespace, labels, fields, limit, token),
+                lambda: self._reader.list_page(
+                    kind,
+                    namespace=namespace,
+                    labels=labels,
+                    fields=fields,
+                    limit=limit,
+                    token=token,
+                ),
+            )
+        )
+        return replace(page, items=tuple(self._seen(kind, item) for item in page.items))
+
+    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+        """Keep a change; where there is a server that tries it, only if that accepts it."""
+        meta = before.get("metadata") or {}
+        namespace, name = str(meta.get("namespace") or ""), str(meta.get("name") or "")
+        key = _identity(kind, namespace, name)
+        shown = _unmarked(after, before)
+        live = await self._live(kind, namespace, name) if key in self._patches else before
+        if self._server is not None:
+            await self._try(self._server, kind, key, (live, after))
+        earlier = self.writes.get(key)
+        self.writes[key] = Write(
+            before=before if earlier is None else earlier.before,
+            after=shown,
+            repeats=shown is not after,
+        )
+        self._patches[key] = orjson.dumps(json_diff(live, shown))
+        return shown
+
+    async def _try(
+        self, server: Writer, kind: Kind, key: Identity, change: tuple[Object, Object]
+    ) -> None:
+        try:
+            await self._noted(server.change(kind, *change))
+        except Conflict:
+            # Somebody wrote meanwhile: the next read has to see it.
+            self._objects.forget((kind, key[2], key[3]))
+            self._pages.clear()
+            raise
+        except ClusterError:
+            self.refused.add(key)
+            raise
+
+    async def _live(self, kind: Kind, namespace: str, name: str) -> Object:
+        return await self._noted(
+            self._objects.get(
+                (kind, namespace, name), lambda: self._reader.get(kind, namespace, name)
+            )
+        )
+
+    async def _noted(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except Forbidden as error:
+            self.permissions.add(error.permission)
+            raise
+
+    def _seen(self, kind: Kind, obj: Object) -> Object:
+        meta = obj["metadata"]
+        return self._changed(_identity(kind, meta.get("namespace", ""), meta["name"]), obj)
+
+    def _changed(self, key: Identity, live: Object) -> Object:
+        patch = self._patches.get(key)
+        if patch is None:
+            return live
+        operations = compile_operations(orjson.loads(patch), location="")
+        try:
+            changed: Object = apply_operations(live, operations, profile=STRICT)
+        except EvaluationError:
+            # The object changed since, and what was kept does not fit it any more.
+            del self._patches[key]
+            return live
+        return changed
+
+
+class _Memory(Generic[T]):
+    """The last answers; who asks while an answer is on its way waits for that one."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: OrderedDict[Hashable, asyncio.Future[T]] = OrderedDict()
+
+    async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+        known = self._kept.get(key)
+        if known is None:
+            known = self._kept[key] = asyncio.ensure_future(ask())
+            if len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        # Whoever stops waiting stops nobody else.
+        return await asyncio.shield(known)
+
+    def forget(self, key: Hashable) -> None:
+        self._kept.pop(key, None)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
+def _identity(kind: Kind, namespace: str, name: str) -> Identity:
+    return kind.api_version, kind.kind, namespace, name, kind.subresource
+
+
+def _unmarked(after: Object, before: Object) -> Object:
+    """Return an object with the marker that it had before, itself where nothing is to be done."""
+    marker = _annotations(after).get(ANNOTATION_APPLIED)
+    old = _annotations(before).get(ANNOTATION_APPLIED)
+    if marker == old:
+        return after
+    annotations = {**_annotations(after), ANNOTATION_APPLIED: old}
+    annotations = {name: text for name, text in annotations.items() if text is not None}
+    meta = {**after["metadata"], "annotations": annotations}
+    if not annotations:
+        del meta["annotations"]
+    return {**after, "metadata": meta}
+
+
+def _annotations(obj: Object) -> Object:
+    found: Object = (obj.get("metadata") or {}).get("annotations") or {}
+    return found

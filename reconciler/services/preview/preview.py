@@ -1,0 +1,313 @@
+"""What a rule would do to the objects that exist now, by the very services that would do it.
+
+Existing triggers are walked as a sweep walks them and handed to the `Processor`, whose lanes read
+and write a `DryRun` instead of the cluster.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.meta import Object, ref_of
+from reconciler.api.updaterequest import (
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    Source,
+    TargetStatus,
+    UpdateRequest,
+)
+from reconciler.clock import Clock
+from reconciler.engine.match import Decision
+from reconciler.engine.program import Program
+from reconciler.errors import ClusterError, Forbidden
+from reconciler.requests.lifecycle import Fail, Retry, Skip, identity
+from reconciler.requests.schedule import Backoff
+from reconciler.services.catalog.exceptions import ExceptionIndex
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.ports.objects import Kinds, MergeKeys, Reader, RuleLoader, Writer
+from reconciler.services.ports.policies import Policies
+from reconciler.services.ports.requests import Requests
+from reconciler.services.preview.dryrun import DryRun, Identity, Write
+from reconciler.services.processing.attempt import Attempt, Processor
+from reconciler.services.processing.lanes import Lanes
+from reconciler.services.processing.pacing import Pacer
+from reconciler.services.processing.selection import TargetFinder
+from reconciler.services.processing.trigger import TriggerReader
+from reconciler.services.sweeping.listing import ListScope, ObjectLister, list_key, within
+
+POLICY_CHANGE = ""
+"""The operation of nobody's request: the policy itself was stored."""
+
+_REFUSALS = frozenset({Outcome.INVALID, Outcome.DENIED, Outcome.FORBIDDEN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """What would happen to one target of one trigger.
+
+    Attributes:
+        refused: The API server said no to the dry run.
+    """
+
+    target: Identity
+    outcome: Outcome
+    message: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """An object that match selects, and what the rule would do.
+
+    Attributes:
+        unmet: Why the rule does not act on it, as preconditions; empty where it does.
+        errors: What is wrong before any single target.
+    """
+
+    trigger: Object
+    unmet: str = ""
+    touches: tuple[Touch, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some objects, in the order of the API server's lists.
+
+    Attributes:
+        read: How many were looked at, whether or not match selects them.
+        left: How many are to come in this list, as far as the API server tells.
+        writes: What would be written, by target.
+        failure: Why a whole list cannot be read.
+    """
+
+    read: int = 0
+    left: int = 0
+    seen: tuple[Seen, ...] = ()
+    writes: Mapping[Identity, Write] = field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """On what occasion a rule is previewed.
+
+    Attributes:
+        operation: Of a request for each trigger that leaves it as it is, or `POLICY_CHANGE`.
+        user: ``{userInfo, roles, clusterRoles}`` of who sends them; empty: nobody says.
+        namespace: Only of triggers in there; empty for all.
+    """
+
+    operation: str = POLICY_CHANGE
+    user: Mapping[str, Any] = field(default_factory=dict)
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """Previews rules, one after the other; a later one sees what the earlier would have done.
+
+    Attributes:
+        cluster: Where nothing is written.
+        parallel: Triggers worked on at the same time.
+        filters: What triggers nothing in this cluster; None where nobody knows.
+    """
+
+    cluster: DryRun
+    processor: Processor
+    triggers: TriggerReader
+    existing: ObjectLister
+    parallel: int = 64
+    filters: Filters | None = None
+
+    async def walk(self, program: Program, occasion: Occasion) -> AsyncIterator[Chunk]:
+        """Yield what the rule would do; a list that cannot be read stops no other."""
+        listings = program.matcher.listings(requests=bool(occasion.operation))
+        try:
+            places = await self.existing.places(listings)
+        except ClusterError as error:
+            yield Chunk(failure=str(error))
+            return
+        met: set[str] | None = set() if len(places) > 1 else None
+        reader = self.existing.reader.acting_as(program.origin.account)
+        existing = replace(self.existing, reader=reader)
+        for place in within(places, occasion.namespace):
+            async for chunk, objects in self._chunks(existing, place):
+                if chunk.failure:
+                    yield chunk
+                    continue
+                new = _new(objects, met)
+                seen = await asyncio.gather(*(self._one(program, occasion, obj) for obj in new))
+                writes = dict(self.cluster.writes)
+                self.cluster.writes.clear()
+                self.cluster.refused.clear()
+                yield replace(chunk, read=len(new), seen=_known(seen), writes=writes)
+
+    async def unseen(self, program: Program, occasion: Occasion) -> list[str]:
+        """Return the kinds of match whose objects cannot be found, and why."""
+        found: dict[str, None] = {}
+        for listing in program.matcher.listings(requests=bool(occasion.operation)):
+            for selector in listing.kinds:
+                name = "/".join(filter(None, (selector.kind, selector.subresource)))
+                if not selector.is_listable:
+                    found[f"{name}: its requests leave nothing that can be listed"] = None
+                elif not await self.existing.served(selector):
+                    found[f"{name}: the cluster does not serve it"] = None
+        return list(found)
+
+    async def _chunks(
+        self, existing: ObjectLister, place: ListScope
+    ) -> AsyncIterator[tuple[Chunk, list[Object]]]:
+        try:
+            async for page in existing.all_pages(place):
+                items = list(page.items)
+                for start in range(0, len(items), self.parallel):
+                    objects = items[start : start + self.parallel]
+                    left = len(items) - start - len(objects) + page.remaining
+                    yield Chunk(left=left), objects
+        except ClusterError as error:
+            if isinstance(error, Forbidden):
+                self.cluster.permissions.add(error.permission)
+            yield Chunk(failure=str(error)), []
+
+    async def _one(self, program: Program, occasion: Occasion, obj: Object) -> Seen | None:
+        try:
+            triggers = self.triggers.acting_as(program.origin.account)
+            trigger = await triggers.of_object(
+                obj, program, operation=occasion.operation, user=occasion.user
+            )
+        except ClusterError as error:
+            return Seen(trigger=obj, errors=(str(error),))
+        if trigger.subject is None:
+            return None
+        if program.matcher.evaluate(trigger.subject).decision is Decision.NO_MATCH:
+            return None
+        if self.filters and (reason := self.filters.why_excluded(trigger.subject)):
+            return Seen(trigger=obj, unmet=reason)
+        request = _request(program, obj, self.triggers.clock.now())
+        attempt = await self.processor.apply(request, program, trigger, 0.0)
+        return self._told(obj, attempt)
+
+    def _told(self, obj: Object, attempt: Attempt) -> Seen:
+        ended = attempt.disposition
+        if isinstance(ended, Skip):
+            return Seen(trigger=obj, unmet=ended.message)
+        if isinstance(ended, Retry) and ended.missing_permission:
+            self.cluster.permissions.add(ended.missing_permission)
+        touches = tuple(map(self._touch, attempt.targets))
+        return Seen(trigger=obj, touches=touches, errors=_errors(attempt))
+
+    def _touch(self, status: TargetStatus) -> Touch:
+        target = identity(status)
+        return Touch(
+            target=target,
+            outcome=status.outcome,
+            message=status.message,
+            refused=target in self.cluster.refused and status.outcome in _REFUSALS,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The cluster that is previewed.
+
+    Attributes:
+        server: Writes that the API server only tries; None where it is not to be asked.
+        exceptions: Those that are honoured.
+        filters: What triggers nothing there; None where nobody knows.
+    """
+
+    kinds: Kinds
+    keys: MergeKeys
+    reader: Reader
+    loader: RuleLoader
+    policies: Policies
+    requests: Requests
+    server: Writer | None = None
+    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
+    filters: Filters | None = None
+
+
+def preview_over(
+    ports: Ports, clock: Clock, below: Callable[[int], int], *, parallel: int = 64
+) -> Preview:
+    """Join the services of the controller to a cluster on which nothing is written."""
+    cluster = DryRun(ports.reader, ports.server)
+    triggers = TriggerReader(
+        kinds=ports.kinds, reader=cluster, requests=ports.requests, clock=clock, below=below
+    )
+    processor = Processor(
+        index=PolicyIndex(),
+        policies=ports.policies,
+        finder=TargetFinder(kinds=ports.kinds, reader=cluster),
+        triggers=triggers,
+        # Nobody is about to create a target that is missing: there is nothing to wait for.
+        lanes=Lanes(
+            reader=cluster,
+            writer=cluster,
+            keys=ports.keys,
+            parallel=parallel,
+            missing_pauses=(),
+        ),
+        loader=ports.loader,
+        backoff=Backoff(),
+        exceptions=ports.exceptions,
+        pacer=Pacer(index=PolicyIndex(), clock=clock),
+    )
+    return Preview(
+        cluster=cluster,
+        processor=processor,
+        triggers=triggers,
+        existing=ObjectLister(kinds=ports.kinds, reader=ports.reader),
+        parallel=parallel,
+        filters=ports.filters,
+    )
+
+
+def _new(objects: list[Object], met: set[str] | None) -> list[Object]:
+    """Return what no other list of the rule has shown."""
+    if met is None:
+        return objects
+    new = [obj for obj in objects if ref_of(obj).uid not in met]
+    met.update(ref_of(obj).uid for obj in new)
+    return new
+
+
+def _errors(attempt: Attempt) -> tuple[str, ...]:
+    """Return what is wrong with an attempt that none of its targets tells."""
+    match attempt.disposition:
+        case Fail(reason="EvaluationFailed" | "TargetUnresolved", message=message):
+            return (message,)
+        case Retry(message=message) if all(message != it.message for it in attempt.targets):
+            return (message,)
+        case _:
+            return ()
+
+
+def _known(seen: list[Seen | None]) -> tuple[Seen, ...]:
+    return tuple(item for item in seen if item is not None)
+
+
+def _request(program: Program, obj: Object, now: datetime) -> UpdateRequest:
+    ref = ref_of(obj)
+    return UpdateRequest(
+        # Work on one target goes by name: as the triggers are listed.
+        name=f"preview-{list_key(obj)}",
+        namespace="",
+        uid="",
+        resource_version="",
+        created=now,
+        labels={},
+        spec=RequestSpec(
+            policy=program.origin.policy,
+            rule=program.rule,
+            resource=ref,
+            # Without an operation: nothing was recorded or decided at admission, all is there.
+            source=Source.MANUAL,
+        ),
+        status=RequestStatus(),
+    )

@@ -1,0 +1,1 @@
+"""From a stored request to changed targets and a status."""

@@ -1,0 +1,429 @@
+"""One attempt at a request: policy, trigger, targets, and how it ended.
+
+Reads and decides; writes go through the lanes, and the caller stores the status. Every way out
+is a `Disposition`, so that nothing ends without a word.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Self
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import ObjectRef, TargetKey
+from reconciler.api.updaterequest import (
+    SUCCESSES,
+    Counts,
+    Outcome,
+    RequestSpec,
+    Source,
+    SweepProgress,
+    TargetStatus,
+    UpdateRequest,
+)
+from reconciler.engine.confidential import is_secret
+from reconciler.engine.context import Context
+from reconciler.engine.entries import with_entries
+from reconciler.engine.evaluate import decide
+from reconciler.engine.match import Subject
+from reconciler.engine.program import Program
+from reconciler.errors import (
+    ClusterError,
+    EvaluationError,
+    Interrupted,
+    InvalidPolicy,
+    NotFound,
+    Unreadable,
+)
+from reconciler.requests.confirmation import Presence
+from reconciler.requests.lifecycle import (
+    Defer,
+    Disposition,
+    Done,
+    Fail,
+    Retry,
+    Skip,
+    merge_targets,
+)
+from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.requests.redaction import said
+from reconciler.requests.schedule import Backoff
+from reconciler.services.catalog.exceptions import ExceptionIndex
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.ports.objects import Loader, RuleLoader
+from reconciler.services.ports.policies import Policies
+from reconciler.services.processing.eligibility import Eligibility
+from reconciler.services.processing.fairness import tenant_of
+from reconciler.services.processing.lanes import Job, Lanes
+from reconciler.services.processing.loading import Loads
+from reconciler.services.processing.long_evaluation import Elsewhere, Worker
+from reconciler.services.processing.memory_budget import InFlight
+from reconciler.services.processing.pacing import Pacer
+from reconciler.services.processing.patchwar import PATCH_WAR
+from reconciler.services.processing.results import TargetResult, failure
+from reconciler.services.processing.selection import TargetFinder
+from reconciler.services.processing.target_status import (
+    ended,
+    identity_of,
+    nameable,
+    reference,
+    statuses_of,
+    vanished,
+)
+from reconciler.services.processing.trigger import Malformed, Trigger, TriggerReader
+
+DENIALS = 10
+"""Attempts at a target that another admission webhook refuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unconfirmed:
+    """The triggering request is not stored yet; look again soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The end of one attempt.
+
+    Attributes:
+        targets: All results that are known now, older ones included; empty where the attempt
+            did not come to the targets.
+        counts: Where ``targets`` is only a part of the results.
+        sweep: How far a request for all triggers is.
+        program: The rule, where it was found.
+    """
+
+    disposition: Disposition
+    targets: tuple[TargetStatus, ...] = ()
+    counts: Counts | None = None
+    sweep: SweepProgress | None = None
+    program: Program | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    """Processes requests; holds no state of its own.
+
+    Attributes:
+        pacer: Holds requests back as their policies say.
+        elsewhere: Evaluates what takes long; None where nothing waits for this process.
+        is_excluded: Tells of a target that the settings exclude.
+        controller_users: Full names of the users whose requests are the controller's own.
+        account: In whose name everything is read; None: in that of the ports.
+    """
+
+    index: PolicyIndex
+    policies: Policies
+    finder: TargetFinder
+    triggers: TriggerReader
+    lanes: Lanes
+    loader: RuleLoader
+    backoff: Backoff
+    pacer: Pacer
+    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
+    elsewhere: Elsewhere | None = None
+    is_excluded: Callable[[TargetKey], bool] = lambda _key: False
+    controller_users: tuple[str, ...] = ()
+    account: ServiceAccount | None = None
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return the one that works in the name of an account."""
+        return self if account == self.account else replace(self, account=account)
+
+    @property
+    def loading(self) -> Loader:
+        """Return what reads for context entries, in the same name."""
+        return self.loader if self.account is None else self.loader.acting_as(self.account)
+
+    @property
+    def reading(self) -> TriggerReader:
+        """Return what reads triggers, in the name that the work is done in."""
+        return self.triggers.acting_as(self.account)
+
+    @property
+    def flight(self) -> InFlight:
+        """Return what bounds the bytes of triggers in memory."""
+        return self.lanes.flight
+
+    async def attempt(
+        self, request: UpdateRequest, jitter: float, *, claim: Callable[[], str] = str
+    ) -> Attempt | Unconfirmed:
+        """Work on a request once.
+
+        Args:
+            request: As it is stored.
+            jitter: Within [0, 1), spreads the next attempt.
+            claim: Asked once the trigger is known to be stored; gives the name of the request
+                that does this work, empty where nobody else can.
+        """
+        try:
+            program = await self.program(request.spec)
+            if isinstance(program, Skip | Fail):
+                return Attempt(disposition=program)
+            if reason := self._refused(request.spec):
+                fail = Fail(reason="TriggerRefused", message=reason)
+                return Attempt(disposition=fail, program=program)
+            if (held := self.pacer.closed(request.spec.policy)) is not None:
+                return Attempt(disposition=held, program=program)
+        except ClusterError as error:
+            return Attempt(disposition=self._retry(request, failure(error), jitter))
+        resource = f"{request.spec.resource.api_version}/{request.spec.resource.kind}"
+        worker = self.acting_as(program.origin.account)
+        async with self.flight.triggers.hold(self.flight.expected(resource)) as hold:
+            trigger = await worker._read(request, program, jitter)  # noqa: SLF001 - its own class
+            if isinstance(trigger, Attempt):
+                return trigger
+            if trigger.presence is Presence.WAITING:
+                return Unconfirmed()
+            if trigger.subject is not None:
+                hold.resize(self.flight.weigh(resource, trigger.subject.obj))
+            left = self._left(request, claim())
+            if left is not None:
+                return Attempt(disposition=left, program=program)
+            return await worker.apply(request, program, trigger, jitter)
+
+    async def _read(
+        self, request: UpdateRequest, program: Program, jitter: float
+    ) -> Trigger | Attempt:
+        try:
+            trigger = await self.reading.read(request, program)
+        except NotFound as error:
+            message = f"what was recorded of the trigger was removed: {error}"
+            return Attempt(disposition=Fail(reason="RecordGone", message=message))
+        except Unreadable as error:
+            fail = Fail(reason="TooDeep", message=str(error))
+            return Attempt(disposition=fail, program=program)
+        except Malformed as error:
+            fail = Fail(reason="MalformedRequest", message=f"{error}; delete the request")
+            return Attempt(disposition=fail, program=program)
+        except ClusterError as error:
+            return Attempt(disposition=self._retry(request, failure(error), jitter))
+        except RecursionError:
+            message = "the trigger, or what was recorded of it, is nested too deeply"
+            return Attempt(disposition=Fail(reason="TooDeep", message=message), program=program)
+        if trigger.presence is Presence.GONE:
+            return Attempt(disposition=trigger_gone(request.spec.resource), program=program)
+        return trigger
+
+    async def apply(
+        self, request: UpdateRequest, program: Program, trigger: Trigger, jitter: float
+    ) -> Attempt:
+        """Evaluate a rule on a stored trigger and change its targets, in its policy's name."""
+        if program.origin.account != self.account:
+            return await self.acting_as(program.origin.account).apply(
+                request, program, trigger, jitter
+            )
+        if trigger.subject is None or trigger.context is None:
+            msg = "only a stored trigger can be applied"
+            raise ValueError(msg)
+        loads = self.loads(request.spec)
+        loads.confidential = is_secret(trigger.subject.group, trigger.subject.kind)
+        subject = replace(trigger.subject, allowance=loads.allowance)
+        named = frozenset({"", subject.namespace, program.origin.namespace})
+        plain = loads.of(trigger.context)
+        context = with_entries(plain, program.entries)
+        try:
+            closed = await self.skip_reason(request.spec, program, subject, plain, loads)
+        except EvaluationError as error:
+            message = said(error, confidential=loads.confidential)
+            fail = Fail(reason="EvaluationFailed", message=message)
+            return Attempt(disposition=fail, program=program)
+        except (ClusterError, Interrupted) as error:
+            retry = self._retry(request, _told(failure(error), loads, named), jitter)
+            return Attempt(disposition=retry, targets=request.status.targets, program=program)
+        if closed is not None:
+            return Attempt(disposition=closed, program=program)
+        exempt = self._gates.exempt(program, context, loads)
+        done = ended(request.status)
+        with self.flight.kept.room() as room:
+            finder = self.finder.acting_as(self.account)
+            selection = await finder.select(program, context, loads, room)
+            chosen = [item for item in selection.found if identity_of(item.key) not in done]
+            results = await asyncio.gather(
+                *(
+                    self._change(
+                        item.key,
+                        Job(
+                            request=request.name,
+                            created=request.created,
+                            program=program,
+                            query=item.query,
+                            context=context,
+                            loads=loads,
+                            listed=item.obj,
+                            exempt=exempt,
+                            cause=self._cause(request.spec),
+                            named=named | nameable(item, program),
+                            tenant=tenant_of(request.spec),
+                        ),
+                    )
+                    for item in chosen
+                )
+            )
+        found = tuple(zip(chosen, results, strict=True))
+        named_as = partial(reference, program=program, confidential=loads.confidential)
+        statuses = statuses_of(found, named_as)
+        targets = merge_targets(
+            request.status.targets,
+            [*statuses, *vanished(request.status, selection, statuses)],
+        )
+        outcomes = (*results, *(_told(item, loads, named) for item in selection.failures))
+        errors = [said(error, confidential=loads.confidential) for error in selection.errors]
+        disposition = self._conclude(request, targets, outcomes, errors, jitter)
+        return Attempt(disposition=disposition, targets=targets, program=program)
+
+    def loads(self, spec: RequestSpec) -> Loads:
+        """Return what an attempt at a request reads, and evaluates with."""
+        worker = Worker(tenant=tenant_of(spec), policy=spec.policy, rule=spec.rule)
+        return Loads(self.loading, elsewhere=self.elsewhere, worker=worker)
+
+    async def skip_reason(
+        self, spec: RequestSpec, program: Program, subject: Subject, plain: Context, loads: Loads
+    ) -> Skip | None:
+        """Return why a rule does not act for a trigger, None where it does.
+
+        Args:
+            spec: The request.
+            program: Its rule.
+            subject: The trigger.
+            plain: Its context, without entries of the rule.
+            loads: What context entries read.
+
+        Raises:
+            EvaluationError: It cannot be told, as a precondition cannot be evaluated.
+            ClusterError: What has to be read cannot be.
+            Interrupted: It was ended before it could be told.
+        """
+        context = with_entries(plain, program.entries)
+        decision = await loads.evaluate(lambda: decide(program, subject, context))
+        if not decision.fires:
+            message = f"the trigger no longer matches the rule: {decision.message}"
+            return Skip(reason="NoMatch", message=message)
+        await self.exceptions.caught_up()
+        return await self._gates.skip_reason(spec, program, subject, plain, loads)
+
+    def _left(self, request: UpdateRequest, owner: str) -> Skip | Defer | None:
+        """Return why a request whose trigger is stored is left, None where it is worked on."""
+        if owner not in ("", request.name):
+            return Skip(reason="SameAsOther", message=f"same as {owner}")
+        return self.pacer.turn(request.spec.policy, request.name)
+
+    async def program(self, spec: RequestSpec) -> Program | Skip | Fail:
+        """Return the rule that a request names, in the newest generation of its policy.
+
+        Where a trigger was found by looking at the objects, or is to be, and the rule needs more
+        by now, it is the rule as it was: that is the one the trigger was sent under.
+        """
+        known = self.index.get(spec.policy)
+        if (
+            known is None
+            or (spec.policy_uid and known.uid != spec.policy_uid)
+            or known.generation < spec.policy_generation
+        ):
+            try:
+                compiled = await self.index.take_in(await self.policies.get(spec.policy))
+            except NotFound:
+                return Skip(reason="PolicyGone", message=f"policy {spec.policy} was deleted")
+            if isinstance(compiled, InvalidPolicy):
+                return Fail(reason="InvalidPolicy", message=f"policy {spec.policy}: {compiled}")
+            known = compiled
+        if spec.policy_uid and known.uid != spec.policy_uid:
+            message = f"policy {spec.policy} was deleted and made again"
+            return Skip(reason="PolicyGone", message=message)
+        program = known.program(spec.rule)
+        if program is None:
+            message = f"policy {spec.policy} has no rule {spec.rule} any more"
+            return Skip(reason="RuleGone", message=message)
+        if spec.source is Source.CATCH_UP and why_not_rebuildable(program):
+            return self.index.as_it_was(known.uid, spec.rule) or program
+        return program
+
+    def _cause(self, spec: RequestSpec) -> str:
+        user = (spec.user.get("userInfo") or {}).get("username", "")
+        ours = user in self.controller_users or self.index.speaks_as(user)
+        return spec.resource.uid if ours else ""
+
+    @property
+    def _gates(self) -> Eligibility:
+        return Eligibility(
+            triggers=self.reading, namespaces=self.triggers, exceptions=self.exceptions
+        )
+
+    def _refused(self, spec: RequestSpec) -> str:
+        """Return why a request's trigger is not even read."""
+        ref = spec.resource
+        return "" if spec.sweep else self.lanes.protection.of_trigger(ref.kind, ref.namespace)
+
+    async def _change(self, key: TargetKey, job: Job) -> TargetResult:
+        if reason := self.lanes.protection.of_target(key.kind, key.namespace):
+            by_kind = bool(self.lanes.protection.of_write(key.kind.group, ""))
+            # A pattern that takes in more than may be changed means the rest.
+            meant = job.query.names_kind if by_kind else job.query.names_namespace
+            outcome = Outcome.FAILED if meant else Outcome.SKIPPED
+            return TargetResult(outcome=outcome, message=reason)
+        if self.is_excluded(key):
+            message = "resourceFilters in the ConfigMap kyverno leaves it alone"
+            return TargetResult(outcome=Outcome.SKIPPED, message=message)
+        return await self.lanes.submit(key, job)
+
+    def _conclude(
+        self,
+        request: UpdateRequest,
+        targets: Sequence[TargetStatus],
+        results: Iterable[TargetResult],
+        errors: Sequence[str],
+        jitter: float,
+    ) -> Disposition:
+        retries = [item for item in results if item.retryable and not _exhausted(item, targets)]
+        if retries:
+            # What is paused for long holds nothing up that may go on sooner.
+            soon = [item for item in retries if item.reason != PATCH_WAR]
+            worst = max(soon or retries, key=_urgency)
+            interrupted = any(item.interrupted for item in retries)
+            return self._retry(request, replace(worst, interrupted=interrupted), jitter)
+        if errors:
+            return Fail(reason="TargetUnresolved", message="; ".join(errors))
+        failed = [item for item in targets if item.outcome not in SUCCESSES]
+        if failed:
+            first = failed[0]
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            message = f"{first.ref}: {first.message}{more}"
+            return Fail(reason=f"Target{first.outcome}", message=message)
+        return Done(message="" if targets else "no object fits the targets of the rule")
+
+    def _retry(self, request: UpdateRequest, result: TargetResult, jitter: float) -> Retry:
+        pause = self.backoff.delay(request.status.attempts + 1, jitter)
+        message = result.message
+        if result.permission and self.account and self.account.user not in message:
+            # What is withheld leaves out who lacks the right.
+            message += f" to ServiceAccount {self.account}"
+        return Retry(
+            reason=result.reason or result.outcome.value,
+            message=message,
+            after=max(pause, result.retry_after),
+            missing_permission=result.permission,
+            interrupted=result.interrupted,
+        )
+
+
+def trigger_gone(ref: ObjectRef) -> Skip:
+    """Return how a request ends whose trigger does not exist any more."""
+    which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
+    message = f"{which} is gone: it was deleted before this request was done"
+    return Skip(reason="TriggerGone", message=message)
+
+
+def _urgency(result: TargetResult) -> tuple[bool, float]:
+    return result.outcome is Outcome.FORBIDDEN, result.retry_after
+
+
+def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:
+    if result.outcome is not Outcome.DENIED:
+        return False
+    denied = [item for item in targets if item.outcome is Outcome.DENIED]
+    return all(item.attempts >= DENIALS for item in denied)
+
+
+def _told(result: TargetResult, loads: Loads, named: frozenset[str]) -> TargetResult:
+    return result.withheld(named) if loads.confidential else result

@@ -1,0 +1,474 @@
+"""Keeps every waiting request moving: watch events and lists in, finished attempts out.
+
+Watch events are hints; the list of requests that are not final is the truth, taken when the
+work starts and again every so often, because a watch may miss deletions and re-lists.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeVar
+
+from reconciler.api.account import MissingRight
+from reconciler.api.updaterequest import Outcome, RequestStatus, UpdateRequest
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError, Conflict, NotFound
+from reconciler.requests.draft import same_work
+from reconciler.requests.lifecycle import (
+    FINAL,
+    Defer,
+    Retention,
+    Retry,
+    advance,
+    reopen,
+)
+from reconciler.requests.overload import holders
+from reconciler.requests.queue import RequestQueue
+from reconciler.services.ports.objects import History
+from reconciler.services.ports.requests import Requests
+from reconciler.services.processing.attempt import Attempt, Processor, Unconfirmed
+from reconciler.services.processing.confirming import Confirmations
+from reconciler.services.processing.fairness import tenant_of
+from reconciler.services.processing.suspects import Suspects
+
+_AFTER_FAULT = 30.0
+_HELD = 60.0
+"""Seconds until a request is looked at that waits for nothing that has a time; no call is made."""
+_BRIEF = 1.0
+"""Seconds that a request waits for its turn without a word in its status."""
+_TRIAL = 10.0
+"""Seconds for which a suspect is the only one in work."""
+_TRIALS = 30.0
+"""Seconds for which all of them are, one after the other."""
+_REMEMBERED = 10_000
+_SHARE = 96
+"""Requests of one tenant in work at the same time, so that others find a place at once."""
+
+Observer = Callable[[UpdateRequest, RequestStatus, Attempt], None]
+Sweep = Callable[[UpdateRequest], Awaitable[tuple[UpdateRequest, Attempt]]]
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+@dataclass(slots=True, kw_only=True)
+class Dispatcher:
+    """Owns the queue of one process; only a leader runs it.
+
+    Attributes:
+        sweep: Works on a request for all triggers of a rule.
+        jitter: Gives values within [0, 1) that spread retries.
+        history: Asked about triggers that came and went.
+        confirmation: Seconds until a trigger that is not stored counts as refused.
+        observe: Told about every attempt that ended, when its status is stored.
+        parallel: Requests in work at the same time.
+        held: Begin nothing; what waits goes on waiting.
+        seen: The highest resourceVersion of a request that it was told of.
+        noticed: Requests that it was told of for the first time, since the process began.
+        listed: All that wait were listed once.
+    """
+
+    requests: Requests
+    processor: Processor
+    sweep: Sweep
+    clock: Clock
+    jitter: Callable[[], float]
+    retention: Retention
+    observe: Observer
+    history: History
+    confirmation: float = 120.0
+    parallel: int = 256
+    held: bool = False
+    seen: int = 0
+    noticed: int = 0
+    listed: bool = False
+    queue: RequestQueue = field(default_factory=lambda: RequestQueue(share=_SHARE))
+    held_by: Counter[str] = field(default_factory=Counter)
+    suspects: Suspects = field(init=False)
+    _known: dict[str, UpdateRequest] = field(default_factory=dict)
+    _confirmations: Confirmations = field(init=False)
+    _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
+    _finished: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.suspects = Suspects(self.requests)
+        self._confirmations = Confirmations(
+            kinds=self.processor.triggers.kinds,
+            history=self.history,
+            clock=self.clock,
+            period=self.confirmation,
+        )
+
+    def on_stored(self, request: UpdateRequest) -> None:
+        """Take in a request as it is stored; one that comes late changes nothing."""
+        if request.resource_version.isdecimal():
+            self.seen = max(self.seen, int(request.resource_version))
+        finished = request.status.state in FINAL
+        if finished and (not request.ended_by or request.uid in self._finished):
+            _remember(self._finished, request.uid, None)
+            self._drop(request.name)
+            return
+        known = self._known.get(request.name)
+        if request.uid in self._finished or (known is not None and not _newer(request, known)):
+            return
+        if known is None:
+            self.noticed += 1
+            self.held_by.update(_holders(request))
+        self._known[request.name] = request
+        if request.name not in self.queue.working:
+            # What is in work plans itself when it ends; this may be its own progress.
+            nudged = known is not None and request.nudge != known.nudge
+            if nudged:
+                self.processor.lanes.wars.forgive(request.spec.policy, request.spec.rule)
+            due = self.clock.monotonic() if nudged or finished else self._due(request)
+            self.queue.push(request.name, due, tenant_of(request.spec))
+        self._changed.set()
+
+    def on_deleted(self, name: str, uid: str = "") -> None:
+        """A request was deleted; if it was not finished, others may do its work.
+
+        Args:
+            name: Of the request.
+            uid: Of the one that was deleted, where a new one of that name may be known already.
+        """
+        known = self._known.get(name)
+        if known is not None and uid not in ("", known.uid):
+            return
+        work = None if known is None else same_work(known)
+        if work is not None and self._claimed.get(work) == name:
+            del self._claimed[work]
+        self._drop(name)
+
+    def unfinished(self, name: str) -> bool:
+        """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
+        return not self.listed or name.partition("/")[0] in self._known
+
+    def unended(self) -> tuple[UpdateRequest, ...]:
+        """Return the requests that are not final, as they were stored last."""
+        return tuple(self._known.values())
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests are not final."""
+        return len(self._known)
+
+    def oldest_age(self) -> float:
+        """Return the age of the oldest waiting request, in seconds."""
+        now = self.clock.now()
+        ages = ((now - item.created).total_seconds() for item in self._known.values())
+        return max(ages, default=0.0)
+
+    def wake(self, policy: str) -> None:
+        """Look again at the parked requests of a policy: something they wait for changed."""
+        for request in self._known.values():
+            parked = request.status.next_attempt is not None or request.status.reason
+            # What is in work may be about to be parked for what holds no more.
+            working = request.name in self.queue.working
+            if request.spec.policy == policy and (parked or working):
+                self.queue.push(request.name, self.clock.monotonic())
+        self._changed.set()
+
+    def wake_parked(self, reason: str) -> None:
+        """Look again at the requests that were parked for a reason: it may be gone."""
+        for request in self._known.values():
+            if request.status.reason == reason and request.status.next_attempt is not None:
+                self.queue.push(request.name, self.clock.monotonic())
+        self._changed.set()
+
+    def objects_out_of_reach(self) -> dict[MissingRight, frozenset[str]]:
+        """Return the names of the objects for which requests lack a right, by right."""
+        found: dict[MissingRight, set[str]] = {}
+        for request in self._known.values():
+            if request.status.missing_permission:
+                found.setdefault(self._lacks(request), set()).update(_out_of_reach(request))
+        return {right: frozenset(names) for right, names in found.items()}
+
+    def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
+        """Try the requests again that wait for a right, on one object or any: it is granted."""
+        for request in self._known.values():
+            if request.status.missing_permission and self._lacks(request) == missing:
+                if name and name not in _out_of_reach(request):
+                    continue
+                self.queue.push(request.name, self.clock.monotonic())
+        self._changed.set()
+
+    def _lacks(self, request: UpdateRequest) -> MissingRight:
+        account = self.processor.index.account(request.spec.policy)
+        return MissingRight(request.status.missing_permission, account)
+
+    async def resync(self) -> None:
+        """Take the truth from a list: nothing that waits is forgotten, nothing gone is kept."""
+        before = set(self._known)
+        seen: set[str] = set()
+        async for request in self.requests.waiting():
+            seen.add(request.name)
+            self.on_stored(request)
+        for name in before - seen:
+            if name not in self.queue.working:
+                self.on_deleted(name)
+        if not self.listed:
+            self.suspects.take(self._known.values())
+        self.listed = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled; what is in work then is cancelled too."""
+        try:
+            await self._try_suspects()
+            while True:
+                self._changed.clear()
+                self._start_due()
+                await self._pause()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _try_suspects(self) -> None:
+        """Work on what may have ended the controller before, one by one and on nothing else."""
+        if not self.suspects.expected:
+            return
+        while not self.listed:
+            self._changed.clear()
+            await self._changed.wait()
+        self.suspects.alone = True
+        end = self.clock.monotonic() + _TRIALS
+        for name in self.suspects.in_order():
+            now = self.clock.monotonic()
+            if self._idle or now >= end:
+                break
+            if self.queue.take_out_of_turn(name, now):
+                await asyncio.wait({self._begin(name)}, timeout=_TRIAL)
+        self.suspects.alone = False
+
+    def hold(self, *, held: bool) -> None:
+        """Begin nothing for a while, or go on."""
+        self.held = held
+        self._changed.set()
+
+    def close(self) -> None:
+        """Begin nothing new."""
+        self._closed = True
+
+    async def drain(self) -> None:
+        """Wait until what is in work now has ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    @property
+    def _idle(self) -> bool:
+        return self._closed or self.held
+
+    def _start_due(self) -> None:
+        while not self._idle and len(self._tasks) < self.parallel:
+            name = self.queue.take(self.clock.monotonic())
+            if name is None:
+                return
+            _ = self._begin(name)
+
+    def _begin(self, name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._handle(name), name=f"request {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A fault of ours must be seen.
+            task.get_loop().call_exception_handler(
+                {"message": f"{task.get_name()} failed", "exception": error}
+            )
+
+    async def _pause(self) -> None:
+        due = self.queue.next_due()
+        busy = self._idle or len(self._tasks) >= self.parallel
+        wait = None if due is None or busy else max(0.0, due - self.clock.monotonic())
+        # Not wait_for: on Python 3.11 it forgets that it is cancelled where a change comes then.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._changed.wait()
+
+    def _due(self, request: UpdateRequest) -> float:
+        planned = request.status.next_attempt
+        return self.clock.monotonic() + (0.0 if planned is None else self._left(planned))
+
+    def _left(self, planned: datetime) -> float:
+        """Return the seconds until a time that a status names, as far as it can be believed.
+
+        Another process may have written it, or this machine's clock was set since: nothing waits
+        longer than the longest pause between two attempts without being looked at.
+        """
+        left = (planned - self.clock.now()).total_seconds()
+        return min(max(0.0, left), self.processor.backoff.ceiling)
+
+    async def _handle(self, name: str) -> None:
+        try:
+            request = self._known.get(name)
+            if request is not None:
+                await self._attempt(request)
+        except ClusterError:
+            # The status could not be stored: the work is repeated, which is at least once.
+            self.queue.push(name, self.clock.monotonic() + 1.0 + self.jitter())
+        except Exception as error:
+            if name in self._known:
+                self.queue.push(name, self.clock.monotonic() + _AFTER_FAULT)
+                await self._confess(name, error)
+            raise
+        finally:
+            self.queue.finish(name)
+
+    async def _confess(self, name: str, error: Exception) -> None:
+        """Say in the status that a fault of ours is in the way."""
+        message = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
+        retry = Retry(reason="InternalError", message=message, after=_AFTER_FAULT)
+        with contextlib.suppress(ClusterError):
+            await self._store(self._known[name], Attempt(disposition=retry))
+
+    async def _attempt(self, request: UpdateRequest) -> None:
+        if request.status.state in FINAL:
+            again = reopen(request.status, request.ended_by)
+            retry = Retry(reason=again.reason, message=again.message, after=0.0)
+            await self._write(request, again, Attempt(disposition=retry))
+            return
+        if (fail := self.suspects.given_up(request)) is not None:
+            await self._store(request, Attempt(disposition=fail))
+            return
+        request = await self.suspects.note(request)
+        if request.spec.sweep:
+            request, ended = await self.sweep(request)
+            await self._store(self.suspects.without_note(request), ended)
+            return
+        attempt = await self.processor.attempt(
+            request, self.jitter(), claim=lambda: self._claim(request)
+        )
+        if isinstance(attempt, Unconfirmed):
+            await self._look_again(request)
+        else:
+            await self._store(request, attempt)
+
+    def _claim(self, request: UpdateRequest) -> str:
+        """Return the name of the request that does this work."""
+        work = same_work(request)
+        if work is None:
+            return request.name
+        owner = self._claimed.get(work, request.name)
+        _remember(self._claimed, work, owner)
+        return owner
+
+    async def _look_again(self, request: UpdateRequest) -> None:
+        found = await self._confirmations.look(request)
+        if isinstance(found, float):
+            self.queue.push(request.name, self.clock.monotonic() + found)
+            if self.suspects.pending(request.name):
+                self._known[request.name] = await self._unnote(request)
+        else:
+            await self._store(request, Attempt(disposition=found))
+
+    async def _store(self, request: UpdateRequest, attempt: Attempt) -> None:
+        status = advance(
+            request.status,
+            attempt.disposition,
+            now=self.clock.now(),
+            retention=self.retention,
+            targets=attempt.targets or None,
+            counts=attempt.counts,
+            sweep=attempt.sweep or request.status.sweep,
+        )
+        if isinstance(attempt.disposition, Defer) and self._untold(request, status):
+            return
+        await self._write(request, status, attempt)
+
+    async def _write(
+        self, request: UpdateRequest, status: RequestStatus, attempt: Attempt
+    ) -> None:
+        try:
+            stored = await self.requests.write_status(request, status)
+        except NotFound:
+            self.on_deleted(request.name)
+            return
+        except Conflict:
+            await self._reread(request.name)
+            return
+        self.suspects.proven(request.name)
+        if status.state in FINAL:
+            _remember(self._finished, request.uid, None)
+            self._drop(request.name)
+        else:
+            self._known[request.name] = replace(stored, status=status, ended_by="")
+            if isinstance(attempt.disposition, Retry):
+                pause = attempt.disposition.after
+            else:
+                pause = _HELD if status.next_attempt is None else self._left(status.next_attempt)
+            self.queue.push(request.name, self.clock.monotonic() + pause)
+        self.observe(request, status, attempt)
+
+    async def _unnote(self, request: UpdateRequest) -> UpdateRequest:
+        """Take back that an attempt began: it did not come to any work."""
+        stored = await self.requests.write_status(request, request.status)
+        self.suspects.proven(request.name)
+        return stored
+
+    def _untold(self, request: UpdateRequest, status: RequestStatus) -> bool:
+        """Plan a request that is held back, and tell whether its status need not be written.
+
+        It need not be where it says so already, or where the hold ends within a moment.
+        """
+        until = status.next_attempt
+        wait = _HELD if until is None else self._left(until)
+        if (status != request.status and wait > _BRIEF) or self.suspects.pending(request.name):
+            return False
+        self.queue.push(request.name, self.clock.monotonic() + wait)
+        return True
+
+    async def _reread(self, name: str) -> None:
+        try:
+            request = await self.requests.get(name)
+        except NotFound:
+            self.on_deleted(name)
+            return
+        self.on_stored(request)
+        if name in self._known:
+            self.queue.push(name, self.clock.monotonic())
+
+    def _drop(self, name: str) -> None:
+        known = self._known.pop(name, None)
+        for holder in () if known is None else _holders(known):
+            self.held_by[holder] -= 1
+            if not self.held_by[holder]:
+                del self.held_by[holder]
+        self._confirmations.forget(name)
+        self.suspects.proven(name)
+        self.queue.drop(name)
+
+
+def _holders(request: UpdateRequest) -> tuple[str, ...]:
+    return holders(request.spec.policy, request.spec.resource.namespace)
+
+
+def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:
+    """Return whether a version came after another; those of one resource are numbers that grow."""
+    new, old = request.resource_version, known.resource_version
+    if new.isdecimal() and old.isdecimal():
+        return int(new) > int(old)
+    return new != old
+
+
+def _remember(table: OrderedDict[T, V], key: T, value: V) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > _REMEMBERED:
+        table.popitem(last=False)
+
+
+def _out_of_reach(request: UpdateRequest) -> set[str]:
+    """Return the names of the targets, or of the trigger, that may not be read or changed."""
+    targets = request.status.targets
+    found = {item.ref.name for item in targets if item.outcome is Outcome.FORBIDDEN}
+    return found or {request.spec.resource.name}

@@ -1,0 +1,411 @@
+"""One lane per target: work on one object is serialised, different objects go in parallel.
+
+Everything that waits for the same object is evaluated together, oldest request first, against
+one read, and written with one guarded patch; each request gets a result of its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Self
+
+from reconciler.api.meta import (
+    ANNOTATION_APPLIED,
+    Kind,
+    Object,
+    TargetKey,
+    ref_of,
+    resource_version,
+)
+from reconciler.api.updaterequest import Outcome
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.engine.confidential import is_secret
+from reconciler.engine.context import Context
+from reconciler.engine.edits import merges
+from reconciler.engine.evaluate import NOTHING, change
+from reconciler.engine.outcome import RuleStatus, TargetChange
+from reconciler.engine.patch import SHIPPED, equal
+from reconciler.engine.program import Origin, Program
+from reconciler.engine.targets import TargetQuery
+from reconciler.errors import (
+    ClusterError,
+    Conflict,
+    Denied,
+    EvaluationError,
+    Forbidden,
+    Interrupted,
+    Invalid,
+    NotFound,
+)
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.objects import MergeKeys, Reader, Writer
+from reconciler.services.processing.fairness import FairGate
+from reconciler.services.processing.loading import Loads
+from reconciler.services.processing.memory_budget import InFlight
+from reconciler.services.processing.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
+from reconciler.services.processing.results import NOT_FOUND, VANISHED, TargetResult, failure
+
+MAX_TOGETHER = 50
+"""Requests that one patch carries; bounds how much is evaluated again after a conflict."""
+
+
+Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]
+"""Gives why an object is left alone, empty where it is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """The work of one request at one target.
+
+    Attributes:
+        loads: What context entries read, shared by all targets of the request.
+        listed: The object as a live list gave it, or None where it has to be read.
+        exempt: Asked about the object before it is changed; None where nothing exempts any.
+        cause: The uid of a trigger that our own write changed, else empty.
+        named: Namespaces that a message may name, whatever is confidential.
+        tenant: Whose work it is; places are given in turns.
+    """
+
+    request: str
+    created: datetime
+    program: Program
+    query: TargetQuery
+    context: Context
+    loads: Loads
+    listed: Object | None = None
+    exempt: Exempt | None = None
+    cause: str = ""
+    named: frozenset[str] = frozenset()
+    tenant: str = ""
+    result: asyncio.Future[TargetResult] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+@dataclass(slots=True)
+class Lanes:
+    """All lanes of a process.
+
+    Attributes:
+        parallel: How many lanes may talk to the API server at the same time.
+        rounds: How often one piece of work is evaluated while conflicts go on.
+        missing_pauses: Seconds between looks at an object that is not there.
+        keys: Asked only where a rule has a strategic merge.
+        unfinished: Whether a request's final status is not stored yet; its marker stays.
+        protection: Tells what no policy reaches.
+        flight: Bounds the bytes of targets in memory.
+        wars: Pauses a rule at a target where somebody undoes its change again and again.
+        conflicts: Writes that met a newer version of the target.
+        shared: Requests whose change went with the write of another.
+    """
+
+    reader: Reader
+    writer: Writer
+    keys: MergeKeys
+    parallel: int = 64
+    rounds: int = 10
+    missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
+    unfinished: Callable[[str], bool] = bool
+    protection: Protection = field(default_factory=Protection)
+    wars: PatchWars = field(default_factory=PatchWars)
+    flight: InFlight = field(default_factory=InFlight)
+    conflicts: int = 0
+    shared: int = 0
+    _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
+    _running: dict[TargetKey, asyncio.Task[None]] = field(default_factory=dict)
+    _gate: FairGate = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Who waits for something slow keeps a place; a quarter is left for the others.
+        self._gate = FairGate(slots=self.parallel, share=max(1, self.parallel * 3 // 4))
+
+    @classmethod
+    def of(
+        cls,
+        settings: ControllerSettings,
+        clock: Clock,
+        *,
+        reader: Reader,
+        writer: Writer,
+        keys: MergeKeys,
+    ) -> Self:
+        """Return the lanes that a controller with these settings runs."""
+        return cls(
+            reader=reader,
+            writer=writer,
+            keys=keys,
+            parallel=settings.lanes,
+            rounds=settings.conflict_retries,
+            protection=Protection.of(settings),
+            flight=InFlight.of(settings),
+            wars=PatchWars(
+                limit=settings.patch_war_limit, window=settings.patch_war_window, clock=clock
+            ),
+        )
+
+    async def submit(self, key: TargetKey, job: Job) -> TargetResult:
+        """Put work into a lane and wait for its result."""
+        self._waiting.setdefault(key, []).append(job)
+        if key not in self._running:
+            self._running[key] = asyncio.create_task(self._run(key), name=f"lane {key.name}")
+        return await job.result
+
+    async def _run(self, key: TargetKey) -> None:
+        try:
+            while jobs := self._waiting.pop(key, None):
+                # Who stopped waiting, because the process stops, wants no write any more.
+                waiting = [job for job in jobs if not job.result.done()]
+                waiting = [job for job in waiting if not self._left_alone(key, job)]
+                waiting.sort(key=lambda job: (job.created, job.request))
+                # What is read in the name of one account is not for another one's work.
+                groups = groupby(
+                    waiting[:MAX_TOGETHER], key=lambda job: job.program.origin.account
+                )
+                batch = next((list(jobs) for _, jobs in groups), [])
+                if rest := waiting[len(batch) :]:
+                    self._waiting.setdefault(key, []).extend(rest)
+                if batch:
+                    await self._settle(key, batch)
+        finally:
+            del self._running[key]
+
+    def _left_alone(self, key: TargetKey, job: Job) -> bool:
+        pause = self.wars.pause(key, job.program.origin)
+        if pause is not None:
+            job.result.set_result(self._paused(pause))
+        return pause is not None
+
+    def _paused(self, pause: Pause) -> TargetResult:
+        return TargetResult(
+            outcome=Outcome.CONFLICT,
+            message=pause.message,
+            retryable=True,
+            retry_after=self.wars.left(pause),
+            reason=PATCH_WAR,
+        )
+
+    async def _settle(self, key: TargetKey, batch: list[Job]) -> None:
+        try:
+            results = await self._work(key, batch)
+        except BaseException as error:
+            if isinstance(error, Exception) and len(batch) > 1:
+                # A fault of ours at one request must not stop those that wait beside it.
+                for job in batch:
+                    await self._settle(key, [job])
+                return
+            for job in batch:
+                if not job.result.done():
+                    job.result.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for job, result in zip(batch, _told(key, batch, results), strict=True):
+            if not job.result.done():
+                job.result.set_result(result)
+
+    async def _work(self, key: TargetKey, batch: list[Job]) -> list[TargetResult]:
+        # A list is older than what the others in the batch may be about.
+        listed = batch[0].listed if len(batch) == 1 else None
+        missing = iter(self.missing_pauses)
+        conflicts, uid, resource = 0, "", key.kind.resource
+        reader = self.reader.acting_as(batch[0].program.origin.account)
+        while conflicts < self.rounds:
+            try:
+                size = self.flight.expected(resource)
+                if listed is not None:
+                    size = self.flight.weigh(resource, listed)
+                async with (
+                    self._gate.enter(batch[0].tenant),
+                    self.flight.targets.hold(size) as hold,
+                ):
+                    obj = listed or await reader.get(key.kind, key.namespace, key.name)
+                    hold.resize(self.flight.weigh(resource, obj))
+                    uid = ref_of(obj).uid
+                    results = await self._write(key, batch, obj)
+                    return [replace(result, uid=uid) for result in results]
+            except Conflict:
+                conflicts += 1
+                self.conflicts += 1
+            except NotFound:
+                named = any(_names(key, job) for job in batch)
+                pause = next(missing, None) if named else None
+                if pause is None:
+                    return [NOT_FOUND if _names(key, job) else VANISHED for job in batch]
+                await asyncio.sleep(pause)
+            except (Invalid, Denied, Forbidden) as error:
+                if len(batch) == 1:
+                    return _all(batch, replace(failure(error), uid=uid))
+                return [(await self._work(key, [job]))[0] for job in batch]
+            except ClusterError as error:
+                return _all(batch, replace(failure(error), uid=uid))
+            except RecursionError:
+                message = "the object is nested too deeply to be compared or written"
+                return _all(batch, TargetResult(outcome=Outcome.INVALID, message=message, uid=uid))
+            listed = None
+        message = f"the object changed {self.rounds} times while it was being patched"
+        result = TargetResult(outcome=Outcome.CONFLICT, message=message, retryable=True, uid=uid)
+        return _all(batch, result)
+
+    async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
+        current, results, marked, runs = await _evaluate(
+            key, batch, obj, keys=self.keys, guarded=self.protection.guarded
+        )
+        before = resource_version(obj)
+        if equal(obj, current):
+            return [_settled(result, before) for result in results]
+        steps = steps_of(obj, runs) if self.wars.limit else ()
+        paused = {step.origin for step in steps if self.wars.judge(key, obj, step)}
+        if paused:
+            return await self._without(key, batch, obj, paused)
+        if marked and not key.kind.subresource:
+            current = _mark(current, marked, self.unfinished)
+        writer = self.writer.acting_as(batch[0].program.origin.account)
+        stored = await writer.change(key.kind, obj, current)
+        self.wars.written(key, obj, steps)
+        after = resource_version(stored)
+        changed = sum(result.outcome is Outcome.PATCHED for result in results)
+        self.shared += max(0, changed - 1)
+        return [
+            replace(result, version_before=before, version_after=after)
+            if result.outcome is Outcome.PATCHED
+            else result
+            for result in results
+        ]
+
+    async def _without(
+        self, key: TargetKey, batch: list[Job], obj: Object, paused: set[Origin]
+    ) -> list[TargetResult]:
+        """Do the work of a batch except that of rules whose pause began just now."""
+        rest = [job for job in batch if job.program.origin not in paused]
+        done = iter(await self._write(key, rest, obj) if rest else ())
+        pauses = (self.wars.pause(key, job.program.origin) for job in batch)
+        return [self._paused(pause) if pause else next(done) for pause in pauses]
+
+
+def _told(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:
+    """Return results as they may be told: without what Secrets gave."""
+    # What one request made of the object, the others have read.
+    if any(job.loads.confidential for job in batch):
+        pairs = zip(batch, results, strict=True)
+        return [result.withheld(job.named) for job, result in pairs]
+    if is_secret(key.kind.group, key.kind.kind):
+        named = frozenset({key.namespace})
+        return [item.withheld(named) if item.may_quote else item for item in results]
+    return results
+
+
+def _names(key: TargetKey, job: Job) -> bool:
+    return job.query.names_one(namespaced=key.kind.namespaced)
+
+
+def _all(batch: Iterable[Job], result: TargetResult) -> list[TargetResult]:
+    return [result for _ in batch]
+
+
+def _settled(result: TargetResult, version: str) -> TargetResult:
+    if result.outcome is not Outcome.PATCHED:
+        return result
+    return replace(
+        result, outcome=Outcome.UNCHANGED, version_before=version, message="no change in the end"
+    )
+
+
+async def _evaluate(
+    key: TargetKey,
+    batch: list[Job],
+    obj: Object,
+    *,
+    keys: MergeKeys,
+    guarded: frozenset[str],
+) -> tuple[Object, list[TargetResult], list[str], list[Run]]:
+    applied = set(_applied(obj))
+    current: Mapping[str, Any] = obj
+    results: list[TargetResult] = []
+    marked: list[str] = []
+    runs: list[Run] = []
+    for job in batch:
+        if job.request in applied and not job.program.converges:
+            results.append(
+                TargetResult(outcome=Outcome.UNCHANGED, message="applied before a restart")
+            )
+            continue
+        older = current
+        current, result, repeats = await _evaluate_one(
+            key, job, current, keys=keys, guarded=guarded
+        )
+        results.append(result)
+        if result.outcome is Outcome.PATCHED:
+            _note(runs, job, older, current)
+        if repeats:
+            marked.append(job.request)
+    return dict(current), results, marked, runs
+
+
+def _note(runs: list[Run], job: Job, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    origin = job.program.origin
+    if not runs or runs[-1].origin != origin:
+        runs.append(Run(origin=origin, before=before, after=after))
+    runs[-1].after = after
+    if job.cause:
+        runs[-1].causes.add(job.cause)
+
+
+async def _evaluate_one(
+    key: TargetKey,
+    job: Job,
+    obj: Mapping[str, Any],
+    *,
+    keys: MergeKeys,
+    guarded: frozenset[str],
+) -> tuple[Mapping[str, Any], TargetResult, bool]:
+    # A subresource carries no labels; who selected it looked at the object itself.
+    if not key.kind.subresource and not job.query.accepts(obj):
+        message = "the object does not fit the target's selector"
+        return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
+    table = SHIPPED
+    if merges(job.program.edits):
+        table = await keys.merge_keys(str(obj.get("apiVersion", "")))
+    try:
+        if job.exempt is not None and (reason := await job.exempt(key.kind, obj)):
+            return obj, TargetResult(outcome=Outcome.SKIPPED, message=reason), False
+        changed = await job.loads.evaluate(
+            lambda: change(
+                job.program, job.query.index, job.context, obj, keys=table, guarded=guarded
+            )
+        )
+    except EvaluationError as error:
+        told = TargetResult(outcome=Outcome.FAILED, message=str(error), bare=error.without_values)
+        return obj, told, False
+    except (ClusterError, Interrupted) as error:
+        return obj, failure(error), False
+    return changed.after, _result(changed), changed.repeats
+
+
+def _result(changed: TargetChange) -> TargetResult:
+    match changed.status:
+        case RuleStatus.PASS:
+            return TargetResult(outcome=Outcome.PATCHED)
+        case RuleStatus.SKIP if changed.message == NOTHING:
+            return TargetResult(outcome=Outcome.UNCHANGED)
+        case RuleStatus.SKIP:
+            return TargetResult(
+                outcome=Outcome.SKIPPED, message=changed.message, bare=changed.bare
+            )
+        case RuleStatus.ERROR:
+            return TargetResult(outcome=Outcome.FAILED, message=changed.message, bare=changed.bare)
+
+
+def _applied(obj: Mapping[str, Any]) -> list[str]:
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    return [name for name in annotations.get(ANNOTATION_APPLIED, "").split(",") if name]
+
+
+def _mark(obj: Object, names: list[str], unfinished: Callable[[str], bool]) -> Object:
+    older = [name for name in _applied(obj) if name not in names and unfinished(name)]
+    meta = dict(obj.get("metadata") or {})
+    annotations = meta.get("annotations") or {}
+    meta["annotations"] = {**annotations, ANNOTATION_APPLIED: ",".join((*older, *names))}
+    return {**obj, "metadata": meta}

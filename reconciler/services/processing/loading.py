@@ -1,0 +1,178 @@
+"""What context entries need from outside: read once per attempt, when it is first named."""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from reconciler.engine.allowance import Allowance
+from reconciler.engine.confidential import may_hold_secrets
+from reconciler.engine.context import Context
+from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, LoadFailure, NeedsLoad
+from reconciler.errors import (
+    ClusterError,
+    EvaluationError,
+    Forbidden,
+    Invalid,
+    NoKindMatch,
+    NotFound,
+)
+from reconciler.services.ports.objects import Loader
+from reconciler.services.processing.long_evaluation import Elsewhere, Worker
+
+MAX_LOADS = 100
+"""Reads for one attempt; a rule that asks for more asks in a loop."""
+BRIEF_STEPS = 400_000
+"""What evaluating may cost where everything else waits for it: about five milliseconds."""
+EVALUATION_STEPS = 80_000_000
+"""What evaluating a rule at one object may cost: about a second."""
+ATTEMPT_STEPS = 400_000_000
+"""What evaluating may cost for one attempt, its targets and repetitions together."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended(Generic[T]):
+    """How an evaluation ended, wherever that was.
+
+    Attributes:
+        load: What it needs before it can be evaluated again.
+    """
+
+    steps: int
+    exhausted: bool
+    value: T | None
+    error: EvaluationError | None
+    load: Load | None
+
+    def result(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return cast("T", self.value)
+
+
+@dataclass(slots=True)
+class Loads:
+    """The reads of one attempt, shared by its targets.
+
+    Attributes:
+        confidential: A Secret is the trigger, or may be among what was read.
+        found: By what was asked for; a `LoadFailure` where there is nothing to be read.
+        allowance: What is left of what one evaluation may cost.
+        left: Steps that are left for the attempt.
+        elsewhere: Evaluates what takes long; None where nothing waits for this process.
+        worker: Whose attempt it is.
+    """
+
+    loader: Loader
+    confidential: bool = False
+    elsewhere: Elsewhere | None = None
+    worker: Worker = field(default_factory=Worker)
+    found: dict[Hashable, Any] = field(default_factory=dict)
+    allowance: Allowance = field(default_factory=Allowance)
+    left: int = ATTEMPT_STEPS
+    _running: dict[Load, asyncio.Task[None]] = field(default_factory=dict)
+
+    def of(self, context: Context) -> Context:
+        """Return the context with these reads in sight, and what evaluating it may cost."""
+        return context.with_loads(self.found).within(self.allowance)
+
+    async def evaluate(self, work: Callable[[], T]) -> T:
+        """Return what an evaluation gives, reading what it asks for and evaluating again.
+
+        What takes long is evaluated again elsewhere, from the start: most evaluations are brief,
+        and nothing tells beforehand which are not.
+
+        Raises:
+            ClusterError: A read failed in a way that may pass.
+            EvaluationError: The evaluation failed, or asks for too much.
+            Interrupted: It was ended from outside; another attempt may succeed.
+        """
+        elsewhere = self.elsewhere
+        long = elsewhere is not None and elsewhere.expects(self.worker)
+        while True:
+            if elsewhere is None:
+                ended = self._run(work, EVALUATION_STEPS)
+            elif long:
+                ended = await elsewhere.evaluate(
+                    lambda: self._run(work, EVALUATION_STEPS), self.worker
+                )
+            else:
+                ended = self._run(work, BRIEF_STEPS)
+            self.left -= ended.steps
+            if ended.load is not None:
+                await self._read(ended.load)
+            elif not ended.exhausted:
+                return ended.result()
+            elif elsewhere is None or long or self.left <= 0:
+                # Something in it may have taken the error for an answer.
+                raise self._too_costly() from ended.error
+            else:
+                long = True
+                elsewhere.note(self.worker)
+
+    def _run(self, work: Callable[[], T], allowed: int) -> "_Ended[T]":
+        given = self.allowance.left = min(allowed, self.left)
+        value: T | None = None
+        error: EvaluationError | None = None
+        load: Load | None = None
+        try:
+            value = work()
+        except NeedsLoad as need:
+            load = need.load
+        except EvaluationError as failed:
+            error = failed
+        except RecursionError:
+            error = EvaluationError("an object of the rule is nested too deeply")
+        return _Ended(
+            steps=given - self.allowance.left,
+            exhausted=self.allowance.exhausted,
+            value=value,
+            error=error,
+            load=load,
+        )
+
+    def _too_costly(self) -> EvaluationError:
+        if self.left <= 0:
+            return EvaluationError(
+                f"evaluating the rule takes more than {ATTEMPT_STEPS} steps for one trigger;"
+                " narrow down its targets, or what its expressions work through"
+            )
+        return EvaluationError(
+            f"evaluating the rule takes more than {EVALUATION_STEPS} steps at one object; narrow"
+            " down what its expressions or its foreach work through"
+        )
+
+    async def _read(self, load: Load) -> None:
+        if len(self.found) >= MAX_LOADS:
+            msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
+            raise EvaluationError(msg)
+        if not isinstance(load, GlobalLoad):
+            self.confidential = self.confidential or may_hold_secrets(load)
+        running = self._running.get(load)
+        if running is None:
+            running = asyncio.create_task(self._fetch(load))
+            self._running[load] = running
+        # Whoever stops waiting stops nobody else.
+        await asyncio.shield(running)
+
+    async def _fetch(self, load: Load) -> None:
+        try:
+            self.found[load] = await self.loader.load(load)
+            # Why an entry is not ready stands in its status for everybody.
+            self.confidential = self.confidential or may_hold_secrets(load)
+        except (NotFound, NoKindMatch, Invalid) as error:
+            self.found[load] = LoadFailure(str(error))
+        except ClusterError as error:
+            # What was asked for is made of data, and stands in the texts of the adapter.
+            error.bare(f"a context entry cannot be read: {error.kind_of_failure}")
+            if isinstance(error, Forbidden) and self.confidential and _made_of_values(load):
+                error.permission = ""
+            raise
+        finally:
+            del self._running[load]
+
+
+def _made_of_values(load: Load) -> bool:
+    return isinstance(load, ApiLoad) and load.made_of_values

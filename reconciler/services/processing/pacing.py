@@ -1,0 +1,113 @@
+"""Holds work back as the annotations of its policy say; what is held back stays Pending.
+
+Rates are kept in memory: each policy has one line in which sweeps and triggers stand, and a new
+leader begins a new line.
+"""
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from reconciler.clock import Clock
+from reconciler.errors import InvalidPolicy
+from reconciler.requests.lifecycle import Defer
+from reconciler.requests.limits import NO_LIMITS, Limits
+from reconciler.services.catalog.policies import PolicyIndex
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """The turns of one policy, by the monotonic clock and as the status tells them."""
+
+    rate: float
+    free: float = 0.0
+    turns: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacer:
+    """Knows the limits of all policies, and whose turn it is."""
+
+    index: PolicyIndex
+    clock: Clock
+    _lines: dict[str, _Line] = field(default_factory=dict)
+
+    def limits(self, policy: str) -> Limits:
+        """Return the limits of a policy; those that cannot be understood are none."""
+        found = self.index.limits(policy)
+        return NO_LIMITS if isinstance(found, InvalidPolicy) else found
+
+    def closed(self, policy: str) -> Defer | None:
+        """Return why nothing of a policy may be done now, None where it may.
+
+        An annotation that cannot be understood holds everything back: nobody knows what it was
+        to forbid, or in whose name to work.
+        """
+        if (misnamed := self.index.misnamed(policy)) is not None:
+            return Defer(reason="InvalidAccount", message=str(misnamed))
+        found = self.index.limits(policy)
+        if isinstance(found, InvalidPolicy):
+            return Defer(reason="InvalidLimit", message=str(found))
+        return found.hold(self.clock.now())
+
+    def turn(self, policy: str, name: str, triggers: int = 1) -> Defer | None:
+        """Return when it is the turn of a request, None where it is now.
+
+        Args:
+            policy: Whose rate counts.
+            name: Of the request; it keeps its turn, however often it asks.
+            triggers: How many it is about to work on.
+        """
+        rate = self.limits(policy).rate
+        if not rate:
+            self._lines.pop(policy, None)
+            return None
+        line = self._lines.get(policy)
+        if line is None or line.rate != rate:
+            # Whoever waited by another rate stands in line anew.
+            line = self._lines[policy] = _Line(rate=rate)
+        now = self.clock.monotonic()
+        if name not in line.turns:
+            begin = max(now, line.free)
+            line.free = begin + triggers / rate
+            line.turns[name] = begin, self.clock.now() + timedelta(seconds=begin - now)
+        turn, until = line.turns[name]
+        if turn <= now:
+            del line.turns[name]
+            return None
+        message = f"the policy's rate is {rate * 60:g} triggers a minute, and it is not its turn"
+        return Defer(reason="RateLimited", message=message, until=until)
+
+    def forget(self, policy: str, name: str) -> None:
+        """A request needs its turn no more."""
+        if (line := self._lines.get(policy)) is not None:
+            line.turns.pop(name, None)
+
+    def chunk(self, policy: str, most: int, failed: int) -> int:
+        """Return how many triggers a sweep may work on side by side, at least one.
+
+        Args:
+            policy: Whose limits count.
+            most: What the sweeper does without limits.
+            failed: Triggers of the sweep that failed; no more than allowed can fail at once.
+        """
+        limits = self.limits(policy)
+        bounds = [most]
+        if limits.batch:
+            bounds.append(limits.batch)
+        if limits.rate:
+            bounds.append(math.ceil(limits.rate))
+        if limits.failures:
+            bounds.append(limits.failures - failed)
+        return max(1, min(bounds))
+
+    def stopped(self, policy: str, failed: int) -> Defer | None:
+        """Return why a sweep goes no further after so many failures, None where it may."""
+        allowed = self.limits(policy).failures
+        if not allowed or failed < allowed:
+            return None
+        message = (
+            f"{failed} triggers failed, and the policy allows {allowed}: correct the cause, then"
+            " raise or remove its annotation kube-retrofit.dev/max-failures"
+        )
+        return Defer(reason="TooManyFailures", message=message)

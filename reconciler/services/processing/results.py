@@ -1,0 +1,120 @@
+"""How the work of one request ended at one target, and what an error means for it."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from reconciler.api.updaterequest import Outcome
+from reconciler.errors import (
+    ClusterError,
+    Denied,
+    Forbidden,
+    Interrupted,
+    Invalid,
+    NoKindMatch,
+    NotReady,
+    Throttled,
+)
+from reconciler.requests.lifecycle import INTERRUPTED
+from reconciler.requests.redaction import told_permission, withheld
+
+ENTRY_NOT_READY = "EntryNotReady"
+"""The reason of what waits for a GlobalContextEntry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetResult:
+    """How the work of one request ended at one target.
+
+    Attributes:
+        retryable: Another attempt may succeed, not before ``after`` seconds.
+        interrupted: Evaluating was ended from outside.
+        reason: Of the request that waits for it, where the outcome says too little.
+        permission: What to grant, where a right is missing.
+        uid: Of the object, where it was read.
+        bare: The message without any value of an object; empty where it has none anyway.
+    """
+
+    outcome: Outcome
+    message: str = ""
+    version_before: str = ""
+    version_after: str = ""
+    retryable: bool = False
+    retry_after: float = 0.0
+    interrupted: bool = False
+    reason: str = ""
+    permission: str = ""
+    uid: str = ""
+    bare: str = ""
+
+    @property
+    def may_quote(self) -> bool:
+        """Whether the message may quote the target; names in it are another matter."""
+        evaluated = self.outcome in {Outcome.FAILED, Outcome.SKIPPED} and not self.retryable
+        return evaluated or self.outcome in {Outcome.INVALID, Outcome.DENIED}
+
+    def withheld(self, namespaces: frozenset[str]) -> Self:
+        """Return the result as it may be told where a Secret has a part in it.
+
+        Args:
+            namespaces: Those that may be named.
+        """
+        right = told_permission(self.permission, namespaces)
+        message = withheld(self.bare) if self.bare else self.message
+        if right:
+            message += f"; grant: {right}"
+        return replace(self, message=message, permission=right, bare="")
+
+
+NOT_FOUND = TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
+"""Of an object that a target names exactly."""
+VANISHED = TargetResult(
+    outcome=Outcome.SKIPPED,
+    message="it was deleted after it was listed, and is no target any more",
+)
+"""Of an object that a target only selects: that it is gone is nothing to mend."""
+
+
+def failure(error: ClusterError | Interrupted) -> TargetResult:
+    """Return the result that an error means which is not the fault of the rule."""
+    return replace(_failure(error), bare=error.without_values)
+
+
+def _failure(error: ClusterError | Interrupted) -> TargetResult:
+    message = str(error)
+    match error:
+        case Interrupted():
+            return TargetResult(
+                outcome=Outcome.FAILED,
+                message=message,
+                retryable=True,
+                interrupted=True,
+                reason=INTERRUPTED,
+            )
+        case Forbidden(permission=permission):
+            return TargetResult(
+                outcome=Outcome.FORBIDDEN,
+                message=message,
+                retryable=True,
+                retry_after=5.0,
+                permission=permission,
+            )
+        case Denied():
+            return TargetResult(
+                outcome=Outcome.DENIED, message=message, retryable=True, retry_after=10.0
+            )
+        case Invalid():
+            return TargetResult(outcome=Outcome.INVALID, message=message)
+        case NoKindMatch():
+            return TargetResult(
+                outcome=Outcome.NOT_FOUND, message=message, retryable=True, retry_after=30.0
+            )
+        case NotReady():
+            return TargetResult(
+                outcome=Outcome.FAILED, message=message, retryable=True, reason=ENTRY_NOT_READY
+            )
+        case Throttled(retry_after=wait):
+            return TargetResult(
+                outcome=Outcome.FAILED, message=message, retryable=True, retry_after=wait or 0.0
+            )
+        case _:
+            return TargetResult(outcome=Outcome.FAILED, message=message, retryable=True)

@@ -1,0 +1,164 @@
+"""Which objects a rule's targets mean: GET by exact name, else a LIST as narrow as it can be."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import Kind, Object, TargetKey
+from reconciler.config import ControllerSettings
+from reconciler.engine.context import Context
+from reconciler.engine.evaluate import queries
+from reconciler.engine.program import Program
+from reconciler.engine.targets import TargetQuery
+from reconciler.errors import ClusterError, EvaluationError, Interrupted, NoKindMatch, NotFound
+from reconciler.services.ports.objects import Kinds, Reader
+from reconciler.services.processing.loading import Loads
+from reconciler.services.processing.memory_budget import ByteAllowance, InFlight
+from reconciler.services.processing.results import TargetResult, failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedTarget:
+    """An object that a target query selected; ``obj`` is None where it is still to be read."""
+
+    query: TargetQuery
+    key: TargetKey
+    obj: Object | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the targets of a rule mean for one trigger.
+
+    Attributes:
+        errors: Of targets that cannot be resolved; no repetition helps.
+        failures: Of targets whose objects could not be listed, as results of the lanes.
+    """
+
+    found: tuple[SelectedTarget, ...]
+    errors: tuple[EvaluationError, ...]
+    failures: tuple[TargetResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetFinder:
+    """Finds targets through live reads.
+
+    Attributes:
+        flight: Bounds the bytes of lists in memory.
+    """
+
+    kinds: Kinds
+    reader: Reader
+    page: int = 500
+    flight: InFlight = field(default_factory=InFlight)
+
+    @classmethod
+    def of(
+        cls, settings: ControllerSettings, kinds: Kinds, reader: Reader, flight: InFlight
+    ) -> Self:
+        """Return the one of a controller with these settings."""
+        return cls(kinds=kinds, reader=reader, page=settings.list_page, flight=flight)
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return one that looks in the name of an account, as `Reader`."""
+        if account is None:
+            return self
+        return replace(self, reader=self.reader.acting_as(account))
+
+    async def select(
+        self, program: Program, context: Context, loads: Loads, room: ByteAllowance | None = None
+    ) -> Selection:
+        """Return the objects that a rule's targets mean; one failing target stops no other.
+
+        What a list gave and has no place in the room is left to be read again.
+        """
+        try:
+            asked, errors = await loads.evaluate(lambda: queries(program, context))
+        except EvaluationError as error:
+            return Selection(found=(), errors=(error,), failures=())
+        except (ClusterError, Interrupted) as error:
+            return Selection(found=(), errors=(), failures=(failure(error),))
+        found: list[SelectedTarget] = []
+        failures: list[TargetResult] = []
+        for query in asked:
+            try:
+                found.extend([item async for item in self._matching(query, room)])
+            except EvaluationError as error:
+                errors.append(error)
+            except ClusterError as error:
+                failures.append(failure(error))
+        return Selection(found=tuple(found), errors=tuple(errors), failures=tuple(failures))
+
+    async def _matching(
+        self, query: TargetQuery, room: ByteAllowance | None
+    ) -> AsyncIterator[SelectedTarget]:
+        for kind in await self._kinds(query):
+            place = query.namespace if kind.namespaced else None
+            namespace = place.text if place is not None and place.exact else ""
+            if query.name is not None and query.names_one(namespaced=kind.namespaced):
+                key = TargetKey(kind=kind, namespace=namespace, name=query.name.text)
+                if await self._is_meant(query, key):
+                    yield SelectedTarget(query=query, key=key)
+                continue
+            async for item in self._listed(kind, namespace, query, room):
+                yield item
+
+    async def _kinds(self, query: TargetQuery) -> tuple[Kind, ...]:
+        kinds = await self.kinds.find(query.api_version, query.kind)
+        if not kinds:
+            msg = f"the cluster does not serve {query.api_version} {query.kind}"
+            raise NoKindMatch(msg, status=404)
+        if query.namespace is None:
+            return kinds
+        inside = tuple(kind for kind in kinds if kind.namespaced)
+        if not inside:
+            msg = (
+                f"{query.api_version} {query.kind} is cluster-scoped, so none is in namespace"
+                f" {query.namespace.text}: remove the namespace, and use a ClusterPolicy"
+            )
+            raise EvaluationError(msg)
+        return inside
+
+    async def _is_meant(self, query: TargetQuery, key: TargetKey) -> bool:
+        # The lane checks what it reads, but a subresource has neither labels nor always a uid.
+        if not key.kind.subresource or (query.selector is None and not query.uid):
+            return True
+        parent = replace(key.kind, subresource="")
+        try:
+            return query.accepts(await self.reader.get(parent, key.namespace, key.name))
+        except NotFound:
+            return True
+
+    async def _listed(
+        self, kind: Kind, namespace: str, query: TargetQuery, room: ByteAllowance | None
+    ) -> AsyncIterator[SelectedTarget]:
+        labels = "" if query.selector is None else query.selector.server
+        parent, flight, token = replace(kind, subresource=""), self.flight, ""
+        while True:
+            async with flight.lists.hold(flight.expected_page(parent.resource)) as hold:
+                page = await self.reader.list_page(
+                    parent, namespace=namespace, labels=labels, limit=self.page, token=token
+                )
+                hold.resize(flight.weigh_page(parent.resource, page.size))
+                found = [
+                    self._found(kind, query, obj, room) for obj in page.items if query.accepts(obj)
+                ]
+                token = page.token
+                del page
+            for item in found:
+                yield item
+            if not token:
+                return
+
+    def _found(
+        self, kind: Kind, query: TargetQuery, obj: Object, room: ByteAllowance | None
+    ) -> SelectedTarget:
+        meta = obj["metadata"]
+        key = TargetKey(kind=kind, namespace=meta.get("namespace", ""), name=meta["name"])
+        # Of a subresource the list gave the parent; the lane reads the rest.
+        keep = not kind.subresource and (
+            room is None or room.take(self.flight.weigh(kind.resource, obj))
+        )
+        return SelectedTarget(query=query, key=key, obj=obj if keep else None)

@@ -1,0 +1,108 @@
+"""What the status of a request says of its targets."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from reconciler.api.meta import ObjectRef, TargetKey
+from reconciler.api.updaterequest import SUCCESSES, Outcome, RequestStatus, TargetStatus
+from reconciler.engine.confidential import named_by_content
+from reconciler.engine.program import Program
+from reconciler.requests.lifecycle import identity
+from reconciler.requests.redaction import HIDDEN
+from reconciler.services.processing.results import TargetResult
+from reconciler.services.processing.selection import SelectedTarget, Selection
+
+_SEVERITY = {Outcome.SKIPPED: 0, Outcome.UNCHANGED: 1, Outcome.PATCHED: 2}
+
+
+def _ref(key: TargetKey, uid: str) -> ObjectRef:
+    return ObjectRef(
+        api_version=key.kind.api_version,
+        kind=key.kind.kind,
+        namespace=key.namespace,
+        name=key.name,
+        uid=uid,
+    )
+
+
+def identity_of(key: TargetKey) -> tuple[str, str, str, str, str]:
+    """Return what tells an object from all others, as `identity` does of a status."""
+    kind = key.kind
+    return kind.api_version, kind.kind, key.namespace, key.name, kind.subresource
+
+
+def nameable(item: SelectedTarget, program: Program) -> frozenset[str]:
+    """Return the namespaces of a target that a message may name, whatever is confidential."""
+    if named_by_content(program, item.query.index):
+        return frozenset()
+    return frozenset({item.key.namespace})
+
+
+def reference(
+    item: SelectedTarget, result: TargetResult, *, program: Program, confidential: bool
+) -> ObjectRef:
+    """Return what a status calls a target: one that is made of a Secret only if it was read."""
+    ref = _ref(item.key, result.uid)
+    if not confidential or result.uid or not named_by_content(program, item.query.index):
+        return ref
+    return replace(ref, namespace=HIDDEN if ref.namespace else "", name=HIDDEN)
+
+
+def statuses_of(
+    found: Iterable[tuple[SelectedTarget, TargetResult]],
+    reference: Callable[[SelectedTarget, TargetResult], ObjectRef],
+) -> list[TargetStatus]:
+    """Return the statuses of targets.
+
+    Two targets of a rule may select one object: what went wrong is what stands there.
+
+    Args:
+        found: With the result of each.
+        reference: Gives what a status calls a target.
+    """
+    by_target: dict[TargetKey, tuple[SelectedTarget, TargetResult]] = {}
+    for item, result in found:
+        other = by_target.get(item.key)
+        if other is None or _SEVERITY.get(result.outcome, 3) > _SEVERITY.get(other[1].outcome, 3):
+            by_target[item.key] = item, result
+    return [
+        TargetStatus(
+            ref=reference(item, result),
+            subresource=item.key.kind.subresource,
+            outcome=result.outcome,
+            message=result.message,
+            before=result.version_before,
+            after=result.version_after,
+        )
+        for item, result in by_target.values()
+    ]
+
+
+def ended(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
+    """Return the targets that need no further attempt.
+
+    A status lists a sample of the successes; one that is not listed is evaluated again, which
+    a converging rule turns into a read, and the marker of others too.
+    """
+    ended = SUCCESSES | {Outcome.INVALID}
+    return {identity(item) for item in status.targets if item.outcome in ended}
+
+
+def vanished(
+    status: RequestStatus, selection: Selection, statuses: Iterable[TargetStatus]
+) -> list[TargetStatus]:
+    """Return the statuses of what failed before and is no target any more."""
+    if selection.errors or selection.failures:
+        return []
+    there = {identity_of(item.key) for item in selection.found}
+    there.update(identity(item) for item in statuses)
+    return [
+        TargetStatus(
+            ref=item.ref,
+            subresource=item.subresource,
+            outcome=Outcome.SKIPPED,
+            message="it is gone, or no target of the rule any more",
+        )
+        for item in status.targets
+        if item.outcome not in SUCCESSES and identity(item) not in there
+    ]

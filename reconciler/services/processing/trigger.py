@@ -1,0 +1,260 @@
+"""The trigger of a request as processing sees it: read, confirmed, put into a context."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, split_api_version
+from reconciler.api.shape import object_fault, texts_fault, type_fault
+from reconciler.api.updaterequest import RequestSpec, UpdateRequest
+from reconciler.clock import Clock
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.jmes import surround
+from reconciler.engine.match import Subject, UserInfo
+from reconciler.engine.program import Program
+from reconciler.errors import NoKindMatch, NotFound, RetrofitError
+from reconciler.requests.confirmation import Presence, confirm, needs_read
+from reconciler.services.ports.objects import Kinds, Reader
+from reconciler.services.ports.requests import Requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """What a rule is evaluated on.
+
+    Attributes:
+        presence: Whether the triggering request is known to be stored.
+        subject: For match and exclude; None unless stored.
+        context: For expressions; None unless stored.
+    """
+
+    presence: Presence
+    subject: Subject | None = None
+    context: Context | None = None
+
+
+class Malformed(RetrofitError):
+    """What a request holds of its trigger is nothing that admission records; says what it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerReader:
+    """Reads what a request refers to.
+
+    Attributes:
+        below: Gives a random integer from 0 up to, but without, its argument, for expressions.
+    """
+
+    kinds: Kinds
+    reader: Reader
+    requests: Requests
+    clock: Clock
+    below: Callable[[int], int]
+
+    def acting_as(self, account: ServiceAccount | None) -> Self:
+        """Return one that reads triggers in the name of an account, as `Reader`."""
+        if account is None:
+            return self
+        return replace(self, reader=self.reader.acting_as(account))
+
+    async def read(self, request: UpdateRequest, program: Program) -> Trigger:
+        """Return the trigger of a request, confirmed by a live read.
+
+        Raises:
+            NotFound: The Secret with the recorded fields does not exist.
+            Malformed: The request holds something that no object is.
+            ClusterError: The read failed for another reason than absence.
+        """
+        spec = request.spec
+        live = await self._live(spec) if needs_read(spec) else None
+        presence = confirm(spec, live) if needs_read(spec) else Presence.STORED
+        if presence is not Presence.STORED:
+            return Trigger(presence=presence)
+        recorded = await self._recorded(request)
+        if fault := _fault(spec, recorded):
+            raise Malformed(fault)
+        obj, old = _objects(spec, live, recorded)
+        return await self._build(spec, program, obj, old)
+
+    async def of_object(
+        self,
+        obj: Object,
+        program: Program,
+        *,
+        operation: str = "",
+        user: Mapping[str, Any] | None = None,
+    ) -> Trigger:
+        """Return an existing object as the trigger of a policy change, or of a request.
+
+        Args:
+            obj: As it is stored.
+            program: The rule.
+            operation: Of a request that leaves the object as it is; empty: the policy changed.
+            user: ``{userInfo, roles, clusterRoles}`` of who sends the request, if anybody.
+        """
+        meta = obj.get("metadata") or {}
+        group, version = split_api_version(obj.get("apiVersion", ""))
+        return await self._assemble(
+            program,
+            gvk=(group, version, obj.get("kind", "")),
+            subresource="",
+            operation=operation,
+            obj=obj,
+            old=obj if operation in ("UPDATE", "DELETE") else {},
+            name=meta.get("name", ""),
+            namespace=meta.get("namespace", ""),
+            user=user or {},
+            extra={},
+        )
+
+    async def _live(self, spec: RequestSpec) -> Object | None:
+        ref = spec.resource
+        found = await self.kinds.find(ref.api_version, ref.kind)
+        if not found:
+            msg = f"the cluster does not serve {ref.api_version} {ref.kind}"
+            raise NoKindMatch(msg, status=404)
+        try:
+            return await self.reader.get(found[0], ref.namespace, ref.name)
+        except NotFound:
+            return None
+
+    async def _recorded(self, request: UpdateRequest) -> Mapping[str, Any]:
+        if request.spec.recorded_secret:
+            former = LABEL_RECORDED not in request.labels
+            content = await self.requests.read_recorded(request.name, former=former)
+            try:
+                read: Mapping[str, Any] = json.loads(content)
+            except ValueError:
+                raise Malformed(
+                    f"the Secret {request.spec.recorded_secret} holds no JSON"
+                ) from None
+            return read
+        return request.spec.recorded or {}
+
+    async def _build(
+        self, spec: RequestSpec, program: Program, obj: Object, old: Object
+    ) -> Trigger:
+        return await self._assemble(
+            program,
+            gvk=await self._matched_kind(spec),
+            subresource=spec.trigger.subresource,
+            operation=spec.operation,
+            obj=obj,
+            old=old,
+            name=spec.resource.name,
+            namespace=spec.resource.namespace,
+            user=spec.user,
+            extra=spec.request,
+        )
+
+    async def _matched_kind(self, spec: RequestSpec) -> tuple[str, str, str]:
+        # A subresource request is matched by the kind of its parent: Pod/binding, not Binding.
+        resource = spec.request.get("resource") or {}
+        if spec.trigger.subresource and resource:
+            parent = await self.kinds.of_resource(
+                resource.get("group", ""),
+                resource.get("version", ""),
+                resource.get("resource", ""),
+            )
+            if parent is not None:
+                return parent.group, parent.version, parent.kind
+        group, version = split_api_version(spec.resource.api_version)
+        return group, version, spec.resource.kind
+
+    async def _assemble(
+        self,
+        program: Program,
+        *,
+        gvk: tuple[str, str, str],
+        subresource: str,
+        operation: str,
+        obj: Object,
+        old: Object,
+        name: str,
+        namespace: str,
+        user: Mapping[str, Any],
+        extra: Mapping[str, Any],
+    ) -> Trigger:
+        info = user.get("userInfo") or {}
+        subject = Subject(
+            group=gvk[0],
+            version=gvk[1],
+            kind=gvk[2],
+            subresource=subresource,
+            name=name,
+            namespace=namespace,
+            obj=obj,
+            operation=operation,
+            user=_user(user),
+            namespace_labels=await self.namespace_labels(namespace)
+            if program.matcher.uses_namespace_selector
+            else {},
+        )
+        context = request_context(
+            operation=operation,
+            obj=obj,
+            old_object=old,
+            name=name,
+            namespace=namespace,
+            kind=gvk,
+            user_info=info or None,
+            roles=user.get("roles") or [],
+            cluster_roles=user.get("clusterRoles") or [],
+            extra=extra,
+        )
+        context = context.bind(**surround(now=self.clock.now(), below=self.below))
+        return Trigger(presence=Presence.STORED, subject=subject, context=context)
+
+    async def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace; there are none where it is gone, or is no name."""
+        if not namespace:
+            return {}
+        try:
+            found = await self.reader.get(NAMESPACES, "", namespace)
+        except NotFound:
+            return {}
+        labels: Mapping[str, str] = (found.get("metadata") or {}).get("labels") or {}
+        return labels
+
+
+def _fault(spec: RequestSpec, recorded: Mapping[str, Any]) -> str:
+    """Return what makes a request one that admission never wrote, empty where nothing does."""
+    place = "spec.recorded"
+    if fault := type_fault(recorded, Mapping, place):
+        return fault
+    for name in ("object", "oldObject"):
+        if fault := object_fault(recorded.get(name) or {}, f"{place}.{name}"):
+            return fault
+    place = "spec.context.admissionRequestInfo.admissionRequest.resource"
+    resource = spec.request.get("resource") or {}
+    if fault := type_fault(resource, Mapping, place):
+        return fault
+    return texts_fault(resource, ("group", "version", "resource"), place)
+
+
+def _user(user: Mapping[str, Any]) -> UserInfo | None:
+    info = user.get("userInfo") or {}
+    if not info:
+        return None
+    return UserInfo(
+        username=info.get("username", ""),
+        groups=tuple(info.get("groups") or ()),
+        roles=tuple(user["roles"]) if "roles" in user else None,
+        cluster_roles=tuple(user["clusterRoles"]) if "clusterRoles" in user else None,
+    )
+
+
+def _objects(
+    spec: RequestSpec, live: Object | None, recorded: Mapping[str, Any]
+) -> tuple[Object, Object]:
+    old: Object = recorded.get("oldObject") or {}
+    if spec.operation == "DELETE" or live is None:
+        kept: Object = recorded.get("object") or old
+        return kept, old or (kept if spec.operation == "DELETE" else {})
+    if spec.operation == "UPDATE" and spec.trigger.resource_version:
+        # What an expression reads here is the version that the admission request carried.
+        meta = {**live["metadata"], "resourceVersion": spec.trigger.resource_version}
+        return {**live, "metadata": meta}, old
+    return live, old

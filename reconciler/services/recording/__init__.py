@@ -1,0 +1,1 @@
+"""From a trigger that admission saw to a request that is stored."""

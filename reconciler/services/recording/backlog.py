@@ -1,0 +1,121 @@
+"""How many requests wait, as a replica that records them knows it.
+
+To what the leader tells it adds what it stored itself and the leader had not seen. Where nobody
+leads, the last figure stays and the replica counts on; a figure that is too old can only make it
+turn earlier.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.config import ProcessSettings
+from reconciler.requests.overload import Backlog, Thresholds
+from reconciler.services.catalog.settings import SettingsHolder
+
+
+def marks_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Thresholds]:
+    """Return what gives the limits that hold now; the ConfigMap comes before the flag."""
+
+    def marks() -> Thresholds:
+        limit = live.current.threshold or settings.waiting_limit
+        return Thresholds(
+            limit=limit,
+            hard=settings.hard_limit,
+            namespace=settings.namespace_share,
+            policy=settings.policy_share,
+        )
+
+    return marks
+
+
+@dataclass(slots=True, kw_only=True)
+class BacklogEstimate:
+    """The number as one replica knows it.
+
+    Attributes:
+        marks: Gives the limits that hold now.
+        diverting: Whether rules that can be rebuilt are diverted.
+        listeners: Told when that has changed.
+    """
+
+    marks: Callable[[], Thresholds]
+    diverting: bool = False
+    listeners: list[Callable[["BacklogEstimate"], None]] = field(default_factory=list)
+    _told: Backlog = field(default_factory=Backlog)
+    _own: list[tuple[int, Sequence[str]]] = field(default_factory=list)
+    _underway: int = 0
+    _held: Counter[str] = field(default_factory=Counter)
+    _over: set[str] = field(default_factory=set)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait as far as is known, rather too many than too few."""
+        return self._told.waiting + len(self._own) + self._underway
+
+    @property
+    def full(self) -> bool:
+        """Return whether nothing more may be recorded one by one."""
+        return self.marks().full(self.waiting)
+
+    def take(self, told: Backlog) -> None:
+        """Take in what the leader tells."""
+        self._told = told
+        own, self._own = self._own, []
+        for version, holders in own:
+            if version > told.seen:
+                self._own.append((version, holders))
+            else:
+                self._release(holders)
+        self.turn()
+
+    def turn(self) -> bool:
+        """Return whether rules are diverted from now on."""
+        diverting = self.marks().diverts(self.waiting, before=self.diverting)
+        if diverting != self.diverting:
+            self.diverting = diverting
+            for listener in self.listeners:
+                listener(self)
+        return diverting
+
+    def held(self, holder: str) -> int:
+        """Return how many requests of one holder wait, rather too many than too few."""
+        return self._told.of.get(holder, 0) + self._held[holder]
+
+    def is_over(self, holders: Sequence[str]) -> bool:
+        """Return whether rules are diverted from now on for one of the holders of a request."""
+        marks, over = self.marks(), False
+        for holder in holders:
+            was = holder in self._over
+            if marks.of(holder).diverts(self.held(holder), before=was):
+                self._over.add(holder)
+                over = True
+            elif was:
+                self._over.remove(holder)
+        return over
+
+    def full_for(self, holders: Sequence[str]) -> str:
+        """Return the holder of a request that has its share of the hard limit, empty if none."""
+        marks = self.marks()
+        full = (item for item in holders if marks.of(item).full(self.held(item)))
+        return next(full, "")
+
+    def begin(self, holders: Sequence[str] = ()) -> None:
+        """Count a request that is about to be stored."""
+        self._underway += 1
+        self._held.update(holders)
+
+    def end(self, version: str, holders: Sequence[str] = ()) -> None:
+        """Take in the resourceVersion of a stored request; empty where none was stored."""
+        self._underway -= 1
+        # The leader may have told of it before we heard that it is stored.
+        if version.isdecimal() and int(version) > self._told.seen:
+            self._own.append((int(version), holders))
+        else:
+            self._release(holders)
+
+    def _release(self, holders: Sequence[str]) -> None:
+        for holder in holders:
+            self._held[holder] -= 1
+            if not self._held[holder]:
+                del self._held[holder]

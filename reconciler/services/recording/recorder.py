@@ -1,0 +1,162 @@
+"""Recording: every trigger stands in the cluster before the admission request is answered.
+
+Each by a request of its own, until so many wait that rules which can be rebuilt are diverted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass
+
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import ClusterError
+from reconciler.requests.draft import Draft
+from reconciler.requests.overload import holders
+from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.ports.requests import Requests
+from reconciler.services.recording.backlog import BacklogEstimate
+from reconciler.services.recording.diversion import Diversion
+from reconciler.services.recording.joining import SharedRequests
+
+OVERLOAD = "overload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unrecorded:
+    """A draft that is not known to be stored.
+
+    Attributes:
+        reason: One word for metrics: ``timeout``, ``overload``, or the fault's name in lower
+            case.
+        message: What the API server said, or why it was not asked.
+    """
+
+    draft: Draft
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What became of the drafts of one admission request.
+
+    Attributes:
+        joined: For these the request of another attempt at the same write stands.
+    """
+
+    stored: tuple[Draft, ...] = ()
+    joined: tuple[Draft, ...] = ()
+    diverted: tuple[Draft, ...] = ()
+    failed: tuple[Unrecorded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder:
+    """Records for one replica."""
+
+    index: PolicyIndex
+    requests: Requests
+    estimate: BacklogEstimate
+    diversion: Diversion
+    shared: SharedRequests
+
+    async def record(self, drafts: Sequence[Draft], *, budget_seconds: float) -> Recorded:
+        """Record drafts side by side and wait for all of them.
+
+        A draft that is stored already is a success, and so a retry of the API server is. What is
+        not stored when the budget ends counts as failed; it may still have arrived, which does no
+        harm: processing asks whether the triggering request was stored.
+        """
+        work: list[Awaitable[Unrecorded | None]] = []
+        diverted, refused = list[Draft](), list[Unrecorded]()
+        versions: dict[str, str] = {}
+        turned = self.estimate.turn()
+        for draft in drafts:
+            over = self.estimate.is_over(_holders(draft))
+            rule = self._divertible(draft) if turned or over else None
+            if rule is not None:
+                diverted.append(draft)
+                work.append(_within(budget_seconds, draft, self.diversion.divert(*rule)))
+            elif self.estimate.full or self.estimate.full_for(_holders(draft)):
+                refused.append(self._refused(draft))
+            else:
+                # Counted before anything is waited for: others decide meanwhile.
+                self.estimate.begin(_holders(draft))
+                versions[draft.name] = ""
+                work.append(_within(budget_seconds, draft, self._store(draft, versions)))
+        try:
+            results = await asyncio.gather(*work)
+        finally:
+            for draft in drafts:
+                if draft.name in versions:
+                    self.estimate.end(versions[draft.name], _holders(draft))
+        failed = (*refused, *(item for item in results if item is not None))
+        missing = {item.draft.name for item in failed}
+        joined = {item.name for item in drafts if item.alone and not versions.get(item.name, "-")}
+        return Recorded(
+            stored=_but(missing | joined | {item.name for item in diverted}, drafts),
+            joined=tuple(item for item in drafts if item.name in joined - missing),
+            diverted=_but(missing, diverted),
+            failed=failed,
+        )
+
+    def _divertible(self, draft: Draft) -> tuple[CompiledPolicy, Program] | None:
+        policy = self.index.get(draft.spec.policy)
+        program = None if policy is None else policy.program(draft.spec.rule)
+        if policy is None or program is None or why_not_rebuildable(program):
+            return None
+        if policy.match_conditions:
+            # Only the API server can evaluate them, and only on a request.
+            return None
+        return policy, program
+
+    def _refused(self, draft: Draft) -> Unrecorded:
+        marks = self.estimate.marks()
+        number, limit = self.estimate.waiting, "--hard-limit"
+        allowed = max(marks.hard, marks.limit)
+        who = ""
+        if not self.estimate.full:
+            holder = self.estimate.full_for(_holders(draft))
+            kind, _, name = holder.partition("/")
+            who, limit = f" of {kind} {name}", f"its --{kind}-share of --hard-limit"
+            number, allowed = self.estimate.held(holder), marks.of(holder).hard
+        message = (
+            f"{number} requests{who} wait, and {limit} allows {allowed}: see what keeps them"
+            " waiting with kubectl retrofit status and whether retrofit-controller runs, or raise"
+            " the limit"
+        )
+        return Unrecorded(draft=draft, reason=OVERLOAD, message=message)
+
+    async def _store(self, draft: Draft, versions: dict[str, str]) -> None:
+        if draft.alone:
+            versions[draft.name] = await self.shared.store(draft)
+            return
+        # First the Secret: a request must never point to one that does not exist.
+        if draft.secret is not None:
+            await self.requests.create_recorded(draft.name, draft.labels, draft.secret)
+        versions[draft.name] = await self.requests.create(draft.name, draft.labels, draft.spec)
+
+
+async def _within(budget_seconds: float, draft: Draft, work: Awaitable[None]) -> Unrecorded | None:
+    try:
+        async with asyncio.timeout(budget_seconds):
+            await work
+    except TimeoutError:
+        message = f"the API server did not store it within {budget_seconds:g} s"
+        return Unrecorded(draft=draft, reason="timeout", message=message)
+    except ClusterError as error:
+        return Unrecorded(draft=draft, reason=fault(error), message=str(error))
+    return None
+
+
+def _holders(draft: Draft) -> tuple[str, ...]:
+    return holders(draft.spec.policy, draft.spec.resource.namespace)
+
+
+def _but(names: set[str], drafts: Iterable[Draft]) -> tuple[Draft, ...]:
+    return tuple(item for item in drafts if item.name not in names)
+
+
+def fault(error: ClusterError) -> str:
+    """Return the fault of an error as one word for metrics."""
+    return type(error).__name__.lower()

@@ -1,0 +1,1 @@
+"""What people read: events, the status of policies, reports."""

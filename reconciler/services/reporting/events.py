@@ -1,0 +1,279 @@
+"""Kubernetes events on policy, trigger and target: one per outcome, aggregated and limited.
+
+On the policy, what a rule comes to again is one event that counts; on triggers and targets a
+policy has so many events at once and then so many per second, because an event is a write.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from reconciler.api.meta import GROUP, POLICY_VERSION, ObjectRef
+from reconciler.api.updaterequest import (
+    SUCCESSES,
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    State,
+    TargetStatus,
+    UpdateRequest,
+)
+from reconciler.clock import Clock
+from reconciler.engine.program import CompiledPolicy
+from reconciler.requests.figures import FIRED_NOTHING
+from reconciler.requests.lifecycle import FINAL, TAKEN_BACK
+from reconciler.services.catalog.caveats import Caveat
+from reconciler.services.ports.reporting import Event, Events
+from reconciler.services.processing.attempt import Attempt
+from reconciler.services.processing.patchwar import PATCH_WAR
+from reconciler.services.processing.results import ENTRY_NOT_READY
+from reconciler.services.sweeping.sweeper import RULE_CHANGED
+
+DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
+ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
+CAUGHT_UP = "CaughtUp"
+LOST = "TriggersLost"
+PARKED = frozenset(
+    {
+        "Forbidden",
+        "Denied",
+        "NotFound",
+        "InternalError",
+        ENTRY_NOT_READY,
+        PATCH_WAR,
+        RULE_CHANGED,
+        TAKEN_BACK,
+    }
+)
+"""Reasons of waiting that somebody has to know about; the others pass by themselves."""
+_BURST = 50.0
+_PER_SECOND = 2.0
+_TARGETS = 10
+"""Targets of one attempt that have an event."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled: float
+
+
+@dataclass(slots=True, kw_only=True)
+class EventRecorder:
+    """Emits the events of a leader.
+
+    Attributes:
+        success: Tell what went well too; switched while it runs.
+        held_back: Events on triggers and targets beyond the limit.
+    """
+
+    events: Events
+    clock: Clock
+    success: bool = False
+    held_back: int = 0
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+
+    def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
+        """Tell of an attempt whose status is stored; what was told before is not repeated."""
+        spec = request.spec
+        new = [item for item in attempt.targets if item not in request.status.targets]
+        if self.success:
+            self._applied(spec, new)
+        if spec.sequence:
+            self._diverted(request, status)
+        match status.state:
+            case State.FAILED:
+                self._failed(spec, status, new)
+            case State.PENDING if status.reason in PARKED:
+                if status.reason != request.status.reason:
+                    self._failed(spec, status, new)
+            case State.SKIP if self.success and status.reason in FIRED_NOTHING:
+                note = f"policy {spec.policy}, rule {spec.rule}: {status.message}"
+                self._on_object(spec, spec.resource, ("Normal", SKIPPED, "None"), note)
+            case _:
+                return
+
+    def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
+        """Tell of one trigger of a sweep; what failed goes on as a request and is told there."""
+        if self.success:
+            self._applied(spec, attempt.targets)
+
+    def caught_up(self, policy: str, uid: str, rule: str, number: int) -> None:
+        """Tell that triggers of a rule were found that nobody had recorded."""
+        what = "1 trigger was" if number == 1 else f"{number} triggers were"
+        event = Event(
+            regarding=_reference_of(policy, uid),
+            severity="Normal",
+            reason=CAUGHT_UP,
+            action="Record",
+            note=f"rule {rule}: {what} not recorded before, and caught up",
+        )
+        self.events.emit(event)
+
+    def caution(self, policy: CompiledPolicy, caveat: Caveat) -> None:
+        """Tell what a policy that is in force does not do."""
+        self.events.emit(
+            Event(
+                regarding=_reference_of(policy.key, policy.uid),
+                severity="Warning",
+                reason=caveat.reason,
+                action="None",
+                note=str(caveat),
+                group=caveat.location,
+            )
+        )
+
+    def lost(self, policy: str, uid: str, rule: str, note: str) -> None:
+        """Tell that triggers of a rule were lost for good."""
+        self.events.emit(
+            Event(
+                regarding=_reference_of(policy, uid),
+                severity="Warning",
+                reason=LOST,
+                action="None",
+                note=f"rule {rule}: {note}",
+            )
+        )
+
+    def on_deleted(self, key: str) -> None:
+        """A policy was deleted."""
+        self._buckets.pop(key, None)
+
+    def _applied(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
+        patched = [item.ref for item in targets if item.outcome is Outcome.PATCHED]
+        if not patched:
+            return
+        kind: tuple[Literal["Normal"], str, str] = ("Normal", APPLIED, "Resource Mutated")
+        self.events.emit(
+            Event(
+                regarding=_policy(spec),
+                related=_reference(patched[0]),
+                severity="Normal",
+                reason=APPLIED,
+                action="Resource Mutated",
+                note=f"rule {spec.rule}: {patched[0]} mutated",
+                group=spec.rule,
+            )
+        )
+        for ref in patched[:_TARGETS]:
+            note = f"mutated by policy {spec.policy}, rule {spec.rule}"
+            self._on_object(spec, ref, kind, note, related=spec.resource)
+        if not any(_same(ref, spec.resource) for ref in patched):
+            count = "1 target" if len(patched) == 1 else f"{len(patched)} targets"
+            note = f"policy {spec.policy}, rule {spec.rule}: {count} mutated"
+            self._on_object(spec, spec.resource, kind, note, related=patched[0])
+
+    def _diverted(self, request: UpdateRequest, status: RequestStatus) -> None:
+        """Tell that triggers of a rule are not recorded one by one, and that this is over."""
+        spec = request.spec
+        begun, ended = request.status.sweep is None, status.state in FINAL
+        if not begun and not ended:
+            return
+        told = (
+            f"rule {spec.rule}: too many requests wait, so {request.name} stands for all triggers"
+        )
+        if ended:
+            told = f"rule {spec.rule}: {request.name} stands for its triggers no more"
+            told += f": {status.message}" if status.message else ", they are done"
+        self.events.emit(
+            Event(
+                regarding=_policy(spec),
+                severity="Normal" if ended else "Warning",
+                reason=RESUMED if ended else DIVERTED,
+                action="None",
+                note=told,
+                group=spec.rule,
+            )
+        )
+
+    def _failed(
+        self, spec: RequestSpec, status: RequestStatus, targets: Iterable[TargetStatus]
+    ) -> None:
+        failed = [item for item in targets if item.outcome not in SUCCESSES]
+        first = failed[0].ref if failed else spec.resource
+        kind: tuple[Literal["Warning"], str, str] = ("Warning", ERROR, "None")
+        self.events.emit(
+            Event(
+                regarding=_policy(spec),
+                related=_reference(first),
+                severity="Warning",
+                reason=ERROR,
+                action="None",
+                note=f"rule {spec.rule}: {status.message}",
+                group=f"{spec.rule} {status.reason}",
+            )
+        )
+        if spec.sweep:
+            return
+        where = f"policy {spec.policy}, rule {spec.rule}"
+        for item in failed[:_TARGETS]:
+            if item.outcome is not Outcome.NOT_FOUND:
+                note = f"{where}: {item.message}"
+                self._on_object(spec, item.ref, kind, note, related=spec.resource)
+        if not any(_same(item.ref, spec.resource) for item in failed):
+            note = f"{where}: {status.message}"
+            self._on_object(spec, spec.resource, kind, note, related=first)
+
+    def _on_object(
+        self,
+        spec: RequestSpec,
+        ref: ObjectRef,
+        kind: tuple[Literal["Normal", "Warning"], str, str],
+        note: str,
+        *,
+        related: ObjectRef | None = None,
+    ) -> None:
+        if not self._allowed(spec.policy):
+            self.held_back += 1
+            return
+        severity, reason, action = kind
+        self.events.emit(
+            Event(
+                regarding=_reference(ref),
+                related=None if related is None or _same(related, ref) else _reference(related),
+                severity=severity,
+                reason=reason,
+                action=action,
+                note=note,
+            )
+        )
+
+    def _allowed(self, policy: str) -> bool:
+        now = self.clock.monotonic()
+        bucket = self._buckets.setdefault(policy, _Bucket(_BURST, now))
+        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.filled) * _PER_SECOND)
+        bucket.filled = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+
+def _policy(spec: RequestSpec) -> Mapping[str, Any]:
+    return _reference_of(spec.policy, spec.policy_uid)
+
+
+def _reference_of(policy: str, uid: str) -> Mapping[str, Any]:
+    namespace, _, name = policy.rpartition("/")
+    return {
+        "apiVersion": f"{GROUP}/{POLICY_VERSION}",
+        "kind": "Policy" if namespace else "ClusterPolicy",
+        "namespace": namespace,
+        "name": name,
+        "uid": uid,
+    }
+
+
+def _reference(ref: ObjectRef) -> Mapping[str, Any]:
+    return {
+        "apiVersion": ref.api_version,
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "uid": ref.uid,
+    }
+
+
+def _same(one: ObjectRef, other: ObjectRef) -> bool:
+    names = (one.kind, one.namespace, one.name)
+    return names == (other.kind, other.namespace, other.name)

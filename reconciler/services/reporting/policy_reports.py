@@ -1,0 +1,318 @@
+"""Results of rules at their targets, written into one report per namespace after the change.
+
+A report is for people and their tools; nothing here decides anything. What happens within some
+seconds is one write, and over all namespaces there are few writes per second, so that under load
+a trigger costs a small part of a call. Results go when their policy, rule or target is gone: the
+first two at once, the last by a slow round.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.api.meta import Object, resource_version
+from reconciler.api.policyreport import (
+    MAX_RESULTS,
+    Key,
+    Result,
+    Verdict,
+    is_shortened,
+    merge_results,
+    render_report,
+    results_of,
+)
+from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus, UpdateRequest
+from reconciler.clock import Clock
+from reconciler.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    NoKindMatch,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.ports.objects import Kinds, Reader
+from reconciler.services.ports.policies import Policies
+from reconciler.services.ports.reporting import ReportStore
+
+DISABLED = "reports.kyverno.io/disabled"
+"""A label of a policy whose results nobody wants."""
+MAX_WAITING = 20_000
+"""Results that wait to be written, over all namespaces."""
+_TICK = 1.0
+_FIRST = 1.0
+"""Seconds from a first result to its report: what comes together is written together."""
+_AGAIN = 5.0
+"""Seconds between two writes of one report."""
+_PER_TICK = 2
+_ROUND = 30.0
+"""Seconds between two looks at targets."""
+_PER_ROUND = 20
+_UNSERVED = 60.0
+_UNWRITTEN = 120.0
+"""Seconds for which results of a killed process may have waited."""
+
+Changes = dict[Key, Result | None]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Changes of one report that are not written; the report is due at ``due``."""
+
+    due: float
+    changes: Changes = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Reports:
+    """All reports; only a leader runs it.
+
+    Attributes:
+        enabled: Off means that nothing is written and nothing is read.
+        say: Gets a sentence when reports cannot be written, for the log.
+        written: Reports written.
+        dropped: Results that found no place to wait in.
+        problem: What is in the way now; empty where nothing is.
+    """
+
+    store: ReportStore
+    index: PolicyIndex
+    policies: Policies
+    kinds: Kinds
+    reader: Reader
+    clock: Clock
+    say: Callable[[str], None]
+    enabled: bool = True
+    written: int = 0
+    dropped: int = 0
+    problem: str = ""
+    _pending: dict[str, _Pending] = field(default_factory=dict)
+    _last: dict[str, float] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
+    _rules: dict[str, frozenset[str]] = field(default_factory=dict)
+    _disabled: set[str] = field(default_factory=set)
+    _place: str = ""
+    _unseen: list[Key] = field(default_factory=list)
+    _listed: bool = False
+
+    def on_stored(self, policy: Object) -> None:
+        """Take in a policy as stored; the index knows it already."""
+        key = policy_key(policy)
+        labels = (policy.get("metadata") or {}).get("labels") or {}
+        (self._disabled.add if DISABLED in labels else self._disabled.discard)(key)
+        compiled = self.index.get(key)
+        if compiled is None:
+            return
+        rules = frozenset(program.rule for program in compiled.programs)
+        if self._rules.get(key, rules) - rules:
+            self._look_everywhere()
+        self._rules[key] = rules
+
+    def on_deleted(self, key: str) -> None:
+        """A policy was deleted."""
+        self._disabled.discard(key)
+        if self._rules.pop(key, None):
+            self._look_everywhere()
+
+    def add(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
+        """Take in what a rule came to at targets."""
+        if not self._wants(spec):
+            return
+        for target in targets:
+            result = self._result(spec, target)
+            missing = target.outcome is Outcome.NOT_FOUND
+            self._put(target.ref.namespace, result.key, None if missing else result)
+
+    def on_recovered(self, request: UpdateRequest) -> None:
+        """Take in what may have ended in a process that was killed before its reports."""
+        finished = request.status.finished
+        recent = finished and (self.clock.now() - finished).total_seconds() <= _UNWRITTEN
+        if finished is None or not recent or not self._wants(request.spec):
+            return
+        for target in request.status.targets:
+            result = replace(self._result(request.spec, target), at=finished, recovered=True)
+            namespace = target.ref.namespace
+            pending = self._pending.get(namespace)
+            known = pending is not None and result.key in pending.changes
+            if not known and target.outcome is not Outcome.NOT_FOUND:
+                self._put(namespace, result.key, result)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        looked = self.clock.monotonic()
+        while self.enabled:
+            await asyncio.sleep(_TICK)
+            try:
+                await self.write_due()
+                if self.clock.monotonic() - looked >= _ROUND:
+                    looked = self.clock.monotonic()
+                    await self.look_at_targets()
+            except NoKindMatch:
+                self._pending.clear()
+                self._tell(
+                    "no reports are written: the cluster has no PolicyReport of"
+                    " wgpolicyk8s.io/v1alpha2; install it with kubectl create -k crds/reports, or"
+                    " set --reports=false"
+                )
+                await asyncio.sleep(_UNSERVED)
+            except ClusterError as error:
+                self._tell(f"a report cannot be written: {error}")
+                await asyncio.sleep(_AGAIN)
+            else:
+                self._tell("")
+
+    async def write_due(self) -> None:
+        """Write the reports whose time has come: those that wait longest, a few at most."""
+        if not self._listed:
+            self._known |= await self.store.namespaces()
+            self._listed = True
+            # Policies may have gone while nobody led.
+            self._look_everywhere()
+        now = self.clock.monotonic()
+        due = [name for name, item in self._pending.items() if item.due <= now]
+        for namespace in sorted(due, key=lambda name: self._pending[name].due)[:_PER_TICK]:
+            pending = self._pending.pop(namespace)
+            self._last[namespace] = now
+            try:
+                await self._write(namespace, pending.changes)
+            except (Conflict, AlreadyExists):
+                self._give_back(namespace, pending.changes)
+            except (Throttled, Unavailable):
+                self._give_back(namespace, pending.changes)
+                raise
+            except NotFound:
+                self._known.discard(namespace)  # the namespace itself
+
+    async def look_at_targets(self) -> None:
+        """Look whether targets of one report still exist; some now, the others the next times."""
+        if not self._unseen:
+            spaces = sorted(self._known)
+            if not spaces:
+                return
+            self._place = next((item for item in spaces if item > self._place), spaces[0])
+            self._unseen = list(results_of(await self.store.get(self._place)))
+        part, self._unseen = self._unseen[:_PER_ROUND], self._unseen[_PER_ROUND:]
+        for key in part:
+            if not await self._exists(key):
+                self._put(self._place, key, None)
+
+    def _wants(self, spec: RequestSpec) -> bool:
+        return self.enabled and spec.policy not in self._disabled
+
+    async def _write(self, namespace: str, changes: Changes) -> None:
+        live = await self.store.get(namespace)
+        stored = results_of(live)
+        merged = merge_results(stored, changes)
+        results = [raw for key, raw in merged.items() if await self._wanted(key)]
+        if not results:
+            self._known.discard(namespace)
+            if live is not None:
+                await self.store.delete(namespace)
+            return
+        self._known.add(namespace)
+        report = render_report(namespace, results, shortened=is_shortened(live))
+        if live is not None:
+            if results_of(report) == stored:
+                return
+            report["metadata"]["resourceVersion"] = resource_version(live)
+        await self.store.put(namespace, report)
+        self.written += 1
+
+    async def _wanted(self, key: Key) -> bool:
+        """Return whether the policy and the rule of a result exist."""
+        policy, rule, *_ = key
+        if policy in self._disabled:
+            return False
+        rules = self._rules.get(policy)
+        if rules is not None:
+            return rule in rules
+        if policy in self.index.invalid():
+            return True
+        try:
+            # At the start the watch may not have brought it yet.
+            await self.policies.get(policy)
+        except NotFound:
+            return False
+        return True
+
+    async def _exists(self, key: Key) -> bool:
+        _, _, api_version, kind, namespace, name, _ = key
+        found = await self.kinds.find(api_version, kind)
+        if not found:
+            return False
+        try:
+            await self.reader.get(found[0], namespace, name)
+        except NotFound:
+            return False
+        except (Throttled, Unavailable):
+            raise
+        except ClusterError:
+            return True  # who may not look does not know
+        return True
+
+    def _result(self, spec: RequestSpec, target: TargetStatus) -> Result:
+        ref = target.ref
+        place = f" in namespace {ref.namespace}" if ref.namespace else ""
+        what = f"{ref.kind}/{ref.name}{place}"
+        verdict = Verdict.PASS
+        match target.outcome:
+            case Outcome.PATCHED:
+                message = f"mutated {what}"
+            case Outcome.UNCHANGED:
+                message = f"{what} is as the rule wants it"
+            case Outcome.SKIPPED:
+                verdict, message = Verdict.SKIP, target.message
+            case _:
+                verdict, message = Verdict.ERROR, target.message
+        return Result(
+            policy=spec.policy,
+            rule=spec.rule,
+            target=ref,
+            subresource=target.subresource,
+            verdict=verdict,
+            message=message,
+            changed=target.outcome is Outcome.PATCHED,
+            at=self.clock.now(),
+        )
+
+    def _put(self, namespace: str, key: Key, result: Result | None) -> None:
+        changes = self._open(namespace).changes
+        older = changes.pop(key, None)
+        if result is not None and not result.changed and older is not None and older.changed:
+            result = older  # it was changed, and is right since
+        changes[key] = result
+        if len(changes) > MAX_RESULTS:
+            del changes[_least(changes)]
+        elif sum(len(item.changes) for item in self._pending.values()) > MAX_WAITING:
+            del changes[key]
+            self.dropped += 1
+
+    def _open(self, namespace: str) -> _Pending:
+        pending = self._pending.get(namespace)
+        if pending is None:
+            now = self.clock.monotonic()
+            due = max(now + _FIRST, self._last.get(namespace, 0.0) + _AGAIN)
+            pending = self._pending[namespace] = _Pending(due)
+        return pending
+
+    def _give_back(self, namespace: str, changes: Changes) -> None:
+        newer = self._open(namespace).changes
+        for key, result in changes.items():
+            newer.setdefault(key, result)
+
+    def _look_everywhere(self) -> None:
+        for namespace in self._known:
+            self._open(namespace)
+
+    def _tell(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            self.say(problem)
+        self.problem = problem
+
+
+def _least(changes: Mapping[Key, Result | None]) -> Key:
+    """Return the oldest that is no error, else the oldest."""
+    harmless = (key for key, item in changes.items() if item and item.verdict is not Verdict.ERROR)
+    return next(harmless, next(iter(changes)))

@@ -1,0 +1,339 @@
+"""What users see of a policy's work: its figures in its status, kept by the leader.
+
+The figures stand in the status and nowhere else. Who begins to lead takes them from there and adds
+what ended since by the requests that are still stored; the collector removes none before the
+figures that count it are written, so this holds with a retention of 0 as well. Of a controller
+that is killed, what ended in that very moment may be missing.
+
+At most one write per policy and tick, and none where nothing changed.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from reconciler.api.meta import Object
+from reconciler.api.policystatus import (
+    Figures,
+    PolicyProgress,
+    Running,
+    observed_generation,
+    parse_progress,
+    render_progress,
+    stored_alike,
+)
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
+from reconciler.clock import Clock
+from reconciler.config import parse_duration
+from reconciler.errors import ClusterError, Conflict, NotFound
+from reconciler.requests.figures import FIRED_NOTHING, share
+from reconciler.requests.lifecycle import FINAL
+from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.settings import Filters
+from reconciler.services.ports.policies import Policies
+from reconciler.services.reporting.summary import handled, summarise
+
+TICK = 1.0
+"""Seconds between two writes of one policy's figures."""
+_PER_TICK = 20
+"""Policies written per tick; the others have their turn at the next."""
+_NO_ERROR = frozenset({"", "Unconfirmed"})
+
+
+@dataclass(slots=True, kw_only=True)
+class _Account:
+    """Figures of one generation of a policy.
+
+    Attributes:
+        base: As they were stored when this process began; None until they were read live.
+        own: What ended since.
+    """
+
+    uid: str
+    generation: int
+    base: PolicyProgress | None = None
+    own: PolicyProgress = field(default_factory=PolicyProgress)
+    written: float = -1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """The figures of all policies; only a leader runs it.
+
+    Attributes:
+        waiting: Gives all requests that are not final, as stored.
+        filters: Gives those that hold now.
+        say: Gets a sentence when the figures cannot be written, for the log.
+        problem: What is in the way now; empty where nothing is.
+    """
+
+    index: PolicyIndex
+    policies: Policies
+    clock: Clock
+    waiting: Callable[[], Iterable[UpdateRequest]]
+    filters: Callable[[], Filters]
+    say: Callable[[str], None]
+    problem: str = ""
+    _objects: dict[str, Object] = field(default_factory=dict)
+    _accounts: dict[str, _Account] = field(default_factory=dict)
+    _earlier: dict[str, list[UpdateRequest]] = field(default_factory=dict)
+    _dirty: set[str] = field(default_factory=set)
+    _running_before: frozenset[str] = frozenset()
+    _began: datetime | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def on_stored(self, policy: Object) -> None:
+        """Take in a policy as stored."""
+        kept = {key: policy.get(key) for key in ("apiVersion", "kind", "metadata", "status")}
+        self._objects[policy_key(policy)] = kept
+        self._dirty.add(policy_key(policy))
+
+    def on_deleted(self, key: str) -> None:
+        """A policy was deleted."""
+        self._objects.pop(key, None)
+        self._accounts.pop(key, None)
+        self._earlier.pop(key, None)
+        self._dirty.discard(key)
+
+    def begin(self) -> None:
+        """This process leads from now on."""
+        self._began = self.clock.now()
+
+    def on_recovered(self, request: UpdateRequest) -> None:
+        """Take in a finished request that is stored at the beginning."""
+        finished = request.status.finished
+        if self._began is None or finished is None or finished >= self._began:
+            return
+        policy = self._objects.get(request.spec.policy)
+        known = _Account(uid=_uid(policy), generation=_generation(policy))
+        if policy is None or _later(request, parse_progress(policy), known):
+            self._earlier.setdefault(request.spec.policy, []).append(request)
+            self._dirty.add(request.spec.policy)
+
+    def observe(self, request: UpdateRequest, status: RequestStatus) -> None:
+        """Count a status that was stored."""
+        account = self._account(request.spec)
+        if account is None:
+            return
+        self._dirty.add(request.spec.policy)
+        if status.state in FINAL:
+            account.own = _counted(account.own, request, status)
+        elif status.reason not in _NO_ERROR:
+            account.own = replace(account.own, last_error=_about(request, status))
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await asyncio.sleep(TICK)
+            async with self._lock:
+                await self._write_dirty(self.clock.monotonic() - 0.9 * TICK, _PER_TICK)
+
+    async def flush(self) -> None:
+        """Write everything that changed, now; what fails is written at the next tick."""
+        async with self._lock:
+            await self._write_dirty(self.clock.monotonic(), len(self._dirty))
+
+    async def _write_dirty(self, due: float, limit: int) -> None:
+        running = self._running()
+        self._dirty |= {key for key in running if key in self._objects} | self._running_before
+        self._running_before = frozenset(running)
+        problem = ""
+        for key in sorted(self._dirty, key=self._last_written):
+            if limit <= 0 or self._last_written(key) > due:
+                break
+            self._dirty.discard(key)
+            try:
+                limit -= await self._write(key, running.get(key, Running()))
+            except NotFound:
+                continue
+            except Conflict:
+                # Another change of the policy is on its way to us.
+                self._dirty.add(key)
+            except ClusterError as error:
+                self._dirty.add(key)
+                problem = f"the figures of a policy cannot be written: {error}"
+        if problem and problem != self.problem:
+            self.say(problem)
+        self.problem = problem
+
+    def _last_written(self, key: str) -> float:
+        account = self._accounts.get(key)
+        return -1.0 if account is None else account.written
+
+    def _account(self, spec: RequestSpec) -> _Account | None:
+        known = self._accounts.get(spec.policy)
+        policy = self._objects.get(spec.policy)
+        if policy is not None and spec.policy_uid not in ("", _uid(policy)):
+            return None
+        generation = max(spec.policy_generation, _generation(policy))
+        if known is None and policy is None and self.index.get(spec.policy) is None:
+            # It ended because its policy is gone.
+            return None
+        if known is None or spec.policy_uid not in ("", known.uid):
+            known = None
+        elif spec.sweep and spec.policy_generation < known.generation:
+            # It ran for rules that are replaced.
+            return None
+        if known is None or known.generation < generation:
+            uid = spec.policy_uid or _uid(policy)
+            known = self._accounts[spec.policy] = _Account(uid=uid, generation=generation)
+        return known
+
+    async def _write(self, key: str, running: Running) -> bool:
+        policy = self._objects.get(key)
+        account = None if policy is None else self._in_force(key, policy)
+        if policy is None or account is None:
+            return False
+        if account.base is None:
+            if self._complete(key, account, policy, running):
+                self._earlier.pop(key, None)
+                return False
+            policy = self._objects[key] = await self.policies.get(key)
+            account = self._in_force(key, policy)
+            if account is None:
+                return False
+            account.base = _ended_part(parse_progress(policy))
+            self._take_earlier(key, account)
+        body = self._rendered(key, account, account.base, running)
+        if stored_alike(policy, body):
+            return False
+        account.written = self.clock.monotonic()
+        await self.policies.write_status(policy, {"mutateExisting": body})
+        return True
+
+    def _in_force(self, key: str, policy: Object) -> _Account | None:
+        """Return the account of a policy whose stored generation is the one at work."""
+        compiled = self.index.get(key)
+        generation = _generation(policy)
+        if (
+            compiled is None
+            or not handled(compiled.programs)
+            or observed_generation(policy) != generation
+            or compiled.generation != generation
+        ):
+            return None
+        account = self._accounts.get(key)
+        if account is not None and account.uid == _uid(policy) and account.generation > generation:
+            return None
+        if account is None or (account.uid, account.generation) != (_uid(policy), generation):
+            account = self._accounts[key] = _Account(uid=_uid(policy), generation=generation)
+        return account
+
+    def _complete(self, key: str, account: _Account, policy: Object, running: Running) -> bool:
+        """Return whether the status as noticed has it all, so that nothing has to be read."""
+        if account.own != PolicyProgress():
+            return False
+        noticed = _ended_part(parse_progress(policy))
+        if any(_later(item, noticed, account) for item in self._earlier.get(key, ())):
+            return False
+        return stored_alike(policy, self._rendered(key, account, noticed, running))
+
+    def _take_earlier(self, key: str, account: _Account) -> None:
+        base = account.base or PolicyProgress()
+        for request in self._earlier.pop(key, ()):
+            if _later(request, base, account):
+                account.own = _counted(account.own, request, request.status)
+
+    def _rendered(
+        self, key: str, account: _Account, base: PolicyProgress, running: Running
+    ) -> Object:
+        own = account.own
+        progress = PolicyProgress(
+            figures=base.figures + own.figures + running.figures,
+            running=running,
+            last_run=_later_of(own.last_run, base.last_run),
+            last_error=own.last_error or base.last_error,
+            last_skip=own.last_skip or base.last_skip,
+        )
+        compiled = self.index.get(key)
+        if compiled is not None:
+            progress = replace(progress, message=summarise(progress, compiled, self.filters()))
+        return render_progress(progress)
+
+    def _running(self) -> dict[str, Running]:
+        found: dict[str, Running] = {}
+        for request in self.waiting():
+            spec, status = request.spec, request.status
+            policy = self._objects.get(spec.policy)
+            if policy is None or spec.policy_uid not in ("", _uid(policy)):
+                continue
+            if spec.sweep and spec.policy_generation != _generation(policy):
+                continue
+            found[spec.policy] = _with(found.get(spec.policy, Running()), spec, status)
+        return found
+
+
+def _with(running: Running, spec: RequestSpec, status: RequestStatus) -> Running:
+    grant = status.missing_permission
+    permissions = running.permissions
+    if grant and grant not in permissions:
+        permissions = tuple(sorted((*permissions, grant)))
+    part = share(spec, status)
+    figures = running.figures if part == Figures() else running.figures + part
+    if not spec.sweep:
+        return replace(
+            running, pending=running.pending + 1, figures=figures, permissions=permissions
+        )
+    total = -1 if status.sweep is None else status.sweep.total
+    uncounted = total < 0 or running.total < 0
+    return replace(
+        running,
+        pending=running.pending + 1,
+        figures=figures,
+        permissions=permissions,
+        sweeping=True,
+        diverted=running.diverted or spec.sequence > 0,
+        waits=running.waits or (status.message if status.reason else ""),
+        total=-1 if uncounted else running.total + total,
+        eta=max(running.eta, "" if status.sweep is None else status.sweep.eta, key=_seconds),
+    )
+
+
+def _seconds(duration: str) -> float:
+    return parse_duration(duration) if duration else 0.0
+
+
+def _counted(own: PolicyProgress, request: UpdateRequest, status: RequestStatus) -> PolicyProgress:
+    counted = replace(
+        own,
+        figures=own.figures + share(request.spec, status),
+        last_run=_later_of(own.last_run, status.finished),
+    )
+    if status.state is State.FAILED:
+        return replace(counted, last_error=_about(request, status))
+    if status.state is State.SKIP and status.reason in FIRED_NOTHING:
+        return replace(counted, last_skip=status.message)
+    return counted
+
+
+def _later_of(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((item for item in (one, other) if item is not None), default=None)
+
+
+def _about(request: UpdateRequest, status: RequestStatus) -> str:
+    spec = request.spec
+    trigger = "" if spec.sweep else f", trigger {spec.resource}"
+    return f"rule {spec.rule}{trigger}: {status.message}"
+
+
+def _ended_part(stored: PolicyProgress) -> PolicyProgress:
+    return replace(stored, figures=stored.figures - stored.running.figures, running=Running())
+
+
+def _later(request: UpdateRequest, base: PolicyProgress, account: _Account) -> bool:
+    """Return whether a finished request is not in the figures yet."""
+    spec, finished = request.spec, request.status.finished
+    if finished is None or spec.policy_uid not in ("", account.uid):
+        return False
+    if spec.policy_generation < account.generation and (spec.sweep or base.last_run is None):
+        return False
+    return base.last_run is None or finished > base.last_run
+
+
+def _uid(policy: Object | None) -> str:
+    return str(((policy or {}).get("metadata") or {}).get("uid", ""))
+
+
+def _generation(policy: Object | None) -> int:
+    return int(((policy or {}).get("metadata") or {}).get("generation", 0))

@@ -1,0 +1,109 @@
+"""One line on what a policy came to, and why it is nothing where it is nothing."""
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.api.policystatus import PolicyProgress
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.services.catalog.caveats import is_silent, why_silent
+from reconciler.services.catalog.settings import Filters
+
+
+def summarise(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -> str:
+    """Return the line for a person; it names no number that stands beside it without need."""
+    running = progress.running
+    if running.permissions:
+        return f"{_requests(running.pending)} for a right: {', '.join(running.permissions)}"
+    if running.sweeping:
+        return _sweeping(progress)
+    if running.pending:
+        return f"{_requests(running.pending)}{_because(progress.last_error)}"
+    return _ended(progress, policy, filters)
+
+
+def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -> str:
+    figures = progress.figures
+    if not figures.triggers:
+        if figures.skipped_triggers:
+            count = _number(figures.skipped_triggers, "trigger")
+            return f"{count} came and fired nothing, the last because {progress.last_skip}"
+        return "; ".join(_causes(policy, figures.existing, filters))
+    if figures.patched or figures.failed:
+        parts = (
+            (figures.patched, "patched"),
+            (figures.unchanged, "as the rules want them already"),
+            (figures.skipped, "left out by preconditions or anchors"),
+            (figures.failed, "failed"),
+        )
+        said = ", ".join(f"{count} {what}" for count, what in parts if count)
+        triggers = _number(figures.triggers, "trigger")
+        return f"{said} after {triggers}{_because(progress.last_error if figures.failed else '')}"
+    if figures.unchanged:
+        count = _number(figures.unchanged, "target")
+        return f"nothing to do: {count} as the rules want them already"
+    if figures.skipped:
+        count = _number(figures.skipped, "target")
+        return f"{count} found, all left out by preconditions or anchors"
+    triggers = _number(figures.triggers, "trigger")
+    return f"no target found for {triggers}: check namespace, name and selector of the targets"
+
+
+def _causes(policy: CompiledPolicy, existing: int, filters: Filters) -> Iterator[str]:
+    programs = [program for program in policy.programs if not program.own]
+    causes = {program.rule: _cause(program, existing, filters) for program in programs}
+    for cause in dict.fromkeys(causes.values()):
+        rules = [rule for rule, text in causes.items() if text == cause]
+        if len(rules) == len(programs):
+            yield cause
+        else:
+            word = "rule" if len(rules) == 1 else "rules"
+            yield f"{word} {', '.join(rules)}: {cause}"
+
+
+def _cause(program: Program, existing: int, filters: Filters) -> str:
+    if is_silent(program, filters):
+        return "; ".join(why_silent(program, filters))
+    if not program.on_policy_change:
+        return (
+            "no trigger came yet: admission only, without mutateExistingOnPolicyUpdate existing"
+            " objects are left alone"
+        )
+    if not program.matcher.listings():
+        return (
+            "no trigger came yet: admission only, a filter that lists operations never fires on"
+            " a policy update"
+        )
+    if not existing:
+        return "no object matches: there is none of the matched kinds"
+    count = _number(existing, "existing object")
+    return (
+        f"no object matches: {count} looked at, none fits match, exclude and preconditions, or"
+        " resourceFilters leave it out"
+    )
+
+
+def _sweeping(progress: PolicyProgress) -> str:
+    running = progress.running
+    total = "?" if running.total < 0 else str(running.total)
+    left = f", {running.eta} left" if running.eta else ""
+    looked = f"{running.figures.existing} of {total} existing objects looked at"
+    if running.diverted:
+        return f"too many requests wait, so one stands for all triggers of a rule; {looked}{left}"
+    waits = f"; it waits: {running.waits}" if running.waits else ""
+    return f"{looked}{waits or left}"
+
+
+def _requests(pending: int) -> str:
+    return "1 request waits" if pending == 1 else f"{pending} requests wait"
+
+
+def _because(error: str) -> str:
+    return f"; last error: {error}" if error else ""
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def handled(programs: Iterable[Program]) -> bool:
+    """Return whether a rule is among them that works on existing objects."""
+    return any(not program.own for program in programs)

@@ -1,0 +1,1 @@
+"""From a changed policy to one that is in force."""

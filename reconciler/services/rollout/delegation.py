@@ -1,0 +1,76 @@
+"""Whether the programs may work in the names that policies give."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.api.account import ServiceAccount
+from reconciler.clock import Clock
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import ClusterError
+from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.ports.access import Accesses
+
+_GRANTED_FOR: Final = 30.0
+_MISSING_FOR: Final = 4.0
+"""Seconds that an answer counts; requests find out by themselves, and at once."""
+_PARALLEL: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    granted: bool
+    until: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Delegation:
+    """Asks about the accounts of policies, each at most once in a while."""
+
+    index: PolicyIndex
+    access: Accesses
+    clock: Clock
+    _answers: dict[ServiceAccount, _Answer] = field(default_factory=dict)
+
+    async def problems(self, policies: Iterable[CompiledPolicy]) -> dict[str, str]:
+        """Return why policies cannot work in the name that they give, by their keys."""
+        found: dict[str, str] = {}
+        named: dict[str, ServiceAccount] = {}
+        for policy in policies:
+            if (misnamed := self.index.misnamed(policy.key)) is not None:
+                found[policy.key] = str(misnamed)
+            elif policy.account is not None:
+                named[policy.key] = policy.account
+        await self._ask(set(named.values()))
+        for key, account in named.items():
+            if not self._answers[account].granted:
+                right = account.impersonation
+                found[key] = (
+                    f"the controller may not work as ServiceAccount {account}, which the policy"
+                    f" names; grant: {right} named {right.name}"
+                )
+        return found
+
+    async def _ask(self, accounts: set[ServiceAccount]) -> None:
+        now = self.clock.monotonic()
+        self._answers = {
+            account: answer
+            for account, answer in self._answers.items()
+            if account in accounts and answer.until > now
+        }
+        gate = asyncio.Semaphore(_PARALLEL)
+
+        async def one(account: ServiceAccount) -> None:
+            async with gate:
+                granted = await self._may_act_as(account)
+            kept = _GRANTED_FOR if granted else _MISSING_FOR
+            self._answers[account] = _Answer(granted=granted, until=now + kept)
+
+        await asyncio.gather(*map(one, accounts - self._answers.keys()))
+
+    async def _may_act_as(self, account: ServiceAccount) -> bool:
+        try:
+            return await self.access.of(account).may(account.impersonation)
+        except ClusterError:
+            return True  # Nobody can say; its requests find out.

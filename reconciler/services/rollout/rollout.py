@@ -1,0 +1,357 @@
+"""What follows a change of policies: webhook configurations first, then sweeps, then Ready.
+
+In that order nothing falls between: a trigger that is stored before the webhook is in force is
+found by the sweep, a later one is recorded by the webhook. Only the leader does this, so that
+configurations and policy statuses have one writer.
+"""
+
+import asyncio
+import contextlib
+import textwrap
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.meta import ANNOTATION_RUN, Object, resource_version
+from reconciler.api.policystatus import MAX_TEXT, blank_progress, observed_generation
+from reconciler.api.updaterequest import Source, render_time
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound
+from reconciler.requests.limits import limits_of
+from reconciler.requests.naming import run_name, sweep_name
+from reconciler.requests.orders import sweep_order
+from reconciler.services.catalog.caveats import Caveat, acts, caveats
+from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.ports.policies import Policies
+from reconciler.services.ports.requests import Requests
+from reconciler.services.rollout.delegation import Delegation
+from reconciler.services.rollout.in_force import Obstacle
+from reconciler.services.rollout.manual_run import why_not
+from reconciler.services.rollout.webhook_writer import WebhookWriter
+
+Warn = Callable[[CompiledPolicy, Caveat], None]
+"""Gets what a policy that is in force does not do."""
+_GATHER = 0.05
+"""Seconds that changes of several policies are given to come together."""
+_AGAIN = 0.2
+"""Seconds until a policy that changed meanwhile is worked on again."""
+_PATROL = 30.0
+"""Seconds until everything is looked at although nothing is known to have changed."""
+_UNGRANTED = 5.0
+"""Seconds until a right is asked for again that a policy cannot work without."""
+_URGENT, _LONGEST = 2.0, 15.0
+"""Seconds between two tries at most, while policies are not in force, and while they are."""
+_MARK = 128
+"""Characters of the run annotation that tell one value from another."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Rollout:
+    """Keeps the cluster in step with the policies.
+
+    Attributes:
+        say: Gets a sentence when something is in the way, for the log.
+        warn: Gets what a policy that is in force does not do, when its status says so first.
+        problem: What is in the way now; empty where nothing is.
+        held: Why nothing is rolled out and nobody asked; empty where it is.
+        ending: The programs' namespace is being deleted, so the webhooks go first.
+    """
+
+    index: PolicyIndex
+    policies: Policies
+    requests: Requests
+    webhook_writer: WebhookWriter
+    say: Any
+    warn: Warn
+    problem: str = ""
+    held: str = ""
+    ending: bool = False
+    _objects: dict[str, Object] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _delegation: Delegation = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask about the accounts of policies where configurations are kept, too."""
+        access, clock = self.webhook_writer.cluster.access, self.webhook_writer.clock
+        self._delegation = Delegation(index=self.index, access=access, clock=clock)
+
+    def on_stored(self, policy: Object) -> None:
+        """Take in a policy as stored; the index knows it already."""
+        kept = {key: policy.get(key) for key in ("apiVersion", "kind", "metadata", "status")}
+        before = self._objects.get(policy_key(policy))
+        self._objects[policy_key(policy)] = kept
+        # New figures in the status, which come every second, are nothing to follow.
+        if before is None or _followed(before) != _followed(kept):
+            self._changed.set()
+
+    def on_deleted(self, key: str) -> None:
+        """A policy was deleted."""
+        self._objects.pop(key, None)
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Something beside the policies changed: kinds, settings, the configurations."""
+        self._changed.set()
+
+    def hold(self, reason: str) -> None:
+        """Stand by for a reason; an empty one is to go on."""
+        self.held = reason
+        self._changed.set()
+
+    def end(self, *, ending: bool) -> None:
+        """Take in whether the programs' namespace is being deleted."""
+        self.ending = ending
+        self._changed.set()
+
+    async def load(self) -> None:
+        """Take in what is stored, and forget what is not.
+
+        The watch has not told of all policies yet when a Lease is won, and of a deletion that it
+        missed it never tells.
+
+        Raises:
+            ClusterError: The policies cannot be listed.
+        """
+        known = set(self._objects)
+        stored = {policy_key(item): item for item in await self.policies.stored()}
+        for key, policy in stored.items():
+            self.index.apply(policy)
+            if key not in self._objects or _newer(policy, self._objects[key]):
+                self.on_stored(policy)
+        for key in known - stored.keys():
+            self.index.remove(key)
+            self.on_deleted(key)
+
+    async def run(self) -> None:
+        """Follow changes until cancelled; what fails is tried again with a pause."""
+        self._changed.set()
+        pause, stale = 0.5, True
+        while True:
+            try:
+                async with asyncio.timeout(_PATROL):
+                    await self._changed.wait()
+            except TimeoutError:
+                stale = True
+            await asyncio.sleep(_GATHER)
+            self._changed.clear()
+            try:
+                if stale:
+                    await self.load()
+                    stale = False
+                await self.reconcile()
+            except ClusterError as error:
+                self._tell(str(error))
+                await asyncio.sleep(error.retry_after or pause)
+                # While nothing is recorded, every second counts.
+                urgent = self.webhook_writer.in_force.obstacle is not None
+                pause = min(pause * 2, _URGENT if urgent else _LONGEST)
+                self._changed.set()
+            else:
+                self._tell("")
+                pause = 0.5
+
+    async def reconcile(self) -> None:
+        """Bring configurations, sweeps and statuses in step once."""
+        policies = {policy.key: policy for policy in self.index.policies()}
+        if self.held and not self.ending:
+            await self.webhook_writer.stand_by()
+            return
+        refused: Mapping[str, str] = {}
+        try:
+            if self.ending:
+                await self.webhook_writer.withdraw()
+            else:
+                chosen, stored = tuple(policies.values()), tuple(self._objects.values())
+                refused = await self.webhook_writer.register(chosen, stored)
+        except ClusterError:
+            if self.webhook_writer.in_force.obstacle is not None:
+                with contextlib.suppress(ClusterError):
+                    await self._work(self._steps(policies, refused))
+            raise
+        if settling := self.webhook_writer.in_force.settling:
+            asyncio.get_running_loop().call_later(settling, self._changed.set)
+        powerless = await self._delegation.problems(policies.values())
+        if powerless:
+            # The right may be granted any time, and nobody tells.
+            asyncio.get_running_loop().call_later(_UNGRANTED, self._changed.set)
+        await self._work(self._steps(policies, {**powerless, **refused}))
+
+    async def _work(self, steps: Iterator[Awaitable[None]]) -> None:
+        failed: ClusterError | None = None
+        for work in steps:
+            try:
+                await work
+            except (Conflict, NotFound):
+                # A newer version of the policy is on its way, perhaps with new figures only.
+                asyncio.get_running_loop().call_later(_AGAIN, self._changed.set)
+                continue
+            except ClusterError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _steps(
+        self, policies: Mapping[str, CompiledPolicy], refused: Mapping[str, str]
+    ) -> Iterator[Awaitable[None]]:
+        in_force = self.webhook_writer.in_force
+        for key, compiled in policies.items():
+            # Only what was registered is finished: a policy that came meanwhile is not in force.
+            if key in refused:
+                yield self._write(key, _not_ready(refused[key]))
+            elif acts(compiled) and (obstacle := in_force.obstacle or in_force.unserved.get(key)):
+                yield self._suspend(key, obstacle)
+            elif self.index.get(key) is compiled:
+                yield self._finish(key, compiled)
+        for key, invalid in self.index.invalid().items():
+            yield self._write(key, _not_ready(str(invalid.error)))
+
+    async def _suspend(self, key: str, obstacle: Obstacle) -> None:
+        """Say that a policy is not in force, also while its figures are written every second."""
+        wanted = _not_ready(obstacle.message, obstacle.cause)
+        try:
+            await self._write(key, wanted)
+        except Conflict:
+            self.on_stored(await self.policies.get(key))
+            await self._write(key, wanted)
+
+    async def _finish(self, key: str, compiled: CompiledPolicy) -> None:
+        policy = self._objects.get(key)
+        if policy is None:
+            return
+        found = caveats(compiled, self.webhook_writer.live.current.filters)
+        wanted = _ready(compiled, found)
+        changed = observed_generation(policy) != compiled.generation
+        if changed:
+            wanted["mutateExisting"] |= blank_progress()
+            for program in _on_policy_change(compiled):
+                name = sweep_name(compiled.uid, compiled.generation, program.rule)
+                await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
+        wanted["mutateExisting"]["heldBack"] = self._held_back(key)
+        mark = _run_mark(policy)
+        if mark and mark != _acted_on(policy):
+            wanted["mutateExisting"]["manualRun"] = await self._run_now(
+                compiled, mark, just_swept=changed
+            )
+        await self._write(key, wanted)
+        if _message(policy.get("status") or {}) != _message(wanted):
+            for caveat in found:
+                self.warn(compiled, caveat)
+
+    def _held_back(self, key: str) -> str | None:
+        """Return why nothing of a policy is worked on now, None where it is."""
+        limits = self.index.limits(key)
+        if isinstance(limits, InvalidPolicy):
+            return str(limits)
+        held = limits.hold(self.webhook_writer.clock.now())
+        return None if held is None else held.message
+
+    async def _run_now(
+        self, compiled: CompiledPolicy, mark: str, *, just_swept: bool
+    ) -> dict[str, Any]:
+        """Run all rules that can be, and return what the status says about it."""
+        refused: list[str] = []
+        for program in compiled.programs:
+            if program.own or (just_swept and program.on_policy_change):
+                continue
+            if reason := why_not(program):
+                refused.append(f"rule {program.rule}: {reason}")
+                continue
+            name = run_name(compiled.uid, mark, program.rule)
+            await self._sweep(name, compiled, program, Source.MANUAL)
+        if refused:
+            self.say(f"policy {compiled.key} cannot run now in full: {'; '.join(refused)}")
+        return {"value": mark, "refused": refused}
+
+    async def _sweep(
+        self, name: str, policy: CompiledPolicy, program: Program, source: Source
+    ) -> None:
+        order = sweep_order(policy, program, source)
+        await self.requests.create(name, order.labels, order.spec)
+
+    async def _write(self, key: str, wanted: Mapping[str, Any]) -> None:
+        policy = self._objects.get(key)
+        status = {} if policy is None else policy.get("status") or {}
+        if policy is None or not _differs(status, wanted):
+            return
+        condition = wanted["conditions"][0]
+        moment = _since(status, condition) or render_time(self.webhook_writer.clock.now())
+        condition = {**condition, "lastTransitionTime": moment}
+        await self.policies.write_status(policy, {**wanted, "conditions": [condition]})
+
+    def _tell(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            self.say(problem)
+        self.problem = problem
+
+
+def _followed(policy: Object) -> tuple[Any, ...]:
+    """Return what of a stored policy concerns the rollout."""
+    meta, status = policy.get("metadata") or {}, policy.get("status") or {}
+    known = (meta.get("uid"), meta.get("generation"), observed_generation(policy))
+    marks = (_run_mark(policy), _acted_on(policy), tuple(sorted(limits_of(policy).items())))
+    return (*known, *marks, status.get("conditions"), status.get("ready"))
+
+
+def _run_mark(policy: Object) -> str:
+    """Return the value that asks for a run, empty where nobody does."""
+    found = (policy.get("metadata") or {}).get("annotations") or {}
+    return str(found.get(ANNOTATION_RUN, ""))[:_MARK]
+
+
+def _acted_on(policy: Object) -> str:
+    """Return the value of the last run."""
+    existing = (policy.get("status") or {}).get("mutateExisting") or {}
+    return str((existing.get("manualRun") or {}).get("value", ""))
+
+
+def _on_policy_change(policy: CompiledPolicy) -> list[Program]:
+    return [program for program in policy.programs if program.on_policy_change]
+
+
+def _newer(policy: Object, known: Object) -> bool:
+    new, old = resource_version(policy), resource_version(known)
+    return int(new) > int(old) if new.isdecimal() and old.isdecimal() else new != old
+
+
+def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:
+    said = textwrap.shorten("; ".join(map(str, found)), MAX_TEXT, placeholder=" ...")
+    status, reason, message = "True", "Succeeded", f"Ready, but {said}" if said else "Ready"
+    if not acts(policy):
+        status, reason, message = "False", "NotActedOn", f"no rule is acted on: {said}"
+    condition = {"type": "Ready", "status": status, "reason": reason, "message": message}
+    return {
+        "conditions": [condition],
+        "ready": status == "True",
+        "rulecount": dict(policy.rule_count),
+        "mutateExisting": {"observedGeneration": policy.generation},
+    }
+
+
+def _not_ready(message: str, reason: str = "Failed") -> dict[str, Any]:
+    condition = {"type": "Ready", "status": "False", "reason": reason, "message": message}
+    return {"conditions": [condition], "ready": False}
+
+
+def _message(status: Mapping[str, Any]) -> str:
+    return "; ".join(str(item.get("message", "")) for item in status.get("conditions") or ())
+
+
+def _since(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Return since when the condition has the wanted status, empty where it has not."""
+    for item in status.get("conditions") or ():
+        if (item.get("type"), item.get("status")) == (wanted["type"], wanted["status"]):
+            return str(item.get("lastTransitionTime", ""))
+    return ""
+
+
+def _differs(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    conditions = [
+        {key: value for key, value in item.items() if key != "lastTransitionTime"}
+        for item in status.get("conditions") or ()
+    ]
+    if conditions != wanted["conditions"]:
+        return True
+    observed = status.get("mutateExisting") or {}
+    return any(
+        observed.get(key) != value for key, value in wanted.get("mutateExisting", {}).items()
+    )

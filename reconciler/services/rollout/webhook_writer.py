@@ -1,0 +1,400 @@
+"""Keeps the webhook configurations of the cluster as the policies and the settings want them.
+
+Who edits or deletes one finds it restored: at once, and every two seconds by a program that does
+so again and again. What was stored in between was asked about by nobody: each such time becomes
+an outage, that the search for lost triggers looks into. Once their owner is gone configurations
+are not made again, because then the programs are being uninstalled.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, Self
+
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.engine.match import KindSelector
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound
+from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
+from reconciler.services.ports.access import Accesses
+from reconciler.services.ports.leases import CatchUpCheckpoint
+from reconciler.services.ports.objects import Kinds
+from reconciler.services.ports.webhooks import Authority, Webhooks
+from reconciler.services.rollout.in_force import InForce
+from reconciler.services.rollout.outages import Cause
+from reconciler.services.rollout.webhook_config import (
+    POLICY_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+    Endpoint,
+    WebhookConfig,
+    configurations,
+    lookup,
+    selectors,
+    silent,
+)
+
+CONFIGURATIONS = (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION)
+
+_RESTORATIONS = 10.0
+"""Restorations that may be made one after the other."""
+_RESTORE_EVERY = 2.0
+"""Seconds between those that come after them."""
+_CONDITIONS_PLACE = "spec.webhookConfiguration.matchConditions"
+_KEY_OF_PLACE = {
+    "matchConditions": "matchConditions",
+    "metadata.annotations": "webhookAnnotations",
+    "metadata.labels": "webhookLabels",
+}
+
+
+class Registry(Protocol):
+    """What puts policies in force: what webhook configurations are made from and kept by."""
+
+    @property
+    def kinds(self) -> Kinds:
+        """Return discovery."""
+        ...
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Return the configurations as stored."""
+        ...
+
+    @property
+    def authority(self) -> Authority:
+        """Return the certificate authority."""
+        ...
+
+    @property
+    def marks(self) -> CatchUpCheckpoint:
+        """Return where the checkpoint is kept."""
+        ...
+
+    @property
+    def access(self) -> Accesses:
+        """Return what the accounts that policies name may do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the webhook is and what it asks for, beside the CA.
+
+    Attributes:
+        margin: Seconds until a stored configuration is in force in the API servers.
+    """
+
+    url: str
+    service: str
+    namespace: str
+    controller_users: tuple[str, ...]
+    timeout: float
+    margin: float = 0.0
+
+    @classmethod
+    def of(cls, settings: ControllerSettings) -> Self:
+        """Return what the settings say."""
+        return cls(
+            url=settings.webhook_url,
+            service=settings.service,
+            namespace=settings.namespace,
+            controller_users=settings.controller_users,
+            timeout=settings.webhook_timeout,
+            margin=settings.ready_margin,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What was written last, and what the API server made of it."""
+
+    body: Object
+    stored: Object
+
+
+def _nobody(_name: str, _text: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WebhookWriter:
+    """Writes the webhook configurations; only a leader uses it.
+
+    Attributes:
+        in_force: What is known about whether the policies are in force.
+        restored: Told the name of a configuration that is restored, and why.
+    """
+
+    cluster: Registry
+    clock: Clock
+    place: Place
+    live: SettingsHolder
+    in_force: InForce
+    restored: Callable[[str, str], None] = _nobody
+    _written: dict[str, _Written] = field(default_factory=dict)
+    _accepted: WebhookSettings = field(default_factory=WebhookSettings)
+    _refused: dict[str, tuple[CompiledPolicy, str]] = field(default_factory=dict)
+    _owner: Mapping[str, Any] | None = None
+    _owner_asked: bool = False
+    _allowance: float = _RESTORATIONS
+    _allowance_of: float = 0.0
+
+    @classmethod
+    def of(
+        cls, cluster: Registry, settings: ControllerSettings, clock: Clock, live: SettingsHolder
+    ) -> Self:
+        """Return the writer of a controller with these settings; the clock is a server's."""
+        in_force = InForce(clock=clock)
+        place = Place.of(settings)
+        return cls(cluster=cluster, clock=clock, place=place, live=live, in_force=in_force)
+
+    def is_own(self, configuration: Object) -> bool:
+        """Return whether a configuration is stored as it was written here last."""
+        written = self._written.get((configuration.get("metadata") or {}).get("name", ""))
+        known = "" if written is None else resource_version(written.stored)
+        return bool(known) and known == resource_version(configuration)
+
+    async def register(
+        self, policies: Sequence[CompiledPolicy], stored: Iterable[Object] = ()
+    ) -> Mapping[str, str]:
+        """Have the API server ask about what the policies match; return when it does.
+
+        What it refuses is left out: conditions of a policy that do not compile, and settings, of
+        which the last ones that it took go on. What was restored is in force only after it has
+        lasted for a while: `in_force` says so.
+
+        Args:
+            policies: All that can act.
+            stored: The same and others as they are stored.
+
+        Returns:
+            Why a policy is left out, by its key.
+        """
+        if not self.in_force.recalled:
+            self.in_force.recall(await self.cluster.marks.load(), stored)
+        keys, asked = {item.key for item in policies}, self.clock.now()
+        bundle = await self.cluster.authority.ca_bundle()
+        if bundle is None:
+            msg = "no CA of the webhook yet: start retrofit-admission, which makes it"
+            self.in_force.lose(Cause.AUTHORITY, msg)
+            raise NotFound(msg)
+        await self._look_for_owner()
+        self._refused = {key: self._refused[key] for key in self._refused if key in keys}
+        while True:
+            registration = self._registration(bundle)
+            good = [item for item in policies if not self._is_refused(item)]
+            kinds = self.in_force.resolve(good, await self._served(good))
+            try:
+                changed = await self._store(configurations(good, kinds, registration))
+            except Invalid as error:
+                if not await self._sort_out(good, registration, error):
+                    raise
+                continue
+            self._accepted = registration.settings
+            if changed and not self.in_force.settling:
+                # The API servers learn of a new configuration by their own watch.
+                await asyncio.sleep(self.place.margin)
+            self.in_force.settle(asked, good)
+            return {item.key: self._refused[item.key][1] for item in policies if item not in good}
+
+    async def stand_by(self) -> None:
+        """Have the API server ask about nothing."""
+        await self._look_for_owner()
+        self.in_force.stand_by()
+        await self._store(silent(self._registration(b"")))
+        self.in_force.stand_by()
+
+    async def withdraw(self) -> None:
+        """Remove the configurations, because the programs are being removed."""
+        msg = (
+            f"the namespace {self.place.namespace} of kube-retrofit is being deleted: nothing is"
+            " recorded until it is installed again"
+        )
+        self.in_force.lose(Cause.UNINSTALLING, msg)
+        for name in CONFIGURATIONS:
+            await self.cluster.webhooks.delete(name)
+        self._written.clear()
+        self.in_force.withdrawn()
+
+    async def _look_for_owner(self) -> None:
+        if not self._owner_asked:
+            self._owner = await self.cluster.webhooks.owner()
+            self._owner_asked = True
+
+    def _registration(self, bundle: bytes) -> WebhookConfig:
+        return WebhookConfig(
+            endpoint=Endpoint(url=self.place.url, service=self.place.service, ca_bundle=bundle),
+            namespace=self.place.namespace,
+            controller_users=self.place.controller_users,
+            timeout=self.place.timeout,
+            settings=self.live.current.webhooks,
+            owner=self._owner,
+        )
+
+    async def _served(
+        self, policies: Sequence[CompiledPolicy]
+    ) -> dict[KindSelector, tuple[Kind, ...]]:
+        return {
+            selector: await self.cluster.kinds.find(*lookup(selector))
+            for selector in selectors(policies)
+        }
+
+    async def _store(self, bodies: Mapping[str, Object]) -> bool:
+        return any([await self._put(name, body) for name, body in bodies.items()])
+
+    async def _put(self, name: str, body: Object) -> bool:
+        asked = self.clock.now()
+        live, written = await self.cluster.webhooks.get(name), self._written.get(name)
+        untouched = self._is_untouched(name, live, asked)
+        if live is not None and _in_step(live, body, written):
+            self._keep(name, body, live)
+            if not untouched:
+                self.in_force.doubt()
+            return False
+        if not untouched:
+            self.in_force.lose(*_loss(name, live))
+        body = await self._owned(body)
+        if not untouched or (written is not None and written.body == body):
+            self._restore(name, live)
+        stored = await self._write(live, body)
+        self._keep(name, body, stored)
+        if not untouched:
+            self.in_force.restored(self.place.margin)
+        return True
+
+    def _is_untouched(self, name: str, live: Object | None, asked: datetime) -> bool:
+        """Tell whether nobody else wrote the configuration that policies are in force by."""
+        if name != RESOURCE_CONFIGURATION:
+            return True
+        version = "" if live is None else resource_version(live)
+        return self.in_force.is_untouched(version, asked)
+
+    def _keep(self, name: str, body: Object, stored: Object) -> None:
+        self._written[name] = _Written(body=body, stored=stored)
+        if name == RESOURCE_CONFIGURATION:
+            self.in_force.written(resource_version(stored))
+
+    async def _write(self, live: Object | None, body: Object) -> Object:
+        if live is not None:
+            meta = {**body["metadata"], "resourceVersion": resource_version(live)}
+            return await self.cluster.webhooks.replace({**body, "metadata": meta})
+        try:
+            return await self.cluster.webhooks.create(body)
+        except AlreadyExists as error:
+            msg = f"{body['metadata']['name']} was made by somebody else meanwhile"
+            raise Conflict(msg, status=409) from error
+
+    async def _owned(self, body: Object) -> Object:
+        """Return a configuration with its owner as it is now.
+
+        Raises:
+            NotFound: There is none any more.
+        """
+        owner = await self.cluster.webhooks.owner()
+        if owner is None and self._owner is not None:
+            msg = (
+                f"{self._owner['kind']} {self._owner['name']} is gone: kube-retrofit is being"
+                " uninstalled, so the webhook configurations are not made again"
+            )
+            raise NotFound(msg)
+        self._owner = owner
+        if owner is None:
+            return body
+        return {**body, "metadata": {**body["metadata"], "ownerReferences": [dict(owner)]}}
+
+    def _restore(self, name: str, live: Object | None) -> None:
+        """Tell of a restoration.
+
+        Raises:
+            Conflict: There were too many; this one has to wait.
+        """
+        now = self.clock.monotonic()
+        earned = (now - self._allowance_of) / _RESTORE_EVERY
+        self._allowance = min(_RESTORATIONS, self._allowance + earned)
+        self._allowance_of = now
+        what = _what_happened(live)
+        if self._allowance < 1:
+            msg = (
+                f"{name} {what} again and again: it is restored every {_RESTORE_EVERY:g} seconds;"
+                " find out who works against kube-retrofit"
+            )
+            wait = (1 - self._allowance) * _RESTORE_EVERY
+            raise Conflict(msg, status=409, retry_after=wait)
+        self._allowance -= 1
+        self.restored(name, f"it {what}")
+
+    def _is_refused(self, policy: CompiledPolicy) -> bool:
+        known = self._refused.get(policy.key)
+        return known is not None and known[0] is policy
+
+    async def _sort_out(
+        self, policies: Sequence[CompiledPolicy], registration: WebhookConfig, error: Invalid
+    ) -> bool:
+        """Find out what the API server refuses, and leave it out from now on."""
+        bare = WebhookConfig(
+            endpoint=registration.endpoint,
+            namespace=registration.namespace,
+            controller_users=registration.controller_users,
+            timeout=registration.timeout,
+        )
+        found = False
+        for policy in policies:
+            if policy.match_conditions:
+                bodies = configurations([policy], await self._served([policy]), bare)
+                body = bodies[RESOURCE_CONFIGURATION]
+                try:
+                    await self.cluster.webhooks.check(body)
+                except Invalid as refusal:
+                    self._refused[policy.key] = policy, f"{_CONDITIONS_PLACE}: {refusal}"
+                    found = True
+        if not found and registration.settings != self._accepted:
+            self.live.refuse_webhooks(self._accepted, _fault(error))
+            found = True
+        return found
+
+
+def _in_step(live: Object, body: Object, written: _Written | None) -> bool:
+    if written is not None and written.body != body:
+        return False
+    meta, wanted = live.get("metadata") or {}, body["metadata"]
+    for part in ("labels", "annotations"):
+        if not (wanted.get(part) or {}).items() <= (meta.get(part) or {}).items():
+            return False
+    owners = {item.get("uid") for item in meta.get("ownerReferences") or ()}
+    if not {item["uid"] for item in wanted.get("ownerReferences", ())} <= owners:
+        return False
+    stored = live.get("webhooks", [])
+    # Some clusters change what is stored on its way; to write it again would never end.
+    return bool(
+        stored == body["webhooks"]
+        or (written is not None and stored == written.stored.get("webhooks", []))
+    )
+
+
+def _loss(name: str, live: Object | None) -> tuple[Cause, str]:
+    """Return what became of a configuration that policies are in force by."""
+    cause = Cause.MISSING if live is None else Cause.CHANGED
+    return cause, (
+        f"the webhook configuration {name} {_what_happened(live)}: it is being restored, and what"
+        " was not recorded meanwhile is looked for"
+    )
+
+
+def _what_happened(live: Object | None) -> str:
+    return "was deleted" if live is None else f"was changed by {_last_manager(live)}"
+
+
+def _last_manager(live: Object) -> str:
+    entries = (live.get("metadata") or {}).get("managedFields") or ()
+    others = [item for item in entries if item.get("manager") != FIELD_MANAGER]
+    last: Mapping[str, Any] = max(others, key=lambda item: str(item.get("time", "")), default={})
+    return str(last.get("manager") or "somebody")
+
+
+def _fault(error: Invalid) -> Fault:
+    text = str(error)
+    key = next((key for place, key in _KEY_OF_PLACE.items() if place in text), "webhooks")
+    return Fault(key=key, message=f"the API server refuses it ({text}): mend the value")

@@ -1,0 +1,1 @@
+"""One request that walks all existing triggers of a rule."""

@@ -1,0 +1,119 @@
+"""The existing objects that a rule may match: where they are, read page by page.
+
+Each is to be matched again: a list is only as narrow as the API server can make it.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field, replace
+
+from reconciler.api.meta import Kind, Object
+from reconciler.engine.match import KindSelector, Listing
+from reconciler.errors import Gone
+from reconciler.services.ports.objects import Kinds, Page, Reader
+from reconciler.services.processing.memory_budget import InFlight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListScope:
+    """One list to walk: a kind in one namespace or in all of them."""
+
+    kind: Kind
+    namespace: str
+    listing: Listing
+
+    @property
+    def label(self) -> str:
+        """Return what tells it from the other lists of a rule."""
+        return f"{self.kind.resource}@{self.namespace}?{self.listing.label_selector}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectLister:
+    """Finds the lists of a rule and walks them."""
+
+    kinds: Kinds
+    reader: Reader
+    page: int = 500
+    flight: InFlight = field(default_factory=InFlight)
+
+    async def places(self, listings: Iterable[Listing]) -> list[ListScope]:
+        """Return the lists in which all objects are that a rule may match."""
+        found: list[ListScope] = []
+        for listing in listings:
+            for selector in listing.kinds:
+                for kind in await self.served(selector):
+                    spaces = listing.namespaces if kind.namespaced else None
+                    found.extend(
+                        ListScope(kind=kind, namespace=namespace, listing=listing)
+                        for namespace in spaces or ("",)
+                    )
+        return found
+
+    async def served(self, selector: KindSelector) -> tuple[Kind, ...]:
+        """Return the kinds that a selector names, none where their objects cannot be listed."""
+        if not selector.is_listable:
+            return ()
+        group = selector.group
+        version = selector.version
+        api_version = f"{group}/{version}" if group not in ("", "*") else version
+        if group == "*" and version != "*":
+            return await self.kinds.find(f"*/{version}", selector.kind)
+        return await self.kinds.find(api_version, selector.kind)
+
+    async def all_pages(self, place: ListScope) -> AsyncGenerator[Page]:
+        """Yield the pages of a list; where it takes minutes, the rest is asked for anew."""
+        after = ""
+        while True:
+            begun = after
+            try:
+                async with contextlib.aclosing(self.pages(place)) as pages:
+                    async for page in pages:
+                        items = tuple(item for item in page.items if list_key(item) > after)
+                        after = list_key(items[-1]) if items else after
+                        yield replace(page, items=items)
+            except Gone:
+                if after == begun:
+                    raise
+            else:
+                return
+
+    async def pages(self, place: ListScope) -> AsyncGenerator[Page]:
+        """Yield the pages of a list; one that takes minutes ends as `Gone`.
+
+        A page counts as in memory until the next one is asked for, or the iteration is closed.
+        """
+        token, resource = "", place.kind.resource
+        while True:
+            async with self.flight.pages.hold(self.flight.expected_page(resource)) as hold:
+                page = await self.reader.list_page(
+                    place.kind,
+                    namespace=place.namespace,
+                    labels=place.listing.label_selector,
+                    limit=self.page,
+                    token=token,
+                )
+                hold.resize(self.flight.weigh_page(resource, page.size))
+                yield page
+                token = page.token
+                del page
+            if not token:
+                return
+
+
+def within(places: list[ListScope], namespace: str) -> list[ListScope]:
+    """Return the lists as far as they concern one namespace; an empty one means all of them."""
+    if not namespace:
+        return places
+    return [
+        replace(place, namespace=namespace)
+        for place in places
+        if place.kind.namespaced and place.namespace in ("", namespace)
+    ]
+
+
+def list_key(obj: Object) -> str:
+    """Return where an object stands in the order in which the API server lists."""
+    meta = obj.get("metadata") or {}
+    namespace, name = meta.get("namespace", ""), meta.get("name", "")
+    return f"{namespace}/{name}" if namespace else name

@@ -1,0 +1,94 @@
+"""What a sweep has done so far: its progress, its figures, and how they get into its status."""
+
+import contextlib
+from dataclasses import dataclass, replace
+
+from reconciler.api.updaterequest import Counts, SweepProgress, UpdateRequest
+from reconciler.config import render_duration
+from reconciler.errors import Conflict
+from reconciler.requests.lifecycle import count
+from reconciler.services.ports.requests import Requests
+from reconciler.services.processing.attempt import Attempt
+
+_REPORT_EVERY = 0.5
+"""Seconds between two writes of the progress."""
+
+
+@dataclass(slots=True)
+class SweepState:
+    """Changed in place while a sweep runs.
+
+    Attributes:
+        request: As it was stored last.
+        begun: Monotonic time at which this run began, with `begun_at` triggers done.
+        reported: Monotonic time of the last write.
+    """
+
+    progress: SweepProgress
+    counts: Counts
+    request: UpdateRequest
+    begun: float
+    begun_at: int
+    reported: float = 0.0
+
+    @classmethod
+    def of(cls, request: UpdateRequest, now: float) -> "SweepState":
+        """Return where a sweep stands that goes on now."""
+        progress = request.status.sweep or SweepProgress()
+        return cls(progress, request.status.counts, request, begun=now, begun_at=progress.done)
+
+    @property
+    def policy(self) -> str:
+        """Return the key of the policy."""
+        return self.request.spec.policy
+
+    @property
+    def diverted(self) -> bool:
+        """Return whether it stands for triggers that were not recorded one by one."""
+        return self.request.spec.sequence > 0
+
+    def restart(self, progress: SweepProgress, now: float) -> None:
+        """Begin with the first trigger again."""
+        self.progress = progress
+        self.begun, self.begun_at = now, 0
+
+    def add(self, attempt: Attempt) -> None:
+        """Add what became of the targets of one trigger."""
+        more = attempt.counts or count(attempt.targets)
+        self.counts = Counts(
+            patched=self.counts.patched + more.patched,
+            unchanged=self.counts.unchanged + more.unchanged,
+            skipped=self.counts.skipped + more.skipped,
+            failed=self.counts.failed + more.failed,
+        )
+
+    async def report(self, requests: Requests, now: float) -> None:
+        """Write the progress, unless that was done just now."""
+        if now - self.reported < _REPORT_EVERY:
+            return
+        self.reported = now
+        self.progress = replace(self.progress, eta=self._eta(now))
+        status = replace(
+            self.request.status,
+            # What was in the way when it stopped last is so no more.
+            reason="",
+            message="",
+            next_attempt=None,
+            missing_permission="",
+            counts=self.counts,
+            sweep=self.progress,
+        )
+        try:
+            self.request = await requests.write_status(self.request, status)
+        except Conflict:
+            if not self.diverted:
+                raise
+            # A trigger raised the sequence meanwhile. What was not written now is written later.
+            self.request = await requests.get(self.request.name)
+            with contextlib.suppress(Conflict):
+                self.request = await requests.write_status(self.request, status)
+
+    def _eta(self, now: float) -> str:
+        rate = (self.progress.done - self.begun_at) / max(now - self.begun, 0.001)
+        left = max(0, self.progress.total - self.progress.done)
+        return render_duration(max(1, round(left / rate))) if rate > 0 and left else ""

@@ -1,0 +1,464 @@
+"""A policy changed, or somebody asked: one request works through all existing triggers of a rule.
+
+The cursor in its status is the last trigger that is done, in the order in which the API server
+lists, so that a restart goes on there. What fails becomes a child request of its own, written
+before the cursor moves; ten thousand triggers are one object and not ten thousand.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final, Self
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import Object, ref_of
+from reconciler.api.updaterequest import (
+    Counts,
+    RequestSpec,
+    RequestStatus,
+    Source,
+    SweepProgress,
+    UpdateRequest,
+)
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.engine.match import Decision, Subject
+from reconciler.engine.program import Program
+from reconciler.errors import ClusterError, NotFound, NotReady
+from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Done, Fail, Retry, Skip
+from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
+from reconciler.requests.naming import child_name, labels
+from reconciler.requests.overload import Settling
+from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.services.ports.objects import Kinds, Reader
+from reconciler.services.ports.requests import Requests
+from reconciler.services.processing.attempt import Attempt, Processor
+from reconciler.services.processing.pacing import Pacer
+from reconciler.services.processing.patchwar import PATCH_WAR
+from reconciler.services.processing.results import ENTRY_NOT_READY, failure
+from reconciler.services.sweeping.listing import ListScope, ObjectLister, list_key
+from reconciler.services.sweeping.sweep_state import SweepState
+
+Each = Callable[[RequestSpec, Attempt], None]
+
+_SHORT = 0.5
+"""Seconds that a sweep waits for its turn without a word in its status."""
+RULE_CHANGED: Final = "RuleChanged"
+"""The reason of an order whose rule has changed so that objects alone do not tell what it does."""
+_CHILDREN = 1000
+"""Requests that an order may leave for what failed; then it waits instead."""
+_AGAIN: Final = Defer(reason="Settling", message="")
+"""No end: the walk begins anew, for a newer generation or for triggers that came meanwhile."""
+_ALL, _CANARY, _PROMOTION, _REST = "all", "canary", "promotion", "rest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweeper:
+    """Runs sweep requests.
+
+    Attributes:
+        each: Told what became of each trigger that was worked on, as the order for that trigger
+            alone; what failed goes on as a request of its own.
+        parallel: Triggers worked on at the same time.
+        left_alone: Tells of an object that the settings exclude from being a trigger.
+        settle: Seconds until a trigger that was admitted is stored, or never will be.
+        settling: Knows since when the sequences of orders are what they are.
+    """
+
+    processor: Processor
+    kinds: Kinds
+    reader: Reader
+    requests: Requests
+    clock: Clock
+    each: Each
+    page: int = 500
+    parallel: int = 64
+    left_alone: Callable[[Subject], bool] = lambda _subject: False
+    settle: float = 60.0
+    settling: Settling = field(default_factory=Settling)
+
+    @property
+    def pacer(self) -> Pacer:
+        """Return what holds work back."""
+        return self.processor.pacer
+
+    @classmethod
+    def of(
+        cls,
+        settings: ControllerSettings,
+        clock: Clock,
+        *,
+        processor: Processor,
+        requests: Requests,
+        each: Each,
+        left_alone: Callable[[Subject], bool],
+    ) -> Self:
+        """Return the one of a controller with these settings."""
+        return cls(
+            processor=processor,
+            kinds=processor.triggers.kinds,
+            reader=processor.triggers.reader,
+            requests=requests,
+            clock=clock,
+            each=each,
+            page=settings.list_page,
+            parallel=settings.lanes,
+            left_alone=left_alone,
+            settle=settings.request_timeout,
+        )
+
+    async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
+        """Go on with a sweep to its end; return it as stored last, and how it ended."""
+        tally = SweepState.of(request, self.clock.monotonic())
+        ended: Disposition = _AGAIN
+        try:
+            while ended is _AGAIN:
+                ended = await self._walk(tally)
+        except ClusterError as error:
+            result = failure(error)
+            ended = Retry(
+                reason=result.reason or result.outcome.value,
+                message=str(error),
+                after=max(
+                    self.processor.backoff.delay(request.status.attempts + 1), result.retry_after
+                ),
+                missing_permission=result.permission,
+            )
+        attempt = Attempt(
+            disposition=ended,
+            targets=tally.request.status.targets,
+            counts=tally.counts,
+            sweep=replace(tally.progress, eta=""),
+        )
+        return tally.request, attempt
+
+    async def _walk(self, tally: SweepState) -> Disposition:
+        program = await self._current(tally.request.spec)
+        if isinstance(program, Skip | Fail):
+            return program
+        held = _in_doubt(tally.request.spec, program) or self.pacer.closed(tally.policy)
+        if held is not None:
+            return held
+        generation = program.origin.generation
+        if tally.progress.generation not in (0, generation):
+            # What a person asked for is the rule as it is now, for all triggers.
+            tally.restart(SweepProgress(), self.clock.monotonic())
+            tally.counts = Counts()
+        tally.progress = replace(tally.progress, generation=generation)
+        if tally.diverted and (held := self._begin_round(tally)) is not None:
+            return held
+        existing = self._existing(program.origin.account)
+        places = await existing.places(program.matcher.listings())
+        if tally.progress.total < 0:
+            total = await _count(existing.reader, places)
+            tally.progress = replace(tally.progress, total=total)
+        if not tally.progress.phase:
+            # Canaries are for what exists; these triggers were sent by somebody.
+            canary = "" if tally.diverted else self.pacer.limits(tally.policy).canary
+            phase = _CANARY if canary else _ALL
+            tally.progress = replace(tally.progress, phase=phase, canary=canary)
+        return await self._phases(tally, program, places)
+
+    async def _phases(
+        self, tally: SweepState, program: Program, places: list[ListScope]
+    ) -> Disposition:
+        if tally.progress.phase == _CANARY:
+            if (ended := await self._pass(tally, program, places)) is not None:
+                return ended
+            tally.progress = replace(tally.progress, phase=_PROMOTION, cursor="")
+        if tally.progress.phase == _PROMOTION:
+            if (held := self._unpromoted(tally)) is not None:
+                return held
+            tally.progress = replace(tally.progress, phase=_REST)
+        if (ended := await self._pass(tally, program, places)) is not None:
+            return ended
+        tally.progress = replace(tally.progress, total=tally.progress.done)
+        if tally.diverted and not await self._is_last_round(tally):
+            return _AGAIN
+        return _summary(tally.progress)
+
+    def _begin_round(self, tally: SweepState) -> Defer | None:
+        """Begin a round for the triggers that are settled; return why there is none yet."""
+        name, now = tally.request.name, self.clock.monotonic()
+        self.settling.note(name, tally.request.spec.sequence, now)
+        if tally.progress.sequence:
+            return None  # One that was interrupted goes on.
+        sequence = self.settling.settled(name, now - self.settle)
+        if not sequence:
+            wait = max(0.0, self.settling.first(name) + self.settle - now)
+            message = (
+                "too many requests wait, so this one stands for all triggers of the rule: it works"
+                " through them once those that were admitted last are stored"
+            )
+            until = self.clock.now() + timedelta(seconds=wait)
+            return Defer(reason="Settling", message=message, until=until)
+        progress = replace(
+            tally.progress, sequence=sequence, cursor="", done=0, total=-1, phase=_ALL
+        )
+        tally.restart(progress, self.clock.monotonic())
+        return None
+
+    async def _is_last_round(self, tally: SweepState) -> bool:
+        """Return whether no trigger came that the round may have missed."""
+        tally.request = await self.requests.get(tally.request.name)
+        name, sequence = tally.request.name, tally.request.spec.sequence
+        self.settling.note(name, sequence, self.clock.monotonic())
+        if sequence == tally.progress.sequence:
+            return True
+        self.settling.drop(name, tally.progress.sequence)
+        tally.progress = replace(tally.progress, sequence=0)
+        return False
+
+    async def _pass(
+        self, tally: SweepState, program: Program, places: list[ListScope]
+    ) -> Disposition | None:
+        """Work through the lists once; return what is in the way, None at their end."""
+        for place, after in _left(places, tally.progress.cursor):
+            ended = await self._through(tally, program, place, after)
+            if ended is not None:
+                return ended
+        return None
+
+    async def _through(
+        self, tally: SweepState, program: Program, place: ListScope, after: str
+    ) -> Disposition | None:
+        """Work through one list; return what is in the way, None at its end."""
+        existing = self._existing(program.origin.account)
+        async with contextlib.aclosing(self._chunks(tally, existing, place, after)) as chunks:
+            async for page in chunks:
+                if (held := await self._gate(tally, len(page))) is not None:
+                    return held
+                if (stuck := await self._work(tally, program, page)) is not None:
+                    return stuck
+                cursor = f"{place.label}:{list_key(page[-1])}"
+                tally.progress = replace(tally.progress, cursor=cursor)
+                await tally.report(self.requests, self.clock.monotonic())
+                current = await self._current(tally.request.spec)
+                if isinstance(current, Skip | Fail):
+                    return current
+                if current.origin != program.origin:
+                    # Another generation, or in another name; that counts without one.
+                    return _AGAIN
+        return None
+
+    async def _gate(self, tally: SweepState, triggers: int) -> Defer | None:
+        """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
+        policy, name = tally.policy, tally.request.name
+        held = self.pacer.closed(policy)
+        if not tally.diverted:
+            held = held or self.pacer.stopped(policy, tally.progress.failed)
+        held = held or self.pacer.turn(policy, name, triggers)
+        if held is None or held.until is None:
+            return held
+        wait = (held.until - self.clock.now()).total_seconds()
+        if wait > _SHORT:
+            return held
+        await asyncio.sleep(wait)
+        self.pacer.forget(policy, name)
+        return None
+
+    def _unpromoted(self, tally: SweepState) -> Defer | None:
+        """Return why the sweep stops after its canaries, None where it goes on."""
+        limits, progress = self.pacer.limits(tally.policy), tally.progress
+        if (held := self.pacer.closed(tally.policy)) is not None:
+            return held
+        good = limits.promote == AUTO and not progress.failed
+        if not limits.canary or good or limits.promote == str(progress.generation):
+            return None
+        message = (
+            f"the canaries are done ({progress.done}, {progress.failed} of them failed); to go on,"
+            f" annotate the policy {PROMOTE}={progress.generation}"
+        )
+        return Defer(reason="Canary", message=message)
+
+    async def _current(self, spec: RequestSpec) -> Program | Skip | Fail:
+        program = await self.processor.program(spec)
+        if spec.source is Source.MANUAL:
+            return program
+        if (
+            not spec.sequence
+            and isinstance(program, Program)
+            and program.origin.generation > spec.policy_generation
+        ):
+            message = f"generation {program.origin.generation} of the policy replaces it"
+            return Skip(reason="Superseded", message=message)
+        return program
+
+    def _existing(self, account: ServiceAccount | None) -> ObjectLister:
+        reader = self.reader.acting_as(account)
+        return ObjectLister(
+            kinds=self.kinds, reader=reader, page=self.page, flight=self.processor.flight
+        )
+
+    async def _chunks(
+        self, tally: SweepState, existing: ObjectLister, place: ListScope, after: str
+    ) -> AsyncGenerator[list[Object]]:
+        chosen = _chosen(tally.progress)
+        async with contextlib.aclosing(existing.pages(place)) as pages:
+            async for page in pages:
+                items = [item for item in page.items if list_key(item) > after and chosen(item)]
+                while items:
+                    failed = tally.progress.failed
+                    size = self.pacer.chunk(tally.policy, self.parallel, failed)
+                    yield items[:size]
+                    items = items[size:]
+
+    async def _work(
+        self, tally: SweepState, program: Program, objects: list[Object]
+    ) -> Retry | Defer | None:
+        """Work on a chunk; return why the sweep has to wait with it, None where it is done."""
+        attempts = await asyncio.gather(
+            *(self._one(tally.request, program, obj) for obj in objects)
+        )
+        _check_entries(attempts)
+        if (held := self._paused(attempts)) is not None:
+            return held
+        if tally.diverted and (stuck := _too_many(tally.progress, attempts)) is not None:
+            return stuck
+        failed: list[tuple[Object, Attempt]] = []
+        fired = 0
+        for obj, attempt in zip(objects, attempts, strict=True):
+            if attempt is None:
+                continue
+            fired += not isinstance(attempt.disposition, Skip)
+            if not isinstance(attempt.disposition, Done | Skip):
+                failed.append((obj, attempt))
+            tally.add(attempt)
+        await asyncio.gather(*(self._child(tally, *item) for item in failed))
+        done, total = tally.progress.done + len(objects), tally.progress.total
+        tally.progress = replace(
+            tally.progress,
+            done=done,
+            total=total if total < 0 else max(total, done),
+            matched=tally.progress.matched + fired,
+            failed=tally.progress.failed + len(failed),
+        )
+        return None
+
+    def _paused(self, attempts: Iterable[Attempt | None]) -> Defer | None:
+        waits = _common_wait(attempts, PATCH_WAR)
+        if waits is None:
+            return None
+        until = self.clock.now() + timedelta(seconds=waits.after)
+        return Defer(reason=waits.reason, message=waits.message, until=until)
+
+    async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
+        worker = self.processor.acting_as(program.origin.account)
+        trigger = await worker.reading.of_object(obj, program)
+        if trigger.subject is None or self.left_alone(trigger.subject):
+            return None
+        if program.matcher.evaluate(trigger.subject).decision is not Decision.MATCH:
+            return None
+        # The sweep's own results must not make a trigger's targets look done, and its marker on
+        # a target must tell one trigger from another.
+        ref = ref_of(obj)
+        blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
+        attempt = await worker.apply(blank, program, trigger, 0.0)
+        self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
+        return attempt
+
+    async def _child(self, tally: SweepState, obj: Object, attempt: Attempt) -> None:
+        spec, ref = tally.request.spec, ref_of(obj)
+        child = replace(spec, resource=ref, sweep=False, sequence=0)
+        parent = tally.request.name
+        if spec.source is Source.MANUAL:
+            child = replace(child, policy_generation=tally.progress.generation)
+            parent = f"{parent}/{tally.progress.generation}"
+        name = child_name(parent, ref.uid)
+        marks = labels(policy=spec.policy, source=spec.source, trigger_uid=ref.uid)
+        created = await self.requests.create(name, marks, child)
+        again = isinstance(attempt.disposition, Retry)
+        if not created and tally.diverted and again and await self._ended(name):
+            # That was of an earlier round. One that still waits stands for the trigger as it is
+            # now, and one that failed for good says already what failed again.
+            name = child_name(f"{parent}/{tally.progress.sequence}", ref.uid)
+            await self.requests.create(name, marks, child)
+
+    async def _ended(self, name: str) -> bool:
+        try:
+            return (await self.requests.get(name)).status.state in FINAL
+        except NotFound:
+            return True
+
+
+async def _count(reader: Reader, places: Iterable[ListScope]) -> int:
+    total = 0
+    for place in places:
+        page = await reader.list_page(
+            place.kind,
+            namespace=place.namespace,
+            labels=place.listing.label_selector,
+            limit=1,
+        )
+        if page.token and not page.remaining:
+            # The API server does not count what a selector leaves.
+            return -1
+        total += len(page.items) + page.remaining
+    return total
+
+
+def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
+    """Return why an order waits for a person, None where a listing tells what its triggers need.
+
+    Its rule was another one when they were sent, and nobody here has seen that.
+    """
+    if not spec.sequence or not (reason := why_not_rebuildable(program)):
+        return None
+    message = (
+        f"rule {spec.rule} was changed while this request stood for triggers of it, and objects"
+        f" alone do not tell any more what it does ({reason}): change the rule back until this is"
+        " done, or delete this request to give them up"
+    )
+    return Defer(reason=RULE_CHANGED, message=message)
+
+
+def _left(places: list[ListScope], cursor: str) -> list[tuple[ListScope, str]]:
+    """Return the places that are not done, each with the position that is done in it.
+
+    A place that the cursor names and that is gone, because its kind is, means to begin again.
+    """
+    label, _, list_key = cursor.partition(":")
+    labels = [place.label for place in places]
+    begin = labels.index(label) if label in labels else 0
+    return [(place, list_key if place.label == label else "") for place in places[begin:]]
+
+
+def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
+    """Return which objects a phase is for; the canaries are those of the begin of the sweep."""
+    if progress.phase not in (_CANARY, _REST):
+        return lambda _: True
+    canaries, wanted = compile_labels(progress.canary), progress.phase == _CANARY
+    return lambda obj: canaries.accepts(obj["metadata"].get("labels") or {}) is wanted
+
+
+def _too_many(progress: SweepProgress, attempts: Iterable[Attempt | None]) -> Retry | None:
+    """Return why an order waits where what failed would become too many requests again."""
+    ends = [attempt.disposition for attempt in attempts if attempt is not None]
+    waiting = [end for end in ends if isinstance(end, Retry)]
+    if not waiting or progress.failed + len(waiting) <= _CHILDREN:
+        return None
+    return waiting[0]
+
+
+def _check_entries(attempts: Iterable[Attempt | None]) -> None:
+    """Raise where every trigger waits for a GlobalContextEntry: then one request shall wait."""
+    waits = _common_wait(attempts, ENTRY_NOT_READY)
+    if waits is not None:
+        raise NotReady(waits.message)
+
+
+def _common_wait(attempts: Iterable[Attempt | None], reason: str) -> Retry | None:
+    """Return what the first trigger waits for where all of them wait for that reason."""
+    ends = [attempt.disposition for attempt in attempts if attempt is not None]
+    waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]
+    return waiting[0] if waiting and len(waiting) == len(ends) else None
+
+
+def _summary(progress: SweepProgress) -> Done:
+    if not progress.done:
+        return Done(message="no existing object fits the rule's match")
+    if progress.failed:
+        return Done(message=f"{progress.failed} of {progress.done} triggers go on as requests")
+    return Done()

@@ -1,0 +1,1 @@
+"""What keeps the cluster tidy while a process leads."""

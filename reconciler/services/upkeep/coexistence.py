@@ -1,0 +1,145 @@
+"""Is a live Kyverno at work in this cluster? Two programs for the same policies do harm.
+
+Both would apply every rule: twice the writes, and twice the effect of a rule that appends or
+counts. So we stand by while its Leases are renewed, unless told to work all the same.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import parse_time
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError
+from reconciler.services.ports.leases import Leases
+from reconciler.services.ports.reporting import Event
+
+LEASES: Final = ("kyverno", "kyverno-background-controller", "kyverno-health")
+"""Of its admission controller's leader, its background controller's, and its heartbeat."""
+
+_HEARTBEAT = "kyverno.io/last-request-time"
+# Its leaders renew every two seconds, its heartbeat comes every ten.
+_ALIVE = 30.0
+_PAUSE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    """What a Lease said when it last said something new, and when that was seen here."""
+
+    text: str
+    seen: float
+
+
+@dataclass(slots=True, kw_only=True)
+class KyvernoDetector:
+    """Looks at Kyverno's Leases.
+
+    Attributes:
+        take_over: Work although it is alive.
+        namespace: Where its Leases are: our own.
+        say: Gets a sentence for the log.
+        found: Which Lease shows that it is alive; empty where none does.
+        looked: Set after the first look that was answered.
+        listeners: Told when it came or went.
+    """
+
+    leases: Leases
+    clock: Clock
+    namespace: str
+    take_over: bool
+    say: Callable[[str], None]
+    found: str = ""
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    _beats: dict[str, _Beat] = field(default_factory=dict)
+    _problem: str = ""
+
+    @property
+    def standing_by(self) -> str:
+        """Return why nothing is to be done, empty where all is."""
+        return "" if self.take_over else self.description
+
+    @property
+    def description(self) -> str:
+        """Return the state in one sentence; empty without a live Kyverno."""
+        if not self.found:
+            return ""
+        danger = f"a live Kyverno is in this cluster (Lease {self.namespace}/{self.found})"
+        if self.take_over:
+            return (
+                f"{danger} and --take-over is set: rules may be applied twice until Kyverno's"
+                " controllers are scaled to 0"
+            )
+        return (
+            f"{danger}: standing by, nothing is recorded or changed; scale Kyverno's controllers"
+            " to 0, or start with --take-over"
+        )
+
+    @property
+    def event(self) -> Event:
+        """Return what to tell of the Lease that was found."""
+        return Event(
+            regarding={
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "namespace": self.namespace,
+                "name": self.found,
+            },
+            severity="Warning",
+            reason="KyvernoIsLive",
+            action="None" if self.take_over else "StandBy",
+            note=self.description,
+        )
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            try:
+                await self.look()
+                self._problem = ""
+            except ClusterError as error:
+                if str(error) != self._problem:
+                    self.say(f"whether a live Kyverno is there is not known: {error}")
+                self._problem = str(error)
+            await asyncio.sleep(_PAUSE)
+
+    async def look(self) -> None:
+        """Look once.
+
+        Raises:
+            ClusterError: A Lease cannot be read; what was known before counts.
+        """
+        alive = [name for name in LEASES if self._is_alive(name, await self.leases.lease(name))]
+        before, self.found = self.found, alive[0] if alive else ""
+        self.looked.set()
+        if bool(before) == bool(self.found):
+            return
+        self.say(self.description or "the live Kyverno is gone: going on")
+        for listener in self.listeners:
+            listener()
+
+    def _is_alive(self, name: str, lease: Object | None) -> bool:
+        text = "" if lease is None else _beat(lease)
+        if not text:
+            self._beats.pop(name, None)
+            return False
+        now, known = self.clock.monotonic(), self._beats.get(name)
+        if known is None:
+            # Nothing to compare with yet: its clock has to be believed.
+            moment = parse_time(text)
+            age = _ALIVE if moment is None else (self.clock.now() - moment).total_seconds()
+            self._beats[name] = _Beat(text, now if abs(age) < _ALIVE else now - _ALIVE)
+        elif known.text != text:
+            self._beats[name] = _Beat(text, now)
+        return now - self._beats[name].seen < _ALIVE
+
+
+def _beat(lease: Object) -> str:
+    spec: dict[str, Any] = lease.get("spec") or {}
+    meta: dict[str, Any] = lease.get("metadata") or {}
+    if spec.get("holderIdentity") and spec.get("renewTime"):
+        return str(spec["renewTime"])
+    return str((meta.get("annotations") or {}).get(_HEARTBEAT) or "")

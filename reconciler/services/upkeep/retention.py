@@ -1,0 +1,137 @@
+"""Removes finished requests, a whole minute of them with one call.
+
+Which minutes there are is known from the watch; a list at the start finds what an earlier
+process left. Of one policy no more than a number is kept, oldest minutes go first.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Self
+
+from reconciler.api.meta import LABEL_RECORDED
+from reconciler.api.updaterequest import UpdateRequest
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.errors import ClusterError
+from reconciler.requests.lifecycle import FINAL, minute
+from reconciler.services.ports.requests import Requests
+from reconciler.services.upkeep.retries import Retries
+
+AT_ONCE = "now"
+
+
+async def _nothing() -> None:
+    """Nobody has to be told."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FinishedRequestCollector:
+    """Knows the finished requests by minute of removal; only a leader runs it.
+
+    Attributes:
+        retries: Told of every finished request, and done before one is removed.
+        keep: Finished requests kept per policy.
+        pause: Seconds between two looks.
+        before: Done before anything is removed: what is gone can be counted by nobody.
+    """
+
+    requests: Requests
+    clock: Clock
+    retries: Retries
+    keep: int = 1000
+    pause: float = 1.0
+    before: Callable[[], Awaitable[None]] = _nothing
+    _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
+    _recorded: dict[str, bool] = field(default_factory=dict)
+    _orphans: dict[str, bool] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        settings: ControllerSettings,
+        requests: Requests,
+        clock: Clock,
+        warn: Callable[[str], None],
+    ) -> Self:
+        """Return what removes the finished requests of a controller with these settings."""
+        retries = Retries(requests=requests, warn=warn)
+        keep = settings.retain_per_policy
+        return cls(requests=requests, clock=clock, retries=retries, keep=keep)
+
+    def on_stored(self, request: UpdateRequest) -> None:
+        """Take in a request as it is stored; only final ones count, and not what is taken back."""
+        self.retries.on_stored(request)
+        if request.ended_by:
+            return
+        if request.status.state in FINAL and request.status.remove_after:
+            bucket = self._buckets.setdefault(request.status.remove_after, {})
+            bucket[request.name] = request.spec.policy
+            if request.spec.recorded_secret:
+                self._recorded[request.name] = _former(request)
+
+    def on_deleted(self, request: UpdateRequest) -> None:
+        """A request was deleted."""
+        self.retries.on_deleted(request)
+        self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
+        self._recorded.pop(request.name, None)
+        if request.spec.recorded_secret:
+            self._orphans[request.name] = _former(request)
+
+    async def resync(self, found: Callable[[UpdateRequest], None] | None = None) -> None:
+        """Take in what is stored already, and tell somebody else of it."""
+        async for request in self.requests.finished():
+            self.on_stored(request)
+            if found is not None and not request.ended_by:
+                found(request)
+
+    async def run(self) -> None:
+        """Remove until cancelled; an error is tried again at the next look."""
+        while True:
+            await asyncio.sleep(self.pause)
+            try:
+                await self.collect()
+            except ClusterError:
+                continue
+
+    async def collect(self) -> None:
+        """Remove everything whose time has come."""
+        current = minute(self.clock.now())
+        for name in [key for key in self._buckets if key == AT_ONCE or key < current]:
+            await self._remove(name)
+        for policy, bucket in list(self._over_limit()):
+            await self._remove(bucket, policy)
+        for request, former in list(self._orphans.items()):
+            await self.requests.delete_recorded(request, former=former)
+            self._orphans.pop(request, None)
+
+    async def _remove(self, bucket: str, policy: str = "") -> None:
+        await self.retries.settle()
+        await self.before()
+        members = self._buckets.get(bucket, {})
+        gone = [name for name, owner in members.items() if policy in ("", owner)]
+        # Secrets first: a request that is left leads to its Secret, a Secret to no request.
+        for name in self._recorded.keys() & set(gone):
+            await self.requests.delete_recorded(name, former=self._recorded[name])
+            self._recorded.pop(name, None)
+        await self.requests.remove(remove_after=bucket, policy=policy)
+        for name in gone:
+            members.pop(name, None)
+        if not members:
+            self._buckets.pop(bucket, None)
+
+    def _over_limit(self) -> Iterable[tuple[str, str]]:
+        kept: Counter[str] = Counter()
+        for bucket in sorted(self._buckets, reverse=True):
+            here = Counter(self._buckets[bucket].values())
+            for policy, number in here.items():
+                if kept[policy] + number > self.keep and kept[policy]:
+                    yield policy, bucket
+                else:
+                    kept[policy] += number
+
+
+def _former(request: UpdateRequest) -> bool:
+    """Tell whether an older version stored what was recorded for a request."""
+    return LABEL_RECORDED not in request.labels

@@ -1,0 +1,187 @@
+"""The settings ConfigMap: each key by itself, refused values with their cure."""
+
+import pytest
+
+from reconciler.engine.match import Subject
+from reconciler.errors import InvalidSetting
+from reconciler.memory.requests import MemoryEvents
+from reconciler.observe.logs import logger
+from reconciler.observe.metrics import create_metrics
+from reconciler.observe.settings import SettingsReport
+from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
+from reconciler.services.catalog.settings.webhooks import (
+    parse_conditions,
+    parse_selectors,
+    parse_texts,
+)
+
+
+@pytest.fixture
+def holder():
+    return SettingsHolder.of("kyverno")
+
+
+def thing(namespace, kind="ConfigMap"):
+    return Subject(obj={}, group="", version="v1", kind=kind, name="x", namespace=namespace)
+
+
+def test_without_a_config_map_the_defaults_hold(holder):
+    holder.take({})
+    current = holder.current
+    assert current.filters.filter(thing("kube-system"))
+    assert current.filters.filter(thing("kyverno"))
+    assert current.filters.groups.excludes(["system:nodes"])
+    assert current.webhooks == WebhookSettings()
+    assert (current.threshold, current.success_events) == (None, None)
+    assert (holder.faults, holder.unused) == ((), ())
+
+
+def test_a_key_that_is_there_replaces_its_default_alone(holder):
+    holder.take({"resourceFilters": "[Secret,*,*]", "excludeRoles": "a:b"})
+    filters = holder.current.filters
+    assert not filters.filter(thing("kube-system"))
+    assert filters.filter(thing("a", "Secret"))
+    assert filters.roles.excludes(["a:b"])
+    assert filters.groups.excludes(["system:nodes"])
+    holder.take({"excludeGroups": " a-* , ! a-1,!, "})
+    groups = holder.current.filters.groups
+    assert [groups.excludes([name]) for name in ("a-1", "a-2", "")] == [False, True, False]
+    holder.take({"excludeGroups": ""})
+    assert holder.current.filters.filter(thing("kube-system"))
+    assert not holder.current.filters.groups.excludes(["system:nodes"])
+
+
+def test_numbers_and_flags(holder):
+    holder.take({"updateRequestThreshold": " 250\n", "generateSuccessEvents": "True"})
+    assert (holder.current.threshold, holder.current.success_events) == (250, True)
+    holder.take({"generateSuccessEvents": "false"})
+    assert (holder.current.threshold, holder.current.success_events) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault", "cure"),
+    [
+        ("resourceFilters", "Secret", "'Secret' stands outside", "[kind,namespace,name]"),
+        ("resourceFilters", "[,a,b]", "no kind", "[Secret,team-a,*]"),
+        ("updateRequestThreshold", "many", "'many'", "such as 1000"),
+        ("updateRequestThreshold", "0", "'0'", "from 1 on"),
+        ("updateRequestThreshold", "-5", "'-5'", "from 1 on"),
+        ("generateSuccessEvents", "yes", "'yes'", "true nor false"),
+        ("webhooks", "{", "not JSON", "namespaceSelector"),
+        ("webhooks", "[{}, {}]", "lists 2 entries", "keep one"),
+        ("webhooks", '{"timeout": 5}', "'timeout'", "objectSelector"),
+        ("webhookLabels", '{"a": 1}', "no object of texts", '"value"'),
+        ("webhookAnnotations", "[]", "no object of texts", '"value"'),
+        ("webhookAnnotations", "", "empty", "remove the key"),
+        ("webhookLabels", "  ", "empty", "remove the key"),
+        ("webhooks", "", "empty", "remove the key"),
+        ("webhooks", '{"objectSelector": {"matchLabels": {"a b": "c"}}}', "'a b'", "letters"),
+        ("matchConditions", "\n", "empty", "remove the key"),
+        ("matchConditions", "{}", "no list", '"expression"'),
+    ],
+)
+def test_a_refused_value_leaves_the_old_one_and_spoils_no_other(holder, key, value, fault, cure):
+    good = {
+        "resourceFilters": "[Secret,*,*]",
+        "updateRequestThreshold": "250",
+        "generateSuccessEvents": "true",
+        "webhooks": '{"objectSelector": {"matchLabels": {"a": "b"}}}',
+        "webhookLabels": '{"a": "b"}',
+        "webhookAnnotations": '{"a": "b"}',
+        "matchConditions": '[{"name": "a", "expression": "true"}]',
+    }
+    holder.take(good)
+    before = holder.current
+    holder.take({**good, key: value, "excludeUsernames": "robot-*"})
+    (found,) = holder.faults
+    assert found.key == key
+    assert fault in found.message
+    assert cure in found.message
+    assert holder.current.filters.usernames.excludes(["robot-1"])
+    assert holder.current.webhooks == before.webhooks
+    assert holder.current.threshold == 250
+    assert holder.current.success_events
+    assert holder.current.filters.filter(thing("a", "Secret"))
+    holder.take(good)
+    assert holder.faults == ()
+
+
+def test_keys_without_effect_are_named(holder):
+    holder.take({"maxContextSize": "2Mi", "excludeGroup": "x", "excludeGroups": "y"})
+    assert holder.unused == ("excludeGroup", "maxContextSize")
+
+
+class TestSelectors:
+    def test_an_object_and_a_list_with_one_mean_the_same(self):
+        text = '{"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}'
+        found = parse_selectors(text)
+        assert found.namespaces == {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+        assert found.objects == {}
+        assert parse_selectors(f"[{text}]") == found
+
+    @pytest.mark.parametrize(
+        "text", ["null", "[]", "{}", '{"objectSelector": {"matchLabels": {}}}']
+    )
+    def test_empty_parts_are_left_out_as_the_api_server_leaves_them_out(self, text):
+        assert parse_selectors(text) == WebhookSettings().selectors
+
+    @pytest.mark.parametrize(
+        "selector",
+        [
+            "5",
+            '{"matchLabels": {"a": 1}}',
+            '{"matchExpressions": {}}',
+            '{"matchExpressions": [{"operator": "Exists"}]}',
+            '{"matchExpressions": [{"key": "a", "operator": "Is"}]}',
+            '{"matchExpressions": [{"key": "a", "operator": "In"}]}',
+            '{"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}',
+            '{"matchExpressions": [{"key": "a", "operator": "In", "values": [1]}]}',
+            '{"matchExpression": []}',
+        ],
+    )
+    def test_another_shape_is_refused_with_its_place(self, selector):
+        with pytest.raises(InvalidSetting, match="objectSelector"):
+            parse_selectors(f'{{"objectSelector": {selector}}}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5",
+        "[5]",
+        '[{"name": "a"}]',
+        '[{"name": "", "expression": "true"}]',
+        '[{"name": "a", "expression": "true"}, {"name": "a", "expression": "false"}]',
+        '[{"name": "a", "expression": "true", "more": 1}]',
+    ],
+)
+def test_conditions_need_names_and_expressions(text):
+    with pytest.raises(InvalidSetting):
+        parse_conditions(text)
+
+
+def test_nesting_without_end_is_a_fault_and_no_crash():
+    with pytest.raises(InvalidSetting, match="not JSON"):
+        parse_texts("[" * 200_000)
+
+
+def test_people_are_told_once_and_the_metric_follows(holder):
+    metrics, events = create_metrics(), MemoryEvents()
+    report = SettingsReport(log=logger("test"), metrics=metrics, events=events)
+    holder.listeners.append(report)
+
+    def refused(key):
+        return metrics.registry.get_sample_value("retrofit_setting_refused", {"key": key})
+
+    holder.take({"generateSuccessEvents": "yes"})
+    holder.take({"generateSuccessEvents": "yes", "excludeGroups": ""})
+    assert refused("generateSuccessEvents") == 1
+    (event,) = events.emitted
+    assert (event.regarding["name"], event.reason) == ("kyverno", "SettingRefused")
+    assert event.note.startswith("data.generateSuccessEvents: 'yes' is neither true nor false")
+    holder.refuse_webhooks(WebhookSettings(), Fault(key="matchConditions", message="no"))
+    assert refused("matchConditions") == 1
+    report.again(holder)
+    assert len(events.emitted) == 4
+    holder.take({})
+    assert (refused("generateSuccessEvents"), refused("matchConditions")) == (0, 0)

@@ -1,0 +1,101 @@
+"""What the settings of a cluster keep from firing a rule."""
+
+import pytest
+
+from reconciler.dialects import compile_policy
+from reconciler.services.catalog.caveats import filtered, is_silent, why_silent
+from reconciler.services.catalog.settings import parse_filters
+
+SHIPPED = (
+    "[*/*,kube-system,*][*/*,kyverno,*][Node,*,*][Node/?*,*,*][ReplicaSet,*,*][Pod/binding,*,*]"
+)
+
+
+def compiled(match, namespace=""):
+    mutate = {
+        "targets": [{"apiVersion": "v1", "kind": "Secret", "name": "s"}],
+        "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}},
+    }
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy" if namespace else "ClusterPolicy",
+        "metadata": {"name": "p", **({"namespace": namespace} if namespace else {})},
+        "spec": {"rules": [{"name": "r", "match": match, "mutate": mutate}]},
+    }
+    return compile_policy(policy)
+
+
+def program(match, namespace=""):
+    return compiled(match, namespace).programs[0]
+
+
+def resources(**fields):
+    return {"any": [{"resources": fields}]}
+
+
+@pytest.mark.parametrize(
+    ("match", "filters", "expected"),
+    [
+        (resources(kinds=["Node"]), "[Node,*,*]", "Node"),
+        (resources(kinds=["v1/Node"]), "[Node,*,*]", "Node"),
+        (resources(kinds=["Node/status"]), "[Node/?*,*,*]", "Node/status"),
+        (resources(kinds=["Secret"], names=["a", "b"]), "[Secret,*,a][Secret,*,b]", "Secret"),
+        (resources(kinds=["Pod"], namespaces=["kube-system"]), "[*/*,kube-system,*]", "Pod"),
+        (resources(kinds=["Namespace"], names=["kube-system"]), SHIPPED, "Namespace"),
+        ({"all": [{"resources": {"kinds": ["Node"]}}]}, SHIPPED, "Node"),
+    ],
+)
+def test_a_rule_that_nothing_fires(match, filters, expected):
+    found = program(match)
+    (text,) = why_silent(found, parse_filters(resources=filters))
+    assert text.startswith(f"nothing ever fires it: resourceFilters leave out {expected} ([")
+    assert is_silent(found, parse_filters(resources=filters))
+
+
+@pytest.mark.parametrize(
+    ("match", "filters"),
+    [
+        (resources(kinds=["Node"]), ""),
+        (resources(kinds=["Node"]), "[Node/?*,*,*]"),
+        (resources(kinds=["Node"]), "[Node,*,x]"),
+        (resources(kinds=["Pod"]), "[Pod,kube-*,*]"),
+        (resources(kinds=["*"]), "[Node,*,*]"),
+        (resources(kinds=["apps/v1/ReplicaSet"]), "[extensions/v1/ReplicaSet,*,*]"),
+        (resources(kinds=["Secret"], names=["a", "b"]), "[Secret,*,a]"),
+        (resources(kinds=["Namespace"]), SHIPPED),
+    ],
+)
+def test_a_rule_that_something_may_fire(match, filters):
+    assert why_silent(program(match), parse_filters(resources=filters)) == ()
+
+
+def test_a_rule_that_only_some_kinds_fire_names_the_others():
+    found = program(resources(kinds=["Node", "Pod", "ReplicaSet"]))
+    filters = parse_filters(resources=SHIPPED)
+    assert why_silent(found, filters) == (
+        "Node never fires it: resourceFilters leave it out ([Node,*,*])",
+        "ReplicaSet never fires it: resourceFilters leave it out ([ReplicaSet,*,*])",
+    )
+    assert not is_silent(found, filters)
+
+
+def test_a_status_that_kubelets_write_where_they_are_left_out():
+    policy = compiled(resources(kinds=["v1/Pod.status", "ConfigMap"]))
+    filters = parse_filters(exclude_groups="system:nodes")
+    (caveat,) = filtered(policy, filters)
+    assert caveat.text == (
+        "Pod/status is written by kubelets, whose requests fire nothing: excludeGroups leaves out"
+        " system:nodes"
+    )
+    assert not list(filtered(policy, parse_filters(exclude_groups="system:nodes,!system:nodes")))
+
+
+def test_a_policy_of_a_filtered_namespace():
+    found = program(resources(kinds=["ConfigMap"]), namespace="kube-system")
+    assert is_silent(found, parse_filters(resources=SHIPPED))
+
+
+def test_a_match_with_endless_names_is_not_judged():
+    names = [f"n{number}" for number in range(2000)]
+    found = program(resources(kinds=["Node"], names=names))
+    assert why_silent(found, parse_filters(resources="[Node,*,*]")) == ()

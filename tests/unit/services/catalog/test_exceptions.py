@@ -1,0 +1,311 @@
+"""Exceptions in memory, and what they and earlier rules keep from happening."""
+
+import pytest
+
+from reconciler.api.updaterequest import Outcome, Source
+from reconciler.errors import Unavailable
+from reconciler.requests.lifecycle import Done, Retry, Skip
+from reconciler.services.catalog.exceptions import DISABLED, ExceptionIndex, ExceptionSettings
+
+ALL = ExceptionSettings(enabled=True, namespaces="*")
+
+
+def exception(name="e", namespace="team", annotation="", policy="p", rules=("r",), **spec):
+    meta = {"name": name, "namespace": namespace}
+    if annotation:
+        meta["annotations"] = {"kube-retrofit.dev/excepts": annotation}
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "PolicyException",
+        "metadata": meta,
+        "spec": {
+            "match": {"any": [{"resources": spec.pop("resources", {"kinds": ["ConfigMap"]})}]},
+            "exceptions": [{"policyName": policy, "ruleNames": list(rules)}],
+            **spec,
+        },
+    }
+
+
+@pytest.fixture
+def known(world):
+    """The exceptions that the processor knows."""
+    world.processor.exceptions.exception_settings = ALL
+    return world.processor.exceptions
+
+
+@pytest.fixture
+def target(world, make):
+    return world.cluster.add(make.object("Secret", "s"))
+
+
+@pytest.fixture
+def trigger(world, make):
+    return world.cluster.add(make.object(data={"mode": "on"}))
+
+
+async def attempt(world, request):
+    return await world.processor.attempt(request, 0.0)
+
+
+class TestIndex:
+    @pytest.mark.parametrize(
+        ("exception_settings", "namespace", "problem"),
+        [
+            (ALL, "a", ""),
+            (ExceptionSettings(enabled=True, namespaces="x, a"), "a", ""),
+            (ExceptionSettings(enabled=True, namespaces="team-*"), "team-a", ""),
+            (ExceptionSettings(enabled=True, namespaces="x,y"), "a", "allows x,y"),
+            (ExceptionSettings(namespaces="*"), "a", DISABLED),
+        ],
+    )
+    def test_which_namespaces_count(self, exception_settings, namespace, problem):
+        taken = ExceptionIndex(exception_settings=exception_settings).on_event(
+            "ADDED", exception(namespace=namespace)
+        )
+        assert problem in taken.problem
+        assert bool(taken.problem) is bool(problem)
+        assert taken.policies == (() if problem else ("p",))
+
+    def test_what_is_found_by_a_rule(self, world, make):
+        program = world.index.apply(make.policy()).programs[0]
+        index = ExceptionIndex(exception_settings=ALL)
+        index.on_event("ADDED", exception("b"))
+        index.on_event("ADDED", exception("a"))
+        index.on_event("ADDED", exception("other", rules=("x",)))
+        assert [item.key for item in index.of(program)] == ["team/a", "team/b"]
+        assert index.on_event("DELETED", {"metadata": exception("a")["metadata"]}).policies == (
+            "p",
+        )
+        assert index.on_event("DELETED", exception("a")).policies == ()
+        assert [item.key for item in index.of(program)] == ["team/b"]
+
+    def test_both_the_old_and_the_new_policies_are_touched(self):
+        index = ExceptionIndex(exception_settings=ALL)
+        index.on_event("ADDED", exception())
+        assert index.on_event("MODIFIED", exception(policy="q")).policies == ("p", "q")
+
+    def test_one_that_becomes_wrong_holds_no_longer(self, world, make):
+        program = world.index.apply(make.policy()).programs[0]
+        index = ExceptionIndex(exception_settings=ALL)
+        index.on_event("ADDED", exception())
+        taken = index.on_event("MODIFIED", exception(match={}))
+        assert taken.policies == ("p",)
+        assert taken.problem.startswith("spec.match: ")
+        assert index.of(program) == ()
+
+
+class TestTrigger:
+    async def test_is_skipped_with_the_name(self, world, make, known, target, trigger):
+        request = await world.ask(world.install(make.policy()), trigger)
+        known.on_event("ADDED", exception())
+        ended = await attempt(world, request)
+        assert ended.disposition == Skip(
+            reason="Excepted", message="rule is skipped due to policy exceptions team/e"
+        )
+        assert "labels" not in (await world.read(target))["metadata"]
+        calls = world.wire.calls
+        assert (calls["get"], calls["list"], calls["change"]) == (1, 0, 0)
+
+    async def test_is_worked_on_once_the_exception_is_gone(
+        self, world, make, known, target, trigger
+    ):
+        request = await world.ask(world.install(make.policy()), trigger)
+        known.on_event("ADDED", exception())
+        known.on_event("DELETED", exception())
+        assert (await attempt(world, request)).disposition == Done()
+
+    async def test_conditions_see_entries_of_the_rule(self, world, make, known, target, trigger):
+        world.cluster.add(make.object(name="settings", data={"frozen": "yes"}))
+        entries = [{"name": "settings", "configMap": {"name": "settings", "namespace": "a"}}]
+        request = await world.ask(world.install(make.policy(context=entries)), trigger)
+        condition = {"key": "{{ settings.data.frozen }}", "operator": "Equals", "value": "yes"}
+        known.on_event("ADDED", exception(conditions={"all": [condition]}))
+        assert (await attempt(world, request)).disposition.reason == "Excepted"
+
+    async def test_labels_of_its_namespace_are_read_when_asked_for(
+        self, world, make, known, target, trigger
+    ):
+        space = make.object("Namespace", "a", "", labels={"env": "prod"})
+        world.cluster.add(space)
+        request = await world.ask(world.install(make.policy()), trigger)
+        selector = {"matchLabels": {"env": "prod"}}
+        resources = {"kinds": ["ConfigMap"], "namespaceSelector": selector}
+        known.on_event("ADDED", exception(resources=resources))
+        assert (await attempt(world, request)).disposition.reason == "Excepted"
+        assert world.wire.calls["get Namespace a"] == 1
+
+    @pytest.mark.parametrize(("field", "reason"), [("name", "Excepted"), ("data", "Done")])
+    async def test_what_a_request_does_not_keep_is_not_guessed(
+        self, world, make, known, target, trigger, field, reason
+    ):
+        """Of a deleted object the rule reads no data, so nobody can say now what it was."""
+        policy = world.install(
+            make.policy(resources={"operations": ["DELETE"]}, kinds=("ConfigMap",))
+        )
+        meta = {"name": "c", "namespace": "a"}
+        kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+        request = await world.ask(policy, trigger, operation="DELETE", recorded={"object": kept})
+        world.remove(trigger)
+        key = {
+            "name": "{{ request.object.metadata.name }}",
+            "data": "{{ request.object.data.x || 'c' }}",
+        }
+        condition = {"key": key[field], "operator": "Equals", "value": "c"}
+        known.on_event("ADDED", exception(conditions={"all": [condition]}))
+        disposition = (await attempt(world, request)).disposition
+        assert getattr(disposition, "reason", "Done") == reason
+
+    async def test_waits_until_the_exceptions_are_known(self, world, make, known, target, trigger):
+        async def fail():
+            raise Unavailable("the PolicyExceptions cannot be read")
+
+        known.caught_up = fail
+        request = await world.ask(world.install(make.policy()), trigger)
+        disposition = (await attempt(world, request)).disposition
+        assert isinstance(disposition, Retry)
+        assert "PolicyExceptions cannot be read" in disposition.message
+
+    async def test_of_a_sweep_is_left_alone(self, world, make, known, target, trigger):
+        policy = world.install(make.policy(on_change=True))
+        free = world.cluster.add(make.object(name="free"))
+        resources = {"kinds": ["ConfigMap"], "names": ["c"]}
+        known.on_event("ADDED", exception(resources=resources))
+        patched = make.policy(
+            on_change=True,
+            targets=[make.target()],
+            patch={"metadata": {"annotations": {"{{ request.object.metadata.name }}": "seen"}}},
+        )
+        policy = await world.edit(policy, spec=patched["spec"])
+        world.index.apply(policy)
+        request = await sweep(world, policy)
+        await world.sweeper.run(request)
+        assert (await world.read(target))["metadata"]["annotations"] == {
+            free["metadata"]["name"]: "seen"
+        }
+
+
+async def sweep(world, policy, rule="r"):
+    return await world.ask(
+        policy,
+        policy,
+        name=f"sweep-{rule}",
+        rule=rule,
+        operation="",
+        source=Source.POLICY_CHANGE,
+        sweep=True,
+    )
+
+
+class TestTarget:
+    async def test_is_skipped_and_the_others_are_not(self, world, make, known, target, trigger):
+        other = world.cluster.add(make.object("Secret", "other"))
+        targets = [make.target(), make.target("other")]
+        request = await world.ask(world.install(make.policy(targets=targets)), trigger)
+        resources = {"kinds": ["Secret"], "names": ["s"]}
+        known.on_event("ADDED", exception(resources=resources))
+        ended = await attempt(world, request)
+        found = {item.ref.name: (item.outcome, item.message) for item in ended.targets}
+        text = "rule is skipped due to policy exceptions team/e"
+        assert found == {"s": (Outcome.SKIPPED, text), "other": (Outcome.PATCHED, "")}
+        assert ended.disposition == Done()
+        assert "labels" not in (await world.read(target))["metadata"]
+        assert (await world.read(other))["metadata"]["labels"] == {"done": "yes"}
+
+    async def test_is_changed_where_only_triggers_are_excepted(
+        self, world, make, known, target, trigger
+    ):
+        request = await world.ask(world.install(make.policy()), trigger)
+        known.on_event("ADDED", exception(annotation="triggers", resources={"kinds": ["Secret"]}))
+        await attempt(world, request)
+        assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}
+
+    async def test_by_the_labels_of_its_namespace(self, world, make, known, target, trigger):
+        world.cluster.add(make.object("Namespace", "a", "", labels={"frozen": "yes"}))
+        request = await world.ask(world.install(make.policy()), trigger)
+        selector = {"matchLabels": {"frozen": "yes"}}
+        resources = {"kinds": ["Secret"], "namespaceSelector": selector}
+        known.on_event("ADDED", exception(annotation="both", resources=resources))
+        (status,) = (await attempt(world, request)).targets
+        assert status.outcome is Outcome.SKIPPED
+
+
+def one_of_two(make, first=None, second=None, **spec):
+    policy = make.policy(spec={"applyRules": "One", **spec}, **(first or {}))
+    (rule,) = policy["spec"]["rules"]
+    patch = {"metadata": {"labels": {"second": "yes"}}}
+    (other,) = make.policy(patch=patch, **(second or {}))["spec"]["rules"]
+    policy["spec"]["rules"] = [rule, {**other, "name": "second"}]
+    return policy
+
+
+class TestOne:
+    """Of a policy with ``applyRules: One`` the first rule that fires is applied."""
+
+    async def second(self, world, policy, trigger, **spec):
+        request = await world.ask(world.install(policy), trigger, rule="second", **spec)
+        return (await attempt(world, request)).disposition
+
+    async def test_a_rule_that_may_come_first_and_does(self, world, make, target, trigger):
+        ended = await self.second(world, one_of_two(make), trigger, unless=("r",))
+        assert ended == Skip(
+            reason="OtherRule",
+            message="rule r comes first, and the policy has applyRules: One",
+        )
+
+    async def test_a_rule_that_admission_has_ruled_out(self, world, make, target, trigger):
+        """It fires for the object as it is now, and has a request of its own for that."""
+        assert await self.second(world, one_of_two(make), trigger) == Done()
+
+    @pytest.mark.parametrize(
+        "condition",
+        [
+            {"key": "{{ request.object.data.mode }}", "operator": "Equals", "value": "off"},
+            {"key": "{{ request.object.data.nothing }}", "operator": "Equals", "value": "off"},
+        ],
+        ids=["not met", "fails"],
+    )
+    async def test_a_rule_that_may_come_first_and_does_not(
+        self, world, make, target, trigger, condition
+    ):
+        policy = one_of_two(make, {"preconditions": {"all": [condition]}})
+        assert await self.second(world, policy, trigger, unless=("r", "gone")) == Done()
+
+    async def test_a_rule_that_is_excepted_does_not_come_first(
+        self, world, make, known, target, trigger
+    ):
+        known.on_event("ADDED", exception())
+        assert await self.second(world, one_of_two(make), trigger, unless=("r",)) == Done()
+
+    async def test_a_rule_that_reads_entries(self, world, make, target, trigger):
+        world.cluster.add(make.object(name="settings", data={"on": "yes"}))
+        entries = [{"name": "settings", "configMap": {"name": "settings", "namespace": "a"}}]
+        condition = {"key": "{{ settings.data.on }}", "operator": "Equals", "value": "yes"}
+        policy = one_of_two(make, {"context": entries, "preconditions": {"all": [condition]}})
+        ended = await self.second(world, policy, trigger, unless=("r",))
+        assert ended.reason == "OtherRule"
+
+    async def test_labels_of_the_namespace(self, world, make, target, trigger):
+        world.cluster.add(make.object("Namespace", "a", "", labels={"env": "prod"}))
+        selector = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
+        policy = one_of_two(make, {"resources": selector})
+        ended = await self.second(world, policy, trigger, unless=("r",))
+        assert ended.reason == "OtherRule"
+
+    async def test_a_sweep_applies_the_first_to_each_trigger(self, world, make, trigger):
+        target = world.cluster.add(make.object("Secret", "s"))
+        seen = {"metadata": {"annotations": {"{{ request.object.metadata.name }}": "first"}}}
+        last = {"metadata": {"annotations": {"{{ request.object.metadata.name }}": "second"}}}
+        policy = one_of_two(
+            make,
+            {"patch": seen, "resources": {"names": ["c"]}, "on_change": True},
+            {"on_change": True},
+        )
+        policy["spec"]["rules"][1]["mutate"]["patchStrategicMerge"] = last
+        world.cluster.add(make.object(name="free"))
+        stored = world.install(policy)
+        for rule in ("second", "r"):
+            await world.sweeper.run(await sweep(world, stored, rule))
+        assert (await world.read(target))["metadata"]["annotations"] == {
+            "c": "first",
+            "free": "second",
+        }

@@ -1,0 +1,441 @@
+"""Entries are kept, read, waited for and accounted for, on a stand-in for the cluster."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Kind
+from reconciler.api.updaterequest import Source
+from reconciler.engine.entries import ApiLoad, GlobalLoad
+from reconciler.errors import Conflict, Forbidden, NotReady, Unavailable
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
+from reconciler.services.catalog.globalcontext.sources import STALE
+
+PODS = {"kubernetesResource": {"version": "v1", "resource": "pods"}}
+CALL = {"apiCall": {"urlPath": "/api/v1/nodes", "refreshInterval": "1h", "retryLimit": 3}}
+
+
+def entry(name="teams", generation=1, uid="u", **spec):
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "GlobalContextEntry",
+        "metadata": {"name": name, "uid": uid, "generation": generation, "resourceVersion": "1"},
+        "spec": spec,
+    }
+
+
+def pod(name, namespace="a", **meta):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, **meta},
+    }
+
+
+@dataclass
+class Stream:
+    """A feed that a test fills."""
+
+    clock: Any
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    problem: str = ""
+    progress: float = 0.0
+    queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    open: bool = False
+
+    def give(self, *objects, change="ADDED"):
+        for obj in objects:
+            self.queue.put_nowait((change, obj))
+        self.queue.put_nowait(None)
+
+    async def events(self):
+        self.open = True
+        try:
+            while True:
+                item = await self.queue.get()
+                if item is None:
+                    self.synced.set()
+                    self.progress = self.clock.monotonic()
+                else:
+                    yield item
+        finally:
+            self.open = False
+
+
+class Cluster:
+    """The `Entries` and the `Loader` port."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.entries = Stream(clock)
+        self.objects: list[tuple[Kind, str, Stream]] = []
+        self.statuses: list[dict[str, Any]] = []
+        self.refuse = False
+        self.answers: list[Any] = []
+        self.calls = 0
+
+    def follow(self):
+        return self.entries
+
+    def follow_objects(self, kind, namespace):
+        stream = Stream(self.clock)
+        self.objects.append((kind, namespace, stream))
+        return stream
+
+    async def write_status(self, stored, status):
+        if self.refuse:
+            raise Conflict("changed", status=409)
+        self.statuses.append(status)
+        return {**stored, "status": {**(stored.get("status") or {}), **status}}
+
+    async def load(self, load):
+        self.calls += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def cluster(world):
+    return Cluster(world.clock)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+async def context(world, cluster, said, monkeypatch):
+    """A store at work; its pauses are short, so that a test waits for conditions only."""
+    keeping = "reconciler.services.catalog.globalcontext.keeping"
+    monkeypatch.setattr(f"{keeping}._PATROL", 0.001)
+    monkeypatch.setattr(f"{keeping}._GRACE", 0.05)
+    sources = "reconciler.services.catalog.globalcontext.sources"
+    for name in ("_LOOK_AGAIN", "_FIRST_PAUSE", "_LONGEST_PAUSE", "_QUICK_PAUSE"):
+        monkeypatch.setattr(f"{sources}.{name}", 0.001)
+    found = GlobalContext(
+        Dependencies(
+            entries=cluster,
+            kinds=MemoryCluster(),
+            loader=cluster,
+            clock=world.clock,
+            spread=lambda pause: pause,
+            say=said.append,
+            most_bytes=2_000,
+        )
+    )
+    work = asyncio.create_task(found.run())
+    yield found
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def eventually(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  (conditions are all sorts of things)
+            await asyncio.sleep(0.001)
+
+
+async def read(context, name="teams"):
+    return await context.load(GlobalLoad(name=name))
+
+
+async def reason(context, name="teams"):
+    with pytest.raises(NotReady) as refused:
+        await read(context, name)
+    return str(refused.value)
+
+
+async def follow(cluster, *objects, **spec):
+    """Store an entry, give its objects, return their stream."""
+    known = len(cluster.objects)
+    cluster.entries.give(entry(**{**PODS, **spec}))
+    await eventually(lambda: len(cluster.objects) > known)
+    stream = cluster.objects[-1][2]
+    stream.give(*objects)
+    return stream
+
+
+class TestReading:
+    async def test_objects_come_in_order_and_without_managed_fields(self, context, cluster):
+        await follow(cluster, pod("b"), pod("a", "z"), pod("a", managedFields=[1]))
+        assert await read(context) == [pod("a"), pod("b"), pod("a", "z")]
+
+    async def test_changes_are_seen(self, context, cluster):
+        stream = await follow(cluster, pod("a"), pod("b"))
+        assert len(await read(context)) == 2
+        stream.give(pod("a"), change="DELETED")
+        stream.give(pod("b", labels={"x": "y"}), change="MODIFIED")
+        await eventually(stream.queue.empty)
+        assert await read(context) == [pod("b", labels={"x": "y"})]
+
+    async def test_nothing_of_the_programs_own_is_kept(self, context, cluster):
+        await follow(cluster, pod("a", "kyverno"), pod("b"))
+        assert await read(context) == [pod("b")]
+
+    async def test_no_object_is_an_empty_list(self, context, cluster):
+        await follow(cluster)
+        assert await read(context) == []
+
+    async def test_a_projection_follows_the_data(self, context, cluster):
+        names = [{"name": "names", "jmesPath": "[].metadata.name"}]
+        stream = await follow(cluster, pod("a"), projections=names)
+        assert await read(context, "teams.names") == ["a"]
+        stream.give(pod("b"))
+        await eventually(stream.queue.empty)
+        assert await read(context, "teams.names") == ["a", "b"]
+        assert "has no projection other (it has names)" in await reason(context, "teams.other")
+
+    async def test_everything_else_is_read_elsewhere(self, context, cluster):
+        cluster.answers = [{"a": 1}]
+        assert await context.load(ApiLoad(method="GET", path="/x")) == {"a": 1}
+
+
+class TestVerdicts:
+    async def test_each_turn_is_told_and_counted(self, context, cluster, world):
+        told = []
+        context.on_verdict = lambda entry, problem: told.append(
+            (entry["metadata"]["name"], problem)
+        )
+        stream = await follow(cluster, pod("a"))
+        await eventually(lambda: told == [("teams", "")])
+        assert (context.readable(), context.failures) == ((1, 0), 0)
+        stream.problem = "the watch ended"
+        world.clock.tick(STALE + 5)
+        await eventually(lambda: len(told) > 1)
+        assert "the watch ended" in told[1][1]
+        assert (context.readable(), context.failures) == ((0, 1), 1)
+
+
+class TestNotReady:
+    async def test_an_entry_that_is_missing(self, context, cluster):
+        assert "not listed yet" in await reason(context)
+        cluster.entries.problem = "list globalcontextentries: no"
+        assert "list globalcontextentries: no" in await reason(context)
+        cluster.entries.give()
+        await eventually(cluster.entries.synced.is_set)
+        assert await reason(context) == "there is no GlobalContextEntry teams: create it"
+
+    async def test_objects_that_are_on_their_way_are_waited_for(self, context, cluster):
+        cluster.entries.give(entry(**PODS))
+        await eventually(lambda: cluster.objects)
+        waiting = asyncio.create_task(read(context))
+        await asyncio.sleep(0)
+        cluster.objects[0][2].give(pod("a"))
+        assert await waiting == [pod("a")]
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            {"version": "v1", "resource": "secrets", "namespace": "kyverno"},
+            {"group": "coordination.k8s.io", "version": "v1", "resource": "leases"},
+            {"group": "kyverno.io", "version": "v2", "resource": "updaterequests"},
+        ],
+    )
+    async def test_what_no_policy_reads_is_not_followed(self, context, cluster, wanted):
+        cluster.entries.give(entry(kubernetesResource=wanted))
+        await eventually(cluster.entries.synced.is_set)
+        assert "polic" in await reason(context)
+        assert not cluster.objects
+
+    async def test_a_kind_that_is_not_served(self, context, cluster):
+        cluster.entries.give(
+            entry(kubernetesResource={"group": "x.example", "version": "v1", "resource": "xs"})
+        )
+        await eventually(lambda: context._held)
+        assert "does not serve xs of x.example/v1" in await reason(context)
+
+    async def test_a_namespace_where_there_is_none(self, context, cluster):
+        wanted = {"version": "v1", "resource": "nodes", "namespace": "a"}
+        cluster.entries.give(entry(kubernetesResource=wanted))
+        await eventually(lambda: context._held)
+        assert "nodes are in no namespace" in await reason(context)
+
+    async def test_a_watch_that_says_nothing_makes_the_objects_old(self, world, context, cluster):
+        stream = await follow(cluster, pod("a"))
+        assert await read(context)
+        stream.problem = "watch pods: forbidden"
+        assert await read(context)
+        world.clock.tick(STALE + 1)
+        assert "watch pods: forbidden" in await reason(context)
+        stream.problem = ""
+        assert await read(context)
+
+    async def test_too_much_is_not_kept(self, context, cluster):
+        stream = await follow(
+            cluster, *(pod(f"p{number}", note="x" * 100) for number in range(30))
+        )
+        await eventually(lambda: not stream.open and stream.queue.qsize() < 30)
+        assert "more than 2000 bytes (--max-entry)" in await reason(context)
+        assert len(cluster.objects) == 1
+
+    async def test_a_projection_that_fails_until_the_data_fits(self, context, cluster):
+        total = [{"name": "total", "jmesPath": "sum([].metadata.size)"}]
+        stream = await follow(cluster, pod("a", size="text"), projections=total)
+        assert "projection total: " in await reason(context)
+        stream.give(pod("a", size=2), change="MODIFIED")
+        await eventually(stream.queue.empty)
+        assert await read(context, "teams.total") == 2
+
+    async def test_a_stored_entry_that_cannot_be_compiled(self, context, cluster):
+        cluster.entries.give(entry(apiCall={}))
+        await eventually(lambda: context._held)
+        assert "spec.apiCall: either a urlPath or a service" in await reason(context)
+
+
+class TestCalls:
+    async def test_an_answer_is_kept(self, context, cluster):
+        cluster.answers = [{"items": [1]}]
+        cluster.entries.give(entry(**CALL))
+        assert await read(context) == {"items": [1]}
+        assert await read(context) == {"items": [1]}
+        assert cluster.calls == 1
+
+    async def test_a_refresh_is_tried_as_often_as_the_entry_says(self, context, cluster):
+        cluster.answers = [Unavailable("no"), Unavailable("no"), [1]]
+        cluster.entries.give(entry(**CALL))
+        await eventually(lambda: cluster.calls == 3)
+        assert await read(context) == [1]
+
+    async def test_what_failed_leaves_nothing_old_and_heals(self, context, cluster):
+        cluster.answers = [[1], Unavailable("service t: HTTP 500")]
+        spec = {"apiCall": {**CALL["apiCall"], "refreshInterval": "1s", "retryLimit": 1}}
+        cluster.entries.give(entry(**spec))
+        assert await read(context) == [1]
+        await eventually(lambda: cluster.calls > 1)
+        assert await reason(context) == (
+            "GlobalContextEntry teams is not ready: service t: HTTP 500"
+        )
+        cluster.answers = [[2]]
+        await eventually(lambda: not context._held["teams"].problem())
+        assert await read(context) == [2]
+
+    async def test_a_missing_right_is_told_after_one_call(self, context, cluster):
+        missing = Forbidden("list nodes: no", permission="list nodes")
+        cluster.answers = [missing]
+        cluster.entries.give(entry(**CALL))
+        await eventually(lambda: cluster.calls)
+        assert "list nodes: no" in await reason(context)
+
+
+class TestLife:
+    async def test_another_spec_begins_anew_and_another_label_does_not(self, context, cluster):
+        first = await follow(cluster, pod("a"))
+        assert await read(context)
+        labelled = entry(**PODS)
+        labelled["metadata"]["labels"] = {"x": "y"}
+        cluster.entries.give(labelled, change="MODIFIED")
+        await eventually(lambda: context._held["teams"].stored is labelled)
+        assert first.open
+        second = await follow(cluster, pod("b"), generation=2)
+        await eventually(lambda: not first.open)
+        assert second.open
+        assert await read(context) == [pod("b")]
+
+    async def test_a_deleted_entry_is_followed_no_more(self, context, cluster):
+        stream = await follow(cluster, pod("a"))
+        assert await read(context)
+        cluster.entries.give(entry(**PODS), change="DELETED")
+        await eventually(lambda: not stream.open)
+        assert "there is no GlobalContextEntry teams" in await reason(context)
+
+    async def test_whoever_waits_is_told(self, context, cluster):
+        ready = []
+        context.on_ready = lambda: ready.append(1)
+        cluster.answers = [Unavailable("no")]
+        cluster.entries.give(entry(**CALL))
+        await eventually(lambda: cluster.calls > 3)
+        assert not ready
+        cluster.answers = [[1]]
+        await eventually(lambda: ready)
+
+    async def test_a_fault_of_ours_stays_with_its_entry(self, context, cluster):
+        told = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, facts: told.append(facts))
+        cluster.answers = [RuntimeError("a bug")]
+        cluster.entries.give(entry(**CALL), entry("other", uid="v", **PODS))
+        await eventually(lambda: told and cluster.objects)
+        cluster.objects[0][2].give(pod("a"))
+        assert await read(context, "other") == [pod("a")]
+        assert "kube-retrofit failed on it (RuntimeError)" in await reason(context)
+
+    async def test_the_status_says_what_is_so(self, world, context, cluster, said):
+        cluster.answers = [Unavailable("no")]
+        cluster.entries.give(entry(**CALL))
+        world.clock.tick(1)
+        await eventually(lambda: cluster.statuses)
+        (bad,) = cluster.statuses[0]["conditions"]
+        assert (bad["status"], bad["message"], bad["observedGeneration"]) == ("False", "no", 1)
+        assert said == ["GlobalContextEntry teams: no"]
+        cluster.answers = [[1]]
+        await eventually(lambda: not context._held["teams"].problem())
+        world.clock.tick(3)
+        await eventually(lambda: len(cluster.statuses) == 2)
+        assert cluster.statuses[1]["conditions"][0]["status"] == "True"
+        assert cluster.statuses[1]["lastRefreshTime"]
+
+    async def test_a_busy_kind_writes_its_age_seldom(self, world, context, cluster):
+        stream = await follow(cluster, pod("a"))
+        await eventually(lambda: len(cluster.statuses) == 1)
+        written = []
+        for number in range(7):
+            world.clock.tick(10)
+            stream.give(pod(f"b{number}"))
+            await eventually(stream.queue.empty)
+            await context._look()
+            written.append(len(cluster.statuses))
+        assert written == [1, 1, 2, 2, 2, 3, 3]
+        assert "conditions" not in cluster.statuses[1]
+
+    async def test_a_conflict_waits_for_the_newer_version(self, world, context, cluster):
+        cluster.refuse = True
+        await follow(cluster, pod("a"))
+        await eventually(lambda: context._held["teams"].written > 0)
+        assert not cluster.statuses
+        cluster.refuse = False
+        world.clock.tick(3)
+        await eventually(lambda: cluster.statuses)
+
+
+async def test_a_sweep_waits_as_one_request_for_an_entry(world, make):
+    read_entry = {"name": "known", "globalReference": {"name": "teams"}}
+    policy = world.install(
+        make.policy(
+            patch={"metadata": {"labels": {"done": "{{ known }}"}}},
+            on_change=True,
+            context=[read_entry],
+        )
+    )
+    world.cluster.add(make.object("Secret", "s"))
+    for name in ("1", "2"):
+        world.cluster.add(make.object("ConfigMap", name))
+    answers = []
+
+    async def load(load):
+        if not answers:
+            raise NotReady(f"there is no GlobalContextEntry {load.name}: create it")
+        return answers[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.loader, "load", load)
+        facts = {"source": Source.POLICY_CHANGE, "sweep": True}
+        world.dispatcher.on_stored(
+            await world.ask(policy, policy, name="sweep-1", operation="", **facts)
+        )
+        await world.settle()
+        status = await world.status("sweep-1")
+        assert (status.state, status.reason) == ("Pending", "EntryNotReady")
+        assert [item.name async for item in world.requests.waiting()] == ["sweep-1"]
+
+        answers.append("yes")
+        world.dispatcher.wake_parked("Forbidden")
+        await world.settle()
+        assert (await world.status("sweep-1")).state == "Pending"
+        world.dispatcher.wake_parked("EntryNotReady")
+        await world.settle()
+        assert (await world.status("sweep-1")).state == "Completed"

@@ -1,0 +1,108 @@
+from datetime import UTC, datetime, timedelta
+
+from reconciler.services.catchup.activations import Starts
+
+NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+def text(seconds):
+    return (NOON + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def policy(generation=1, *, touched=0, version="50", ready=0, uid="u", name="p"):
+    """Return a policy that was created at noon; ``ready`` is the generation in force."""
+    status = {"ready": True, "mutateExisting": {"observedGeneration": ready}} if ready else {}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": uid,
+            "generation": generation,
+            "resourceVersion": version,
+            "creationTimestamp": text(0),
+            "managedFields": [{"manager": "kubectl", "time": text(touched)}],
+        },
+        "status": status,
+    }
+
+
+def test_a_new_policy_counts_from_its_first_version_on():
+    starts = Starts()
+    starts.on_stored(policy(), 100.0)
+    start = starts.get("p")
+    assert (start.since, start.version, start.ready) == (NOON, 50, None)
+    assert starts.open(1000.0) == {}
+    assert starts.earliest({"p"}) == NOON
+    starts.on_stored(policy(version="51", ready=1), 103.0)
+    assert starts.get("p").version == 50
+    assert starts.open(102.0) == {}
+    assert set(starts.open(103.0)) == {"p"}
+    starts.cover(starts.open(103.0).values())
+    assert starts.open(200.0) == {}
+    assert starts.earliest({"p"}) is None
+
+
+def test_a_policy_that_was_in_force_when_it_was_first_seen_tells_no_version():
+    starts = Starts()
+    starts.on_stored(policy(version="77", ready=1), 100.0)
+    assert starts.get("p").version == 0
+
+
+def test_a_new_generation_counts_from_its_change_on():
+    starts = Starts()
+    starts.on_stored(policy(ready=1), 100.0)
+    starts.cover(starts.open(100.0).values())
+    # Labels, and our own status, are no new generation.
+    starts.on_stored(policy(ready=1, touched=30, version="60"), 130.0)
+    assert starts.get("p").covered
+    starts.on_stored(policy(2, touched=60, version="70", ready=1), 160.0)
+    start = starts.get("p")
+    assert (start.since, start.version) == (NOON + timedelta(seconds=60), 70)
+    assert (start.ready, start.covered) == (None, False)
+    starts.on_stored(policy(2, touched=60, version="71", ready=2), 161.0)
+    assert set(starts.open(161.0)) == {"p"}
+
+
+def test_what_was_not_looked_at_is_the_beginning_of_the_next_generation():
+    starts = Starts()
+    starts.on_stored(policy(), 100.0)
+    starts.on_stored(policy(2, touched=2, version="60"), 102.0)
+    assert (starts.get("p").since, starts.get("p").version) == (NOON, 50)
+
+
+def test_an_older_generation_that_ends_late_covers_no_newer_one():
+    starts = Starts()
+    starts.on_stored(policy(ready=1), 100.0)
+    looked_at = starts.open(100.0)
+    starts.on_stored(policy(2, touched=60, ready=2), 160.0)
+    starts.cover(looked_at.values())
+    assert set(starts.open(160.0)) == {"p"}
+
+
+def test_a_policy_that_is_made_again_begins_again():
+    starts = Starts()
+    starts.on_stored(policy(3, ready=3), 100.0)
+    starts.cover(starts.open(100.0).values())
+    starts.on_deleted("p")
+    starts.on_stored(policy(uid="v", ready=1), 200.0)
+    assert set(starts.open(200.0)) == {"p"}
+
+
+def test_a_new_leader_leaves_out_what_was_looked_at():
+    starts = Starts()
+    starts.on_stored(policy(ready=1, name="old"), 100.0)
+    starts.on_stored(policy(ready=1, touched=500, name="touched"), 100.0)
+    starts.on_stored(policy(2, ready=1, name="pending"), 100.0)
+    before = NOON + timedelta(seconds=300)
+    starts.begin(before, instead=before)
+    assert starts.get("old").covered
+    assert set(starts.open(100.0)) == {"touched"}
+    assert starts.earliest({"old", "touched", "pending"}) == before
+    assert starts.earliest({"old"}) is None
+
+
+def test_where_nobody_ever_looked_older_policies_count_from_now_on():
+    starts = Starts()
+    starts.on_stored(policy(ready=1), 100.0)
+    now = NOON + timedelta(hours=1)
+    starts.begin(now - timedelta(minutes=10), instead=now)
+    assert starts.get("p").since == now

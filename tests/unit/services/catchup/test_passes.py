@@ -1,0 +1,383 @@
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
+from reconciler.api.updaterequest import TriggerRecord
+from reconciler.errors import Forbidden, NotReady, Unavailable
+from reconciler.requests.naming import digest
+from reconciler.services.ports.leases import AdmissionHeartbeat
+
+IGNORE = {"failurePolicy": "Ignore"}
+MISSED = AdmissionHeartbeat(renewed="b", missed="b")
+
+
+@pytest.fixture
+async def leading(chase, make):
+    """Return a leader with the rule ``r`` on ConfigMaps that start with ``t``."""
+    await chase.install(make.policy(spec=IGNORE, resources={"names": ["t*"]}))
+    chase.world.clock.tick(60)
+    await chase.rounds.begin()
+    await chase.pass_time(10)
+    assert await chase.names() == []
+    return chase
+
+
+def trigger(make, name="t", **content):
+    return make.object(name=name, **content)
+
+
+async def test_a_change_that_nobody_recorded_is_found_by_the_next_pass(leading, make):
+    leading.add(trigger(make))
+    leading.add(make.object(name="other"))
+    await leading.pass_time(200)
+    assert await leading.names() == []
+    await leading.pass_time(110)
+    (request,) = await leading.requests()
+    assert (request.spec.resource.name, request.spec.rule) == ("t", "r")
+    assert (request.spec.operation, request.spec.sweep) == ("", False)
+    assert sum(leading.told[0].recorded.values()) == 1
+
+
+async def test_it_is_found_once(leading, make):
+    leading.add(trigger(make))
+    await leading.pass_time(1500)
+    assert await leading.names() == ["t"]
+    assert len(leading.told) == 1
+
+
+async def test_what_was_recorded_is_left(leading, make):
+    policy = leading.world.policies
+    stored = leading.add(trigger(make))
+    asked = await leading.world.ask(
+        await policy.get("p"), stored, record=TriggerRecord(digest=digest(stored))
+    )
+    leading.rounds.take(asked)
+    await leading.pass_time(310)
+    assert await leading.names() == []
+
+
+async def test_a_gap_is_looked_at_when_it_ends(leading, make):
+    leading.add(trigger(make))
+    leading.marks.last = MISSED
+    await leading.pass_time(15)
+    assert await leading.names() == ["t"]
+
+
+async def test_while_triggers_are_lost_all_the_time_there_are_no_more_passes(leading, make):
+    before = leading.rounds.passes
+    for number in range(120):
+        leading.marks.last = AdmissionHeartbeat(missed=str(number))
+        leading.add(trigger(make, f"t-{number}"))
+        await leading.pass_time(5)
+    assert leading.rounds.passes - before <= 2
+    assert len(await leading.names()) > 50
+    await leading.pass_time(15)
+    assert len(await leading.names()) == 120
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_two_changes_in_one_second_are_told_apart_after_a_gap(leading, make, changed):
+    stored = leading.add(trigger(make, data={"v": "1"}))
+    asked = await leading.world.ask(
+        await leading.world.policies.get("p"), stored, record=TriggerRecord(digest=digest(stored))
+    )
+    leading.rounds.take(asked)
+    if changed:
+        await leading.world.edit(stored, data={"v": "2"})
+    leading.marks.last = MISSED
+    await leading.pass_time(15)
+    assert await leading.names() == (["t"] if changed else [])
+
+
+async def test_what_is_young_is_left_to_the_next_pass(leading, make):
+    leading.marks.last = MISSED
+    before = leading.rounds.passes
+    await leading.pass_time(6)
+    leading.add(trigger(make))
+    await leading.pass_time(4)
+    assert leading.rounds.passes == before + 1
+    assert await leading.names() == []
+    await leading.pass_time(310)
+    assert await leading.names() == ["t"]
+
+
+async def test_our_own_work_is_not_found_for_ever(leading, make):
+    leading.add(trigger(make), manager="kube-retrofit")
+    leading.add(trigger(make, "t-kubelet"), manager="kubelet")
+    await leading.pass_time(310)
+    assert await leading.names() == []
+
+
+async def test_a_restart_goes_on_where_the_last_pass_ended(leading, make):
+    leading.add(trigger(make))
+    await leading.pass_time(20)
+    done = leading.marks.checkpoint.done
+    leading.world.restart()
+    leading.restart()
+    leading.world.clock.tick(3600)
+    await leading.rounds.begin()
+    await leading.pass_time(6)
+    assert await leading.names() == ["t"]
+    assert leading.marks.checkpoint.done >= done
+    await leading.pass_time(300)
+    assert leading.marks.checkpoint.done > done + timedelta(hours=1)
+
+
+async def test_a_pass_that_fails_is_made_again_over_the_same_time(leading, make):
+    leading.add(trigger(make))
+    before = leading.marks.checkpoint.done
+
+    def refuse(verb, kind):
+        if verb == "list":
+            raise Unavailable("away")
+
+    leading.world.wire.before_read = refuse
+    with pytest.raises(Unavailable):
+        await leading.pass_time(310)
+    assert leading.marks.checkpoint.done == before
+    leading.world.clock.tick(3600)
+    leading.world.wire.before_read = lambda *_: None
+    await leading.pass_time(1)
+    assert await leading.names() == ["t"]
+
+
+async def test_a_kind_that_may_not_be_listed_keeps_nothing_else_from_being_looked_at(chase, make):
+    await chase.install(make.policy("a", spec=IGNORE, kinds=("Secret",)))
+    await chase.install(make.policy("b", spec=IGNORE))
+
+    def refuse(verb, kind):
+        if (verb, kind) == ("list", "Secret"):
+            raise Forbidden("no", permission="list secrets")
+
+    chase.world.wire.before_read = refuse
+    await chase.rounds.begin()
+    chase.world.clock.tick(60)
+    chase.add(make.object(name="t"))
+    chase.marks.last = MISSED
+    await chase.pass_time(15)
+    assert await chase.names() == ["t"]
+    assert chase.said == ["secrets: no"]
+
+
+async def test_a_kind_that_cannot_be_listed_now_keeps_the_time_open_and_no_other_waiting(
+    chase, make
+):
+    await chase.install(make.policy("a", spec=IGNORE, kinds=("Secret",)))
+    await chase.install(make.policy("b", spec=IGNORE))
+    await chase.rounds.begin()
+    await chase.pass_time(20)
+    before = chase.marks.checkpoint.done
+
+    def refuse(verb, kind):
+        if (verb, kind) == ("list", "Secret"):
+            raise Unavailable("away")
+
+    chase.world.wire.before_read = refuse
+    chase.add(make.object(name="t"))
+    with pytest.raises(Unavailable):
+        await chase.pass_time(310)
+    assert await chase.names() == ["t"]
+    assert chase.marks.checkpoint.done == before
+
+
+async def test_one_list_serves_all_rules_of_a_kind(chase, make):
+    for number in range(5):
+        await chase.install(make.policy(f"p{number}", spec=IGNORE))
+    await chase.rounds.begin()
+    await chase.pass_time(20)
+    chase.world.wire.calls.clear()
+    await chase.pass_time(300)
+    assert chase.world.wire.calls == {"list": 1}
+
+
+async def test_rules_that_no_live_object_can_serve_are_left_alone(chase, make):
+    append = {"data": {"l": "{{ target.data.l }} x"}}
+    await chase.install(make.policy(spec=IGNORE, patch=append))
+    await chase.rounds.begin()
+    chase.add(make.object(name="t"))
+    await chase.pass_time(310)
+    assert await chase.names() == []
+    assert not chase.world.wire.calls["list"]
+
+
+async def test_preconditions_are_asked_on_the_whole_object(chase, make):
+    wanted = [{"key": "{{ request.object.data.v }}", "operator": "Equals", "value": "go"}]
+    await chase.install(make.policy(spec=IGNORE, preconditions={"all": wanted}))
+    await chase.rounds.begin()
+    chase.world.clock.tick(30)
+    chase.add(make.object(name="yes", data={"v": "go"}))
+    chase.add(make.object(name="no", data={"v": "stay"}))
+    chase.add(make.object(name="fails"))
+    await chase.pass_time(310)
+    # As at admission: what cannot be told is recorded, and fails with a word.
+    assert await chase.names() == ["fails", "yes"]
+
+
+async def test_what_a_policy_asks_of_an_object_is_read_in_its_own_name(chase, make):
+    wanted = [{"key": "{{ request.object.data.v }}", "operator": "Equals", "value": "go"}]
+    policy = make.policy(spec=IGNORE, preconditions={"all": wanted})
+    policy["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: "a/bot"}
+    await chase.install(policy)
+    await chase.rounds.begin()
+    chase.world.clock.tick(30)
+    chase.add(make.object(name="no", data={"v": "stay"}))
+    await chase.pass_time(310)
+    assert await chase.names() == []
+    # The list is for all policies; what one of them makes of the object is not.
+    assert set(chase.world.wire.users) == {" list ConfigMap", "a:bot get ConfigMap"}
+
+
+async def test_an_entry_that_its_account_may_not_read_stops_no_pass(chase, make):
+    entry = {"name": "e", "configMap": {"name": "c", "namespace": "a"}}
+    wanted = [{"key": "{{ e.data.v }}", "operator": "Equals", "value": "go"}]
+    policy = make.policy(spec=IGNORE, context=[entry], preconditions={"all": wanted})
+    await chase.install(policy)
+    await chase.install(make.policy("other", spec=IGNORE, kinds=("Service",)))
+    await chase.rounds.begin()
+    chase.world.clock.tick(30)
+
+    async def refuse(_load):
+        raise Forbidden("no", permission="get configmaps in namespace a")
+
+    chase.world.loader.load = refuse
+    chase.add(make.object(name="t"))
+    chase.add(make.object("Service", "s"))
+    await chase.pass_time(310)
+    # Its request says which right is missing.
+    assert await chase.names() == ["s", "t"]
+
+
+class TestTheBeginningOfAPolicy:
+    @pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
+    async def test_is_looked_at_once_it_is_in_force(self, chase, make, failure_policy):
+        await chase.rounds.begin()
+        await chase.pass_time(100)
+        chase.add(make.object(name="before"))
+        policy = await chase.install(
+            make.policy(spec={"failurePolicy": failure_policy}), ready=False
+        )
+        chase.add(make.object(name="between"))
+        # However long that takes.
+        await chase.pass_time(1000)
+        assert await chase.names() == []
+        await chase.ready(policy)
+        await chase.pass_time(6)
+        assert await chase.names() == []
+        await chase.pass_time(2)
+        assert await chase.names() == ["between"]
+        chase.add(make.object(name="after"))
+        await chase.pass_time(310)
+        recorded = ["after", "between"] if failure_policy == "Ignore" else ["between"]
+        assert await chase.names() == recorded
+
+    async def test_is_left_to_its_sweep(self, chase, make):
+        await chase.rounds.begin()
+        policy = await chase.install(make.policy(on_change=True), ready=False)
+        chase.add(make.object(name="between"))
+        await chase.ready(policy)
+        await chase.pass_time(20)
+        assert await chase.names() == []
+
+    async def test_survives_a_leader(self, chase, make):
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        policy = await chase.install(make.policy(), ready=False)
+        chase.add(make.object(name="between"))
+        await chase.pass_time(1000)
+        assert chase.marks.checkpoint.done <= chase.world.clock.now() - timedelta(seconds=1000)
+        await chase.ready(policy)
+        chase.world.restart()
+        chase.restart()
+        await chase.rounds.begin()
+        await chase.pass_time(10)
+        assert await chase.names() == ["between"]
+
+
+class TestAChangedPolicy:
+    @pytest.fixture
+    async def changed(self, leading, make):
+        """Return a leader whose rule was for t* and is for u* and t* now."""
+        leading.add(trigger(make, "t-before"))
+        leading.add(trigger(make, "u-before"))
+        await leading.pass_time(30)
+        rule = make.policy(resources={"names": ["t*", "u*"]})["spec"]
+        await leading.change("p", rule)
+        await leading.pass_time(2)
+        return leading
+
+    async def test_gets_what_it_lost_before_the_change_and_nothing_else(self, changed, make):
+        changed.add(trigger(make, "u-after"))
+        await changed.pass_time(310)
+        assert await changed.names() == ["t-before", "u-after"]
+
+    async def test_is_forgotten_as_it_was_when_that_time_was_looked_at(self, changed):
+        await changed.pass_time(700)
+        assert changed.rounds._former == []
+
+
+class TestWhatTheSettingsLeaveOut:
+    async def test_is_not_found(self, leading, make):
+        leading.settings.take(
+            {
+                "resourceFilters": "[ConfigMap,a,t-filtered]",
+                "webhooks": '{"objectSelector": {"matchLabels": {"ask": "me"}}}',
+            }
+        )
+        leading.add(trigger(make, "t-filtered", labels={"ask": "me"}))
+        leading.add(trigger(make, "t-bare"))
+        leading.add(trigger(make, "t-asked", labels={"ask": "me"}))
+        await leading.pass_time(310)
+        assert await leading.names() == ["t-asked"]
+
+    async def test_users_that_nobody_can_tell_end_the_regular_passes(self, leading, make):
+        leading.settings.take({"excludeUsernames": "robot"})
+        leading.add(trigger(make))
+        leading.marks.last = AdmissionHeartbeat(renewed="again")
+        await leading.pass_time(310)
+        assert await leading.names() == []
+        # Nobody is alive: what is done stays, until somebody says that there was a gap.
+        done = leading.marks.checkpoint.done
+        leading.add(trigger(make, "t-2"))
+        await leading.pass_time(1000)
+        assert leading.marks.checkpoint.done == done
+        leading.marks.last = MISSED
+        await leading.pass_time(15)
+        assert "t-2" in await leading.names()
+
+    async def test_conditions_that_only_the_api_server_knows_end_all_of_it(self, leading, make):
+        condition = '[{"name": "c", "expression": "true"}]'
+        leading.settings.take({"matchConditions": condition})
+        leading.add(trigger(make))
+        await leading.pass_time(310)
+        assert await leading.names() == []
+
+
+async def test_nothing_is_looked_for_beside_a_live_kyverno(leading, make):
+    leading.held = True
+    leading.add(trigger(make))
+    await leading.pass_time(700)
+    leading.held = False
+    await leading.pass_time(310)
+    assert await leading.names() == []
+
+
+async def test_no_more_is_stored_than_can_wait(leading, make):
+    leading.add(trigger(make))
+    leading.waiting = 1000
+    with pytest.raises(NotReady, match="wait already"):
+        await leading.pass_time(310)
+    leading.waiting = 999
+    await leading.pass_time(1)
+    assert await leading.names() == ["t"]
+
+
+async def test_an_interval_of_zero_leaves_only_what_follows_an_outage(leading, make):
+    leading.rounds.interval = 0.0
+    leading.add(trigger(make))
+    leading.marks.last = MISSED
+    await leading.pass_time(400)
+    assert await leading.names() == []
+    leading.outage(seconds=3, trigger=trigger(make, "t-2"))
+    await leading.pass_time(10)
+    assert await leading.names() == ["t-2"]

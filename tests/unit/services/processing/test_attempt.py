@@ -1,0 +1,573 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.meta import ref_of
+from reconciler.api.updaterequest import Counts, Outcome, RequestStatus, TriggerRecord
+from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
+from reconciler.requests.lifecycle import Done, Fail, Retry, Skip, merge_targets
+from reconciler.requests.redaction import withheld
+from reconciler.services.processing.attempt import DENIALS, Unconfirmed
+
+APPEND = "- {op: add, path: /spec/list/-, value: x}"
+
+
+@pytest.fixture
+def target(world, make):
+    return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
+
+
+@pytest.fixture
+def trigger(world, make):
+    return world.cluster.add(make.object(data={"v": "1"}))
+
+
+@pytest.fixture
+def attempt(world):
+    """Work on a request once; give the end, and the request as it would be stored."""
+
+    async def run(request):
+        ended = await world.processor.attempt(request, 0.0)
+        if isinstance(ended, Unconfirmed):
+            return ended, request
+        counts = ended.counts or Counts()
+        targets = ended.targets or request.status.targets
+        status = replace(
+            request.status,
+            attempts=request.status.attempts + 1,
+            targets=targets,
+            counts=replace(counts, failed=sum(t.outcome is not Outcome.PATCHED for t in targets)),
+        )
+        return ended, replace(request, status=status)
+
+    return run
+
+
+def outcomes(ended):
+    return {item.ref.name: item.outcome for item in ended.targets}
+
+
+async def test_a_trigger_changes_its_target(world, make, target, trigger, attempt):
+    ended, _ = await attempt(await world.ask(world.install(make.policy()), trigger))
+    assert ended.disposition == Done()
+    assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}
+    (result,) = ended.targets
+    assert result.ref == ref_of(target)
+    assert (result.before, result.after) == (
+        target["metadata"]["resourceVersion"],
+        (await world.read(target))["metadata"]["resourceVersion"],
+    )
+
+
+async def test_one_named_target_costs_one_read_of_each_and_one_write(
+    world, make, target, trigger, attempt
+):
+    await attempt(await world.ask(world.install(make.policy()), trigger))
+    calls = world.wire.calls
+    assert (calls["get"], calls["list"], calls["change"]) == (2, 0, 1)
+
+
+class TestPolicy:
+    async def test_gone(self, world, make, trigger, attempt):
+        policy = world.install(make.policy())
+        request = await world.ask(policy, trigger)
+        world.remove(policy)
+        world.index.remove("p")
+        ended, _ = await attempt(request)
+        assert ended.disposition == Skip(reason="PolicyGone", message="policy p was deleted")
+
+    async def test_made_again_under_its_name(self, world, make, trigger, attempt):
+        policy = world.install(make.policy())
+        request = await world.ask(policy, trigger)
+        world.remove(policy)
+        world.install(make.policy())
+        ended, _ = await attempt(request)
+        assert (ended.disposition.reason, type(ended.disposition)) == ("PolicyGone", Skip)
+
+    async def test_made_again_and_the_index_does_not_know_yet(
+        self, world, make, trigger, target, attempt
+    ):
+        old = world.install(make.policy(patch={"metadata": {"labels": {"old": "yes"}}}))
+        world.remove(old)
+        new = world.cluster.add(make.policy())
+        ended, _ = await attempt(await world.ask(new, trigger))
+        assert ended.disposition == Done()
+        assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}
+
+    async def test_not_known_yet_is_read_live(self, world, make, trigger, target, attempt):
+        policy = world.cluster.add(make.policy())
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition == Done()
+
+    async def test_without_the_rule(self, world, make, trigger, attempt):
+        policy = world.install(make.policy())
+        ended, _ = await attempt(await world.ask(policy, trigger, rule="gone"))
+        assert ended.disposition.reason == "RuleGone"
+        assert isinstance(ended.disposition, Skip)
+
+    async def test_a_newer_generation_is_what_counts(self, world, make, trigger, target, attempt):
+        policy = world.install(make.policy())
+        request = await world.ask(policy, trigger)
+        newer = make.policy(patch={"metadata": {"labels": {"newer": "yes"}}})
+        edited = await world.edit(policy, spec=newer["spec"])
+        world.index.apply(edited)
+        await attempt(request)
+        assert (await world.read(target))["metadata"]["labels"] == {"newer": "yes"}
+
+    async def test_an_older_generation_in_the_index_is_looked_up(
+        self, world, make, trigger, target, attempt
+    ):
+        policy = world.install(make.policy())
+        newer = make.policy(patch={"metadata": {"labels": {"newer": "yes"}}})
+        edited = await world.edit(policy, spec=newer["spec"])
+        await attempt(await world.ask(edited, trigger))
+        assert (await world.read(target))["metadata"]["labels"] == {"newer": "yes"}
+
+    async def test_an_invalid_one_fails_with_the_place(self, world, make, trigger, attempt):
+        policy = make.policy(targets=[{"apiVersion": "v1", "name": "x"}])
+        stored = world.cluster.add(policy)
+        ended, _ = await attempt(await world.ask(stored, trigger))
+        assert ended.disposition.reason == "InvalidPolicy"
+        assert "spec.rules[0].mutate.targets[0].kind" in ended.disposition.message
+
+    async def test_that_cannot_be_read_is_tried_again(self, world, make, trigger, attempt):
+        policy = world.cluster.add(make.policy())
+        world.cluster.forbid("get", "clusterpolicies.kyverno.io")
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert isinstance(ended.disposition, Retry)
+        assert ended.disposition.missing_permission == "get clusterpolicies.kyverno.io"
+
+
+class TestTrigger:
+    @pytest.fixture
+    def policy(self, world, make):
+        return world.install(make.policy())
+
+    async def test_not_stored_yet(self, world, make, policy, attempt):
+        absent = make.object()
+        absent["metadata"]["uid"] = "u"
+        ended, _ = await attempt(await world.ask(policy, absent))
+        assert isinstance(ended, Unconfirmed)
+
+    async def test_gone(self, world, policy, trigger, attempt):
+        request = await world.ask(policy, trigger, operation="UPDATE")
+        world.remove(trigger)
+        ended, _ = await attempt(request)
+        uid = trigger["metadata"]["uid"]
+        message = (
+            f"ConfigMap a/c with uid {uid} is gone: it was deleted before this request was done"
+        )
+        assert ended.disposition == Skip(reason="TriggerGone", message=message)
+
+    async def test_that_matches_no_longer(self, world, make, trigger, attempt):
+        condition = {"all": [{"key": "{{ request.object.data.v }}", "operator": "Equals"}]}
+        condition["all"][0]["value"] = "1"
+        policy = world.install(make.policy("q", preconditions=condition))
+        request = await world.ask(policy, trigger)
+        await world.edit(trigger, data={"v": "2"})
+        ended, _ = await attempt(request)
+        assert isinstance(ended.disposition, Skip)
+        assert ended.disposition.reason == "NoMatch"
+        assert "preconditions not met" in ended.disposition.message
+
+    async def test_that_cannot_be_read_is_tried_again(self, world, policy, trigger, attempt):
+        def down(_verb, _kind):
+            raise Unavailable("no answer")
+
+        world.wire.before_read = down
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition == Retry(reason="Failed", message="no answer", after=1.0)
+
+    async def test_backoff_grows_with_the_attempts(self, world, policy, trigger, attempt):
+        def down(_verb, _kind):
+            raise Unavailable("no answer")
+
+        world.wire.before_read = down
+        request = await world.ask(policy, trigger)
+        pauses = []
+        for _ in range(4):
+            ended, request = await attempt(request)
+            pauses.append(ended.disposition.after)
+        assert pauses == [1.0, 2.0, 4.0, 8.0]
+
+    async def test_on_delete_the_recorded_object_is_read(self, world, make, target, attempt):
+        policy = world.install(
+            make.policy(
+                "del",
+                resources={"operations": ["DELETE"]},
+                patch={"metadata": {"labels": {"was": "{{ request.object.data.v }}"}}},
+            )
+        )
+        deleted = make.object(data={"v": "kept"})
+        deleted["metadata"]["uid"] = "u"
+        ended, _ = await attempt(
+            await world.ask(policy, deleted, operation="DELETE", recorded={"object": deleted})
+        )
+        assert ended.disposition == Done()
+        assert (await world.read(target))["metadata"]["labels"] == {"was": "kept"}
+
+    async def test_on_update_the_version_is_the_carried_one(
+        self, world, make, target, trigger, attempt
+    ):
+        label = {"seen": "v{{ request.object.metadata.resourceVersion }}"}
+        policy = world.install(make.policy("rv", patch={"metadata": {"labels": label}}))
+        carried = trigger["metadata"]["resourceVersion"]
+        await world.edit(trigger, data={"v": "2"})
+        record = TriggerRecord(resource_version=carried)
+        await attempt(await world.ask(policy, trigger, operation="UPDATE", record=record))
+        assert (await world.read(target))["metadata"]["labels"] == {"seen": f"v{carried}"}
+
+    async def test_the_old_object_is_what_was_recorded(
+        self, world, make, target, trigger, attempt
+    ):
+        label = {"was": "{{ request.oldObject.data.v }}"}
+        policy = world.install(make.policy("old", patch={"metadata": {"labels": label}}))
+        request = await world.ask(
+            policy, trigger, operation="UPDATE", recorded={"oldObject": {"data": {"v": "0"}}}
+        )
+        await attempt(request)
+        assert (await world.read(target))["metadata"]["labels"] == {"was": "0"}
+
+    async def test_a_subresource_is_taken_from_the_record_and_matched_by_its_parent(
+        self, world, make, target, attempt
+    ):
+        policy = world.install(
+            make.policy(
+                "bind",
+                kinds=("Pod/binding",),
+                patch={"metadata": {"labels": {"node": "{{ request.object.target.name }}"}}},
+            )
+        )
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "pod", "namespace": "a"},
+            "target": {"name": "n1"},
+        }
+        request = await world.ask(
+            policy,
+            binding,
+            record=TriggerRecord(subresource="binding"),
+            recorded={"object": binding},
+            request={"resource": {"group": "", "version": "v1", "resource": "pods"}},
+        )
+        ended, _ = await attempt(request)
+        assert ended.disposition == Done()
+        assert (await world.read(target))["metadata"]["labels"] == {"node": "n1"}
+
+    async def test_what_a_secret_recorded_is_read_from_there(self, world, make, target, attempt):
+        policy = world.install(
+            make.policy(
+                "hidden",
+                kinds=("Secret",),
+                resources={"operations": ["DELETE"]},
+                patch={"metadata": {"labels": {"was": "{{ request.object.data.k }}"}}},
+            )
+        )
+        gone = make.object("Secret", "gone")
+        gone["metadata"]["uid"] = "u"
+        recorded = b'{"object": {"metadata": {"name": "gone"}, "data": {"k": "djE"}}}'
+        await world.requests.create_recorded("ur-1", {}, recorded)
+        request = await world.ask(
+            policy, gone, operation="DELETE", recorded_secret="ur-1-recorded"
+        )
+        ended, _ = await attempt(request)
+        assert ended.disposition == Done()
+        assert (await world.read(target))["metadata"]["labels"] == {"was": "djE"}
+
+    async def test_a_recorded_secret_that_is_gone_ends_the_request(
+        self, world, policy, trigger, attempt
+    ):
+        request = await world.ask(policy, trigger, recorded_secret="ur-1-recorded")
+        ended, _ = await attempt(request)
+        assert isinstance(ended.disposition, Fail)
+        assert ended.disposition.reason == "RecordGone"
+        assert "ur-1-recorded" in ended.disposition.message
+
+    @pytest.mark.parametrize(
+        ("spec", "words"),
+        [
+            ({"recorded": {"object": 7}}, "spec.recorded.object is a JSON number"),
+            ({"recorded": {"object": {"metadata": {"labels": [1]}}}}, "metadata.labels is a JSON"),
+            ({"request": {"resource": "pods"}}, "admissionRequest.resource is a JSON string"),
+        ],
+    )
+    async def test_what_admission_never_writes_ends_a_request_by_its_place(
+        self, world, make, spec, words
+    ):
+        policy = world.install(make.policy(resources={"operations": ["DELETE"]}))
+        await world.ask(policy, make.object(), operation="DELETE", **spec)
+        ended = await world.processor.attempt(await world.requests.get("ur-1"), 0.0)
+        assert ended.disposition.reason == "MalformedRequest"
+        assert words in ended.disposition.message
+
+    async def test_labels_of_the_namespace_are_read_when_the_rule_asks(
+        self, world, make, target, trigger, attempt
+    ):
+        selector = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
+        policy = world.install(make.policy("ns", resources=selector))
+        world.cluster.add(make.object("Namespace", "a", "", labels={"env": "prod"}))
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition == Done()
+        assert world.wire.calls["get Namespace a"] == 1
+
+    async def test_what_nobody_can_decide_is_said_and_not_skipped(
+        self, world, make, target, trigger, attempt
+    ):
+        policy = make.policy("roles", spec={"background": False})
+        policy["spec"]["rules"][0]["match"]["any"][0]["clusterRoles"] = ["admin"]
+        stored = world.install(policy)
+        user = {"userInfo": {"username": "jane", "groups": []}}
+        ended, _ = await attempt(await world.ask(stored, trigger, user=user))
+        assert isinstance(ended.disposition, Fail)
+        assert "the roles of the user are not known" in ended.disposition.message
+
+
+class TestTargets:
+    async def test_none_is_no_failure(self, world, make, trigger, attempt):
+        policy = world.install(make.policy(targets=[make.target("none-*")]))
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition == Done(message="no object fits the targets of the rule")
+
+    async def test_an_absent_one_by_name_is_a_final_failure(self, world, make, trigger, attempt):
+        policy = world.install(make.policy())
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition == Fail(reason="TargetNotFound", message="Secret a/s: not found")
+
+    async def test_a_target_that_resolves_to_nothing_fails_and_its_siblings_are_changed(
+        self, world, make, target, trigger, attempt
+    ):
+        empty = make.target("{{ request.object.data.name || '' }}")
+        policy = world.install(make.policy(targets=[empty, make.target()]))
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert isinstance(ended.disposition, Fail)
+        assert ended.disposition.reason == "TargetUnresolved"
+        assert "spec.rules[0].mutate.targets[0].name" in ended.disposition.message
+        assert outcomes(ended) == {"s": Outcome.PATCHED}
+
+    async def test_an_error_of_the_rule_is_final(self, world, make, target, trigger, attempt):
+        policy = world.install(
+            make.policy(patch={"metadata": {"labels": {"x": "{{ request.object.data.no }}"}}})
+        )
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert isinstance(ended.disposition, Fail)
+        assert ended.disposition.reason == "TargetFailed"
+        assert "request.object.data.no" in ended.disposition.message
+
+    async def test_an_error_of_a_precondition_of_the_rule_is_final(
+        self, world, make, target, trigger, attempt
+    ):
+        key = "{{ request.object.data.no }}"
+        condition = {"all": [{"key": key, "operator": "Equals", "value": "1"}]}
+        policy = world.install(make.policy(preconditions=condition))
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert isinstance(ended.disposition, Fail)
+        assert ended.disposition.reason == "EvaluationFailed"
+
+    async def test_a_missing_right_parks_the_request_with_its_name(
+        self, world, make, target, trigger, attempt
+    ):
+        policy = world.install(make.policy())
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        ended, parked = await attempt(await world.ask(policy, trigger))
+        assert isinstance(ended.disposition, Retry)
+        assert "secrets" in ended.disposition.missing_permission
+        world.cluster.permit("patch", "secrets")
+        again, _ = await attempt(parked)
+        assert again.disposition == Done()
+
+    async def test_the_missing_right_is_named_before_other_reasons(
+        self, world, make, trigger, attempt
+    ):
+        for name in ("s", "t"):
+            world.cluster.add(make.object("Secret", name))
+        policy = world.install(make.policy(targets=[make.target(), make.target("t")]))
+
+        def refuse(before, _after):
+            if before["metadata"]["name"] == "s":
+                raise Forbidden("no", permission="patch secrets in namespace a")
+            raise Conflict("modified")
+
+        world.wire.before_change = refuse
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition.reason == "Forbidden"
+        assert ended.disposition.missing_permission == "patch secrets in namespace a"
+
+    async def test_siblings_that_succeeded_are_not_repeated(self, world, make, trigger, attempt):
+        for name in ("s", "t"):
+            world.cluster.add(make.object("Secret", name, spec={"list": []}))
+        policy = world.install(
+            make.policy(targets=[make.target("s"), make.target("t")], json=APPEND)
+        )
+
+        def refuse(before, _after):
+            if before["metadata"]["name"] == "t":
+                raise Unavailable("down")
+
+        world.wire.before_change = refuse
+        ended, parked = await attempt(await world.ask(policy, trigger))
+        assert outcomes(ended) == {"s": Outcome.PATCHED, "t": Outcome.FAILED}
+        world.wire.before_change = lambda *_: None
+        world.wire.calls.clear()
+        again, _ = await attempt(parked)
+        assert again.disposition == Done()
+        assert outcomes(again) == {"s": Outcome.PATCHED, "t": Outcome.PATCHED}
+        assert not world.wire.calls["get Secret s"]
+        assert (await world.read(make.object("Secret", "s")))["spec"]["list"] == ["x"]
+
+    async def test_a_target_that_could_not_be_listed_is_worked_on_later(
+        self, world, make, trigger, attempt
+    ):
+        for name in ("s", "t"):
+            world.cluster.add(make.object("Secret", name))
+        world.cluster.add(make.object("Pod", "pod"))
+        pods = {"apiVersion": "v1", "kind": "Pod", "namespace": "a"}
+        policy = world.install(make.policy(targets=[make.target("s"), make.target("t"), pods]))
+        world.cluster.forbid("list", "pods")
+
+        def refuse(before, _after):
+            if before["metadata"]["name"] == "t":
+                raise Unavailable("down")
+
+        world.wire.before_change = refuse
+        ended, parked = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition.missing_permission == "list pods in namespace a"
+        world.wire.before_change = lambda *_: None
+        world.cluster.permit("list", "pods")
+        again, _ = await attempt(parked)
+        assert again.disposition == Done()
+        assert outcomes(again) == dict.fromkeys(("s", "t", "pod"), Outcome.PATCHED)
+
+    async def test_a_target_that_failed_and_vanished_is_skipped(
+        self, world, make, trigger, attempt
+    ):
+        stored = world.cluster.add(make.object("Secret", "s1"))
+        policy = world.install(make.policy(targets=[make.target("s*")]))
+
+        def down(_before, _after):
+            raise Unavailable("down")
+
+        world.wire.before_change = down
+        _, parked = await attempt(await world.ask(policy, trigger))
+        world.remove(stored)
+        ended, _ = await attempt(parked)
+        assert isinstance(ended.disposition, Done)
+        assert outcomes(ended) == {"s1": Outcome.SKIPPED}
+
+    async def test_what_is_refused_for_its_content_is_final(
+        self, world, make, target, trigger, attempt
+    ):
+        def refuse(_before, _after):
+            raise Invalid("spec.x: no", status=422)
+
+        world.wire.before_change = refuse
+        policy = world.install(make.policy())
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        told = f"Secret a/s: {withheld(Invalid.kind_of_failure)}"
+        assert ended.disposition == Fail(reason="TargetInvalid", message=told)
+
+    async def test_denials_of_another_webhook_are_limited(
+        self, world, make, target, trigger, attempt
+    ):
+        def refuse(_before, _after):
+            raise Denied("quota", status=403)
+
+        world.wire.before_change = refuse
+        request = await world.ask(world.install(make.policy()), trigger)
+        for _ in range(DENIALS - 1):
+            ended, request = await attempt(request)
+            assert isinstance(ended.disposition, Retry)
+            assert ended.disposition.after >= 10
+        ended, _ = await attempt(request)
+        told = f"Secret a/s: {withheld(Denied.kind_of_failure)}"
+        assert ended.disposition == Fail(reason="TargetDenied", message=told)
+
+    async def test_two_entries_that_select_one_object_make_one_result(
+        self, world, make, target, trigger, attempt
+    ):
+        policy = world.install(make.policy(targets=[make.target(), make.target("*")]))
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert outcomes(ended) == {"s": Outcome.PATCHED}
+        assert ended.disposition == Done()
+
+    async def test_many_failures_are_counted_in_one_line(self, world, make, trigger, attempt):
+        for number in range(4):
+            world.cluster.add(make.object("Secret", f"s{number}"))
+
+        def refuse(_before, _after):
+            raise Invalid("no", status=422)
+
+        world.wire.before_change = refuse
+        policy = world.install(make.policy(targets=[make.target("*")]))
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        told = f"Secret a/s0: {withheld(Invalid.kind_of_failure)} (and 3 more)"
+        assert ended.disposition.message == told
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            {"namespace": "a", "selector": {"matchLabels": {"app": "x"}}},
+            {"namespace": "a", "name": "t*"},
+            {"name": "target", "namespace": "*"},
+            {"namespace": "a"},
+        ],
+    )
+    async def test_a_target_that_was_only_listed_and_goes_meanwhile_is_no_failure(
+        self, world, make, trigger, attempt, where
+    ):
+        for name in ("stays", "target"):
+            world.cluster.add(make.object("Pod", name, labels={"app": "x"}))
+        policy = world.install(make.policy(targets=[{"apiVersion": "v1", "kind": "Pod", **where}]))
+
+        def restart(before, _after):
+            if before["metadata"]["name"] == "target":
+                world.remove(make.object("Pod", "target"))
+
+        world.wire.before_change = restart
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition == Done()
+        assert outcomes(ended)["target"] is Outcome.SKIPPED
+        assert "was deleted" in next(
+            item.message for item in ended.targets if item.ref.name == "target"
+        )
+        assert outcomes(ended).get("stays", Outcome.PATCHED) is Outcome.PATCHED
+        assert not world.wire.calls["get Pod target"]
+
+    async def test_a_target_that_one_entry_names_and_another_selects_has_to_be_there(
+        self, world, make, trigger, attempt
+    ):
+        world.cluster.add(make.object("Pod", "target"))
+        pods = {"apiVersion": "v1", "kind": "Pod", "namespace": "a"}
+        policy = world.install(make.policy(targets=[pods, {**pods, "name": "target"}]))
+        world.wire.before_change = lambda before, _after: world.remove(before)
+        ended, _ = await attempt(await world.ask(policy, trigger))
+        assert ended.disposition.reason == "TargetNotFound"
+
+
+async def test_only_the_rule_that_the_request_names_runs(world, make, trigger, attempt):
+    first = make.policy(patch={"metadata": {"labels": {"first": "yes"}}})
+    second = make.policy(patch={"metadata": {"labels": {"second": "yes"}}})["spec"]["rules"][0]
+    first["spec"]["rules"].append({**second, "name": "other"})
+    target = world.cluster.add(make.object("Secret", "s"))
+    await attempt(await world.ask(world.install(first), trigger, rule="other"))
+    assert (await world.read(target))["metadata"]["labels"] == {"second": "yes"}
+
+
+async def test_requests_of_one_target_are_worked_on_side_by_side(world, make, target):
+    policy = world.install(
+        make.policy(patch={"metadata": {"labels": {"{{ request.object.metadata.name }}": "yes"}}})
+    )
+    requests = []
+    for number in range(30):
+        trigger = world.cluster.add(make.object(name=f"c{number}"))
+        requests.append(await world.ask(policy, trigger, name=f"ur-{number}"))
+    ended = await asyncio.gather(*(world.processor.attempt(item, 0.0) for item in requests))
+    assert {item.disposition for item in ended} == {Done()}
+    assert len((await world.read(target))["metadata"]["labels"]) == 30
+    assert world.wire.calls["change"] < 5
+
+
+def test_results_of_a_first_attempt_stand_alone():
+    assert merge_targets(RequestStatus().targets, []) == ()

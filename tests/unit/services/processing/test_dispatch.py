@@ -1,0 +1,736 @@
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import orjson
+import pytest
+
+from reconciler.api.meta import ANNOTATION_RETRY, ref_of
+from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord
+from reconciler.errors import Forbidden, Unavailable
+from reconciler.memory.kinds import REQUESTS
+from reconciler.requests.naming import recorded_name
+from reconciler.requests.orders import retry_order
+from tests.unit.services.conftest import START, until
+
+APPEND = "- {op: add, path: /spec/list/-, value: x}"
+
+
+@pytest.fixture
+def target(world, make):
+    return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
+
+
+@pytest.fixture
+def trigger(world, make):
+    return world.cluster.add(make.object(data={"v": "1"}))
+
+
+@pytest.fixture
+def policy(world, make):
+    return world.install(make.policy())
+
+
+async def look_again(world, seconds):
+    """Let time pass, and let the dispatcher see it."""
+    world.clock.tick(seconds)
+    await world.settle()
+
+
+class TestWatch:
+    async def test_a_request_that_is_noticed_is_worked_on_to_its_end(
+        self, world, policy, trigger, target
+    ):
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        assert world.dispatcher.waiting == 1
+        await world.settle()
+        status = await world.status()
+        assert (status.state, status.counts.patched) == (State.COMPLETED, 1)
+        assert status.finished == START
+        assert world.dispatcher.waiting == 0
+        assert [item.state for _, item, _ in world.observed] == [State.COMPLETED]
+
+    async def test_an_event_that_comes_twice_is_one_piece_of_work(
+        self, world, policy, trigger, target
+    ):
+        request = await world.ask(policy, trigger)
+        for _ in range(3):
+            world.dispatcher.on_stored(request)
+        await world.settle()
+        assert len(world.observed) == 1
+
+    async def test_an_event_that_comes_late_does_not_start_the_work_again(
+        self, world, policy, trigger, target
+    ):
+        request = await world.ask(policy, trigger)
+        world.dispatcher.on_stored(request)
+        await world.settle()
+        world.wire.calls.clear()
+        world.dispatcher.on_stored(request)
+        await world.settle()
+        assert not world.wire.calls
+        assert world.dispatcher.waiting == 0
+
+    async def test_an_older_version_does_not_take_the_place_of_a_newer(
+        self, world, policy, trigger
+    ):
+        for verb in ("get", "list"):
+            world.cluster.forbid(verb, "configmaps")
+        request = await world.ask(policy, trigger)
+        world.dispatcher.on_stored(request)
+        await world.settle()
+        world.dispatcher.on_stored(request)
+        await world.settle()
+        assert len(world.observed) == 1
+
+    async def test_a_final_request_is_forgotten(self, world, policy, trigger):
+        request = await world.ask(policy, trigger)
+        world.dispatcher.on_stored(request)
+        ended = RequestStatus(state=State.SKIP)
+        world.dispatcher.on_stored(await world.requests.write_status(request, ended))
+        assert world.dispatcher.waiting == 0
+        await world.settle()
+        assert not world.observed
+
+    async def test_a_deleted_request_is_not_worked_on(self, world, policy, trigger):
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        world.dispatcher.on_deleted("ur-1")
+        await world.settle()
+        assert not world.wire.calls
+
+    async def test_an_end_that_is_told_late_is_not_that_of_a_new_one(
+        self, world, policy, trigger, target
+    ):
+        request = await world.ask(policy, trigger)
+        world.dispatcher.on_stored(request)
+        world.dispatcher.on_deleted(request.name, "uid-of-an-earlier-one")
+        assert world.dispatcher.waiting == 1
+        world.dispatcher.on_deleted(request.name, request.uid)
+        assert world.dispatcher.waiting == 0
+
+    async def test_a_request_is_unfinished_until_its_final_status_is_stored(
+        self, world, policy, trigger, target
+    ):
+        await world.dispatcher.resync()
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        assert world.dispatcher.unfinished("ur-1")
+        assert world.dispatcher.unfinished("ur-1/some-trigger")
+        assert not world.dispatcher.unfinished("ur-2")
+        await world.settle()
+        assert not world.dispatcher.unfinished("ur-1")
+
+    def test_before_the_first_list_every_request_may_be_unfinished(self, world):
+        assert world.dispatcher.unfinished("ur-of-an-earlier-process")
+
+    async def test_the_age_of_the_oldest_is_known(self, world, policy, trigger):
+        assert world.dispatcher.oldest_age() == 0
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        world.clock.tick(42)
+        assert world.dispatcher.oldest_age() == 42
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_it_ends_when_it_is_told_to_whatever_comes_at_that_moment(
+    world, policy, trigger, turns
+):
+    for verb in ("get", "list"):
+        world.cluster.forbid(verb, "configmaps")
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
+    # From now on it waits for the time of the next attempt, or for a change.
+    await world.settle()
+    work = asyncio.create_task(world.dispatcher.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    world.dispatcher.hold(held=False)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    work.cancel()
+    done, _ = await asyncio.wait({work}, timeout=2.0)
+    work.cancel()
+    assert done
+
+
+class TestList:
+    async def test_what_the_watch_missed_comes_from_the_list(self, world, policy, trigger, target):
+        await world.ask(policy, trigger)
+        await world.dispatcher.resync()
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_what_is_gone_from_the_list_is_forgotten(self, world, policy, trigger):
+        request = await world.ask(policy, trigger)
+        world.dispatcher.on_stored(request)
+        world.cluster.delete_where(
+            world.cluster.exact("kyverno.io/v2", "UpdateRequest"), namespace="kyverno", fields=""
+        )
+        await world.dispatcher.resync()
+        assert world.dispatcher.waiting == 0
+
+    async def test_parked_requests_keep_their_time_over_a_restart(
+        self, world, policy, trigger, target
+    ):
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        due = (await world.status()).next_attempt
+        assert due == START + timedelta(seconds=5)
+        world.cluster.permit("patch", "secrets")
+        world.restart()
+        world.index.apply(policy)
+        await world.dispatcher.resync()
+        await look_again(world, 4.9)
+        assert (await world.status()).state is State.PENDING
+        await look_again(world, 0.2)
+        assert (await world.status()).state is State.COMPLETED
+
+    @pytest.mark.parametrize("ahead", [-86_400, 86_400])
+    async def test_a_clock_that_was_set_delays_no_request_for_long(
+        self, world, policy, trigger, target, ahead
+    ):
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        world.clock.ahead = timedelta(seconds=ahead)
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        world.cluster.permit("patch", "secrets")
+        world.clock.ahead = timedelta()
+        world.restart()
+        world.index.apply(policy)
+        await world.dispatcher.resync()
+        await look_again(world, world.processor.backoff.ceiling)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_a_step_of_the_clock_does_not_move_the_next_attempt(
+        self, world, policy, trigger, target
+    ):
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        world.cluster.permit("patch", "secrets")
+        world.clock.ahead = timedelta(hours=-1)
+        await look_again(world, 5.0)
+        assert (await world.status()).state is State.COMPLETED
+
+
+class TestUnconfirmed:
+    @pytest.fixture
+    def absent(self, make):
+        obj = make.object()
+        obj["metadata"]["uid"] = "u"
+        return obj
+
+    async def test_it_is_looked_at_soon_and_then_worked_on(
+        self, world, make, policy, absent, target
+    ):
+        world.dispatcher.on_stored(await world.ask(policy, absent))
+        await world.settle()
+        assert (await world.status()).attempts == 0
+        world.cluster.add(absent)
+        await look_again(world, 0.02)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_after_a_while_the_request_says_what_it_waits_for(self, world, policy, absent):
+        world.dispatcher.on_stored(await world.ask(policy, absent))
+        for _ in range(12):
+            await look_again(world, 1.0)
+        status = await world.status()
+        assert (status.state, status.reason) == (State.PENDING, "Unconfirmed")
+        assert "ConfigMap a/c" in status.message
+        assert status.attempts == 1
+
+    async def test_at_the_deadline_it_counts_as_refused(self, world, policy, absent):
+        world.dispatcher.on_stored(await world.ask(policy, absent))
+        looks = 0
+        while (await world.status()).state is State.PENDING:
+            await look_again(world, 2.0)
+            looks += 1
+            assert looks < 80
+        status = await world.status()
+        assert (status.state, status.reason) == (State.SKIP, "NotStored")
+        assert "was not stored" in status.message
+        assert world.clock.now() - START >= timedelta(seconds=world.dispatcher.confirmation)
+
+    @pytest.mark.parametrize("ahead", [-86_400, 600, 86_400])
+    async def test_a_clock_that_is_wrong_refuses_no_trigger(
+        self, world, policy, absent, target, ahead
+    ):
+        world.dispatcher.on_stored(await world.ask(policy, absent))
+        world.clock.ahead = timedelta(seconds=ahead)
+        for _ in range(50):
+            await look_again(world, 2.0)
+        assert (await world.status()).state is State.PENDING
+        world.cluster.add(absent)
+        await look_again(world, 2.0)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_a_new_leader_waits_anew(self, world, policy, absent, target):
+        world.dispatcher.on_stored(await world.ask(policy, absent))
+        for _ in range(50):
+            await look_again(world, 2.0)
+        world.restart()
+        world.index.apply(policy)
+        await world.dispatcher.resync()
+        for _ in range(50):
+            await look_again(world, 2.0)
+        assert (await world.status()).state is State.PENDING
+        world.cluster.add(absent)
+        await look_again(world, 2.0)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_what_came_and_went_was_not_refused(self, world, policy, absent, target):
+        request = await world.ask(policy, absent)
+        world.remove(world.cluster.add(absent))
+        world.dispatcher.on_stored(request)
+        for _ in range(12):
+            await look_again(world, 1.0)
+        status = await world.status()
+        assert (status.state, status.reason) == (State.SKIP, "TriggerGone")
+        assert status.message == (
+            "ConfigMap a/c with uid u is gone: it was deleted before this request was done"
+        )
+
+    async def test_what_came_late_and_went_was_not_refused(self, world, policy, absent, target):
+        world.dispatcher.on_stored(await world.ask(policy, absent))
+        for _ in range(12):
+            await look_again(world, 1.0)
+        world.remove(world.cluster.add(absent))
+        for _ in range(70):
+            await look_again(world, 2.0)
+        assert (await world.status()).reason == "TriggerGone"
+
+    async def test_where_nobody_can_tell_it_says_so(self, world, policy, absent, monkeypatch):
+        async def unknown(*_):
+            return None
+
+        monkeypatch.setattr(world.cluster, "stored", unknown)
+        world.dispatcher.on_stored(await world.ask(policy, absent))
+        for _ in range(70):
+            await look_again(world, 2.0)
+        status = await world.status()
+        assert (status.state, status.reason) == (State.SKIP, "NotStored")
+        assert status.message.endswith("or what it created was deleted again at once")
+
+    async def test_a_trigger_that_vanishes_after_it_was_seen_does_not_count_as_refused(
+        self, world, make, policy, trigger
+    ):
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        world.cluster.add(make.object("Secret", "s"))
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        await world.settle()
+        world.remove(trigger)
+        for _ in range(100):
+            await look_again(world, 2.0)
+        status = await world.status()
+        assert (status.state, status.reason) == (State.SKIP, "TriggerGone")
+        assert [item.ref.name for item in status.targets] == ["s"]
+
+
+class TestSameWork:
+    """Requests of writers that collided: the API server asks again with another uid."""
+
+    @pytest.fixture
+    def policy(self, world, make):
+        return world.install(make.policy(json=APPEND))
+
+    @pytest.fixture
+    def ask(self, world, policy, trigger):
+        async def run(name, **changes):
+            record = TriggerRecord(resource_version="0", **changes.pop("record", {}))
+            return await world.ask(
+                policy, trigger, name=name, operation="UPDATE", record=record, **changes
+            )
+
+        return run
+
+    async def test_side_by_side_is_done_once(self, world, ask, target):
+        for name in ("ur-1", "ur-2", "ur-3"):
+            world.dispatcher.on_stored(await ask(name))
+        await world.settle()
+        assert (await world.read(target))["spec"]["list"] == ["x"]
+        states = [(await world.status(name)).state for name in ("ur-1", "ur-2", "ur-3")]
+        assert states == [State.COMPLETED, State.SKIP, State.SKIP]
+        assert (await world.status("ur-3")).message == "same as ur-1"
+
+    async def test_one_after_the_other_is_done_once(self, world, ask, target):
+        for name in ("ur-1", "ur-2"):
+            world.dispatcher.on_stored(await ask(name))
+            await world.settle()
+        assert (await world.read(target))["spec"]["list"] == ["x"]
+        assert (await world.status("ur-2")).reason == "SameAsOther"
+
+    async def test_a_request_is_not_the_same_as_itself(self, world, ask, target):
+        world.cluster.forbid("patch", "secrets")
+        world.cluster.forbid("update", "secrets")
+        world.dispatcher.on_stored(await ask("ur-1"))
+        await world.settle()
+        world.cluster.permit("patch", "secrets")
+        await look_again(world, 10)
+        assert (await world.status("ur-1")).state is State.COMPLETED
+
+    async def test_what_waits_for_a_request_that_was_deleted_is_done(self, world, ask, target):
+        world.cluster.forbid("get", "secrets")
+        world.dispatcher.on_stored(await ask("ur-1"))
+        await world.settle()
+        world.dispatcher.on_deleted("ur-1")
+        world.cluster.permit("get", "secrets")
+        world.dispatcher.on_stored(await ask("ur-2"))
+        await world.settle()
+        assert (await world.status("ur-2")).state is State.COMPLETED
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"user": {"userInfo": {"username": "jane"}}},
+            {"record": {"unchanged": True}},
+            {"recorded": {"oldObject": {"data": {"v": "other"}}}},
+            {"user": {"userInfo": {"username": ""}, "clusterRoles": ["cluster-admin"]}},
+            {"request": {"options": {"fieldManager": "forged"}}},
+        ],
+    )
+    async def test_other_work_is_not_the_same(self, world, ask, target, changes):
+        world.dispatcher.on_stored(await ask("ur-1"))
+        world.dispatcher.on_stored(await ask("ur-2", **changes))
+        await world.settle()
+        assert (await world.read(target))["spec"]["list"] == ["x", "x"]
+
+    async def test_what_carries_its_own_object_is_never_the_same(self, world, ask, target):
+        # Nothing tells which of two scalings was stored: each is worked on as it was sent.
+        for name, replicas in (("ur-1", 5), ("ur-2", 7)):
+            recorded = {"object": {"apiVersion": "v1", "kind": "Scale", "spec": replicas}}
+            record = {"subresource": "scale"}
+            world.dispatcher.on_stored(await ask(name, record=record, recorded=recorded))
+        await world.settle()
+        ends = {(await world.status(name)).reason for name in ("ur-1", "ur-2")}
+        assert "SameAsOther" not in ends
+
+    async def test_what_is_kept_in_a_secret_is_never_the_same(self, world, ask, target):
+        # One of them may be forged, and which one cannot be told by what the requests say.
+        for name, value in (("ur-1", "forged"), ("ur-2", "real")):
+            content = {"oldObject": {"data": {"v": value}}}
+            hidden = recorded_name(name)
+            await world.requests.create_recorded(hidden, {}, orjson.dumps(content))
+            world.dispatcher.on_stored(await ask(name, recorded_secret=hidden))
+        await world.settle()
+        ends = {(await world.status(name)).reason for name in ("ur-1", "ur-2")}
+        assert "SameAsOther" not in ends
+
+    async def test_creations_are_never_the_same(self, world, policy, trigger, target):
+        for name in ("ur-1", "ur-2"):
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
+        await world.settle()
+        assert (await world.read(target))["spec"]["list"] == ["x", "x"]
+
+
+class TestStatus:
+    async def test_a_status_that_somebody_else_wrote_is_read_again(
+        self, world, policy, trigger, target
+    ):
+        request = await world.ask(policy, trigger)
+        await world.requests.write_status(request, RequestStatus(message="by somebody else"))
+        world.dispatcher.on_stored(request)
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_what_is_final_is_not_opened_again(self, world, policy, trigger, target):
+        request = await world.ask(policy, trigger)
+        final = RequestStatus(state=State.FAILED, message="by somebody else")
+        await world.requests.write_status(request, final)
+        world.dispatcher.on_stored(request)
+        await world.settle()
+        assert await world.status() == final
+        assert world.dispatcher.waiting == 0
+
+    @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.SKIP])
+    async def test_an_end_that_somebody_else_wrote_is_taken_back(
+        self, world, policy, trigger, target, state
+    ):
+        request = await world.ask(policy, trigger)
+        world.dispatcher.on_stored(request)
+        ended = await world.requests.write_status(request, RequestStatus(state=state))
+        world.dispatcher.on_stored(replace(ended, ended_by="kubectl-edit"))
+        assert world.dispatcher.waiting == 1
+        await world.settle()
+        first, last = (status for _, status, _ in world.observed)
+        assert (first.state, first.reason) == (State.PENDING, "TakenBack")
+        assert first.message == (
+            f"kubectl-edit set the state {state}, which is taken back: the work goes on;"
+            " to give it up, delete the request"
+        )
+        assert (last.state, last.counts.patched) == (State.COMPLETED, 1)
+
+    async def test_what_was_done_before_somebody_wrote_to_it_is_not_done_again(
+        self, world, policy, trigger, target
+    ):
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        edited = replace(await world.requests.get("ur-1"), ended_by="kubectl-edit")
+        world.dispatcher.on_stored(replace(edited, resource_version="999999"))
+        await world.settle()
+        assert len(world.observed) == 1
+
+    async def test_a_status_that_cannot_be_stored_is_tried_again(
+        self, world, policy, trigger, target
+    ):
+        world.cluster.forbid("patch", "updaterequests.kyverno.io/status")
+        world.cluster.forbid("update", "updaterequests.kyverno.io/status")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        assert (await world.status()).attempts == 0
+        world.cluster.permit("patch", "updaterequests.kyverno.io/status")
+        await look_again(world, 2.0)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_a_request_that_was_deleted_in_work_is_forgotten(
+        self, world, policy, trigger, target
+    ):
+        def vanish(_before, _after):
+            world.cluster.delete(
+                world.cluster.exact("kyverno.io/v2", "UpdateRequest"), "kyverno", "ur-1"
+            )
+
+        world.wire.before_change = vanish
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        assert world.dispatcher.waiting == 0
+
+
+class TestFault:
+    """An error of ours is reported, and costs no request."""
+
+    @pytest.fixture
+    async def reported(self):
+        found = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: found.append(context["exception"]))
+        return found
+
+    @pytest.fixture
+    async def broken(self, world):
+        def fault(_verb, _kind):
+            raise ZeroDivisionError
+
+        world.wire.before_read = fault
+
+        def mend():
+            world.wire.before_read = lambda *_: None
+
+        return mend
+
+    async def test_the_request_comes_back(self, world, policy, trigger, target, reported, broken):
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        assert [type(error) for error in reported] == [ZeroDivisionError]
+        broken()
+        await look_again(world, 60)
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_it_is_not_tried_in_a_hurry(
+        self, world, policy, trigger, target, reported, broken
+    ):
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        for _ in range(9):
+            await look_again(world, 1)
+        assert len(reported) == 1
+
+    async def test_an_observer_that_fails_does_not_repeat_the_work(
+        self, world, policy, trigger, target, reported
+    ):
+        def fault(*_):
+            raise ZeroDivisionError
+
+        world.dispatcher.observe = fault
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+        assert world.dispatcher.waiting == 0
+        assert len(reported) == 1
+
+
+class TestWake:
+    async def test_parked_requests_of_the_policy_are_tried_at_once(
+        self, world, policy, trigger, target
+    ):
+        for verb in ("patch", "update"):
+            world.cluster.forbid(verb, "secrets")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        world.cluster.permit("patch", "secrets")
+        world.dispatcher.wake("another")
+        await world.settle()
+        assert (await world.status()).state is State.PENDING
+        world.dispatcher.wake("p")
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+
+
+class TestEnd:
+    async def test_nothing_new_begins_and_what_is_in_work_ends(
+        self, world, make, policy, trigger, target
+    ):
+        going_on = asyncio.Event()
+
+        async def hold(_before, _after):
+            await going_on.wait()
+
+        world.wire.before_change = hold
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        async with world.working():
+            await until(lambda: world.wire.calls["change"])
+            world.dispatcher.close()
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-2"))
+            going_on.set()
+            async with asyncio.timeout(5):
+                await world.dispatcher.drain()
+        assert (await world.status("ur-1")).state is State.COMPLETED
+        assert (await world.status("ur-2")).attempts == 0
+
+    async def test_a_closed_dispatcher_rests(self, world, policy, trigger):
+        looks = 0
+        clock = world.dispatcher.clock
+
+        class Counting:
+            now = clock.now
+
+            def monotonic(self):
+                nonlocal looks
+                looks += 1
+                return clock.monotonic()
+
+        world.dispatcher.clock = Counting()
+        world.dispatcher.close()
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        async with world.working():
+            for _ in range(200):
+                await asyncio.sleep(0)
+        assert looks < 10
+
+    async def test_what_is_in_work_when_the_process_is_told_to_stop_is_left(
+        self, world, policy, trigger, target
+    ):
+        async def hold(_before, _after):
+            await asyncio.Event().wait()
+
+        world.wire.before_change = hold
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        async with world.working():
+            await until(lambda: world.wire.calls["change"])
+        assert (await world.status()).state is State.PENDING
+
+    async def test_no_more_than_so_many_at_the_same_time(self, world, make, policy):
+        inside = most = 0
+
+        async def count(_verb, _kind):
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            inside -= 1
+
+        world.dispatcher.parallel = 3
+        world.wire.before_read = count
+        for number in range(10):
+            trigger = world.cluster.add(make.object(name=f"c{number}"))
+            world.cluster.add(make.object("Secret", f"s{number}"))
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=f"ur-{number}"))
+        await world.settle()
+        assert most == 3
+
+
+class TestSweeps:
+    async def test_a_sweep_that_fails_waits_although_its_progress_was_seen(
+        self, world, make, policy
+    ):
+        """Events of its own progress come back through the watch while it works."""
+        runs = 0
+
+        async def sweep(request):
+            nonlocal runs
+            runs += 1
+            stored = await world.requests.write_status(
+                request, replace(request.status, message=f"run {runs}")
+            )
+            world.dispatcher.on_stored(stored)
+            return await world.sweeper.run(replace(stored, spec=replace(stored.spec)))
+
+        world.dispatcher.sweep = sweep
+        world.cluster.forbid("list", "configmaps")
+        request = await world.ask(policy, policy, name="sweep-1", operation="", sweep=True)
+        world.dispatcher.on_stored(request)
+        await world.settle()
+        status = await world.status("sweep-1")
+        assert (status.state, runs) == (State.PENDING, 1)
+        assert status.missing_permission == "list configmaps"
+
+
+async def test_a_request_of_a_forgotten_name_can_come_again(world, policy, trigger, target):
+    """The same name with another uid is another request."""
+    request = await world.ask(policy, trigger)
+    world.dispatcher.on_stored(request)
+    await world.settle()
+    kind = world.cluster.exact("kyverno.io/v2", "UpdateRequest")
+    world.cluster.delete(kind, "kyverno", "ur-1")
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
+    await world.settle()
+    assert (await world.status()).state is State.COMPLETED
+
+
+async def test_errors_of_the_api_server_end_in_the_status(world, policy, trigger, target):
+    def down(_verb, kind):
+        if kind == "Secret":
+            raise Unavailable("no answer")
+
+    world.wire.before_read = down
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
+    await world.settle()
+    status = await world.status()
+    assert (status.state, status.reason, status.message) == (
+        State.PENDING,
+        "Failed",
+        "no answer",
+    )
+    assert status.next_attempt == START + timedelta(seconds=1)
+
+
+async def test_a_missing_right_stands_in_the_status(world, policy, trigger, target):
+    def refuse(_before, _after):
+        raise Forbidden("no", permission="patch secrets in namespace a")
+
+    world.wire.before_change = refuse
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
+    await world.settle()
+    status = await world.status()
+    assert status.missing_permission == "patch secrets in namespace a"
+    assert status.targets[0].ref == ref_of(target)
+
+
+async def test_a_person_can_end_the_pause_before_the_next_attempt(
+    world, policy, trigger, target, refuse
+):
+    world.wire.before_change = refuse(Unavailable("no answer"), lambda _: True)
+    world.dispatcher.on_stored(await world.ask(policy, trigger))
+    await world.settle()
+    assert (await world.status()).next_attempt > world.clock.now()
+    world.wire.before_change = lambda *_: None
+    request = await world.requests.get("ur-1")
+    stored = await world.cluster.get(REQUESTS, request.namespace, "ur-1")
+    await world.edit(stored, annotations={ANNOTATION_RETRY: "now"})
+    world.dispatcher.on_stored(await world.requests.get("ur-1"))
+    await world.settle()
+    assert (await world.status()).state is State.COMPLETED
+
+
+async def test_what_is_done_again_is_not_the_same_as_what_failed(world, policy, trigger, target):
+    record = TriggerRecord(resource_version="1")
+    first = await world.ask(policy, trigger, operation="UPDATE", record=record)
+    world.dispatcher.on_stored(first)
+    await world.settle()
+    order = retry_order(first, "ur-again")
+    await world.requests.create("ur-2", order.labels, order.spec)
+    world.dispatcher.on_stored(await world.requests.get("ur-2"))
+    await world.settle()
+    assert (await world.status("ur-2")).state is State.COMPLETED

@@ -1,0 +1,292 @@
+"""What context entries need is read once per attempt, when it is first named."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+
+from reconciler.engine.context import Context
+from reconciler.engine.entries import ConfigMapEntry, ConfigMapLoad, VariableEntry, with_entries
+from reconciler.engine.jmes import compile_expression
+from reconciler.engine.variables import compile_template
+from reconciler.errors import (
+    EvaluationError,
+    Forbidden,
+    Invalid,
+    NoKindMatch,
+    NotFound,
+    Unavailable,
+)
+from reconciler.isolation import ChildProcesses
+from reconciler.services.processing.loading import (
+    ATTEMPT_STEPS,
+    BRIEF_STEPS,
+    EVALUATION_STEPS,
+    MAX_LOADS,
+    Loads,
+)
+from reconciler.services.processing.long_evaluation import Elsewhere, Worker
+
+
+class Shelf:
+    """Gives every ConfigMap its own name, and counts who asks."""
+
+    def __init__(self):
+        self.calls = Counter()
+        self.failures = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked = asyncio.Event()
+
+    async def load(self, load):
+        self.calls[load.name] += 1
+        self.asked.set()
+        await self.gate.wait()
+        if load.name in self.failures:
+            raise self.failures[load.name]
+        return {"data": {"k": load.name}}
+
+
+@pytest.fixture
+def shelf():
+    return Shelf()
+
+
+def config_map(name):
+    template = compile_template(f"of-{name}", location="entry")
+    return ConfigMapEntry(name=name, config_map=template, namespace=None, home="default", bound="")
+
+
+def reading(source, loads, *entries):
+    """Return an evaluation of an expression on a context with the entries."""
+    context = with_entries(loads.of(Context({})), entries)
+    return lambda: context.search(compile_expression(source))
+
+
+ONE, TWO = config_map("one"), config_map("two")
+
+
+async def test_only_what_is_named_is_read(shelf):
+    loads = Loads(shelf)
+    assert await loads.evaluate(reading("'x'", loads, ONE, TWO)) == "x"
+    assert not shelf.calls
+    assert await loads.evaluate(reading("two.data.k", loads, ONE, TWO)) == "of-two"
+    assert shelf.calls == {"of-two": 1}
+
+
+async def test_what_is_found_later_is_read_later(shelf):
+    template = compile_template("{{ one.data.k }}-next", location="entry")
+    chained = ConfigMapEntry(
+        name="chained", config_map=template, namespace=None, home="default", bound=""
+    )
+    loads = Loads(shelf)
+    found = await loads.evaluate(reading("chained.data.k", loads, ONE, chained))
+    assert found == "of-one-next"
+    assert shelf.calls == {"of-one": 1, "of-one-next": 1}
+
+
+async def test_targets_of_one_attempt_share_what_was_read(shelf):
+    loads = Loads(shelf)
+    shelf.gate.clear()
+    running = [
+        asyncio.create_task(loads.evaluate(reading("one.data.k", loads, ONE))) for _ in range(9)
+    ]
+    await shelf.asked.wait()
+    shelf.gate.set()
+    assert await asyncio.gather(*running) == ["of-one"] * 9
+    assert await loads.evaluate(reading("one.data.k", loads, ONE)) == "of-one"
+    assert shelf.calls == {"of-one": 1}
+    other = Loads(shelf)
+    await other.evaluate(reading("one", other, ONE))
+    assert shelf.calls == {"of-one": 2}
+
+
+async def test_who_stops_waiting_stops_nobody_else(shelf):
+    loads = Loads(shelf)
+    shelf.gate.clear()
+    first, second = (
+        asyncio.create_task(loads.evaluate(reading("one.data.k", loads, ONE))) for _ in range(2)
+    )
+    await shelf.asked.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    shelf.gate.set()
+    assert await second == "of-one"
+    assert shelf.calls == {"of-one": 1}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NotFound("it is gone"), NoKindMatch("it is gone"), Invalid("it is gone")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_is_not_there_is_an_error_of_the_rule(shelf, error):
+    shelf.failures["of-one"] = error
+    loads = Loads(shelf)
+    for _ in range(2):
+        with pytest.raises(EvaluationError, match="context entry one: it is gone"):
+            await loads.evaluate(reading("one", loads, ONE))
+    assert shelf.calls == {"of-one": 1}
+
+
+async def test_a_default_rescues_what_is_not_there(shelf):
+    shelf.failures["of-one"] = NotFound("it is gone")
+    rescued = VariableEntry(
+        name="v",
+        value=None,
+        path=compile_template("one.data.k", location="entry"),
+        default=compile_template("d", location="entry"),
+    )
+    loads = Loads(shelf)
+    assert await loads.evaluate(reading("v", loads, ONE, rescued)) == "d"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("later"), Forbidden("later", permission="get configmaps")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_may_pass_is_tried_again_by_the_caller(shelf, error):
+    shelf.failures["of-one"] = error
+    loads = Loads(shelf)
+    with pytest.raises(type(error)):
+        await loads.evaluate(reading("one", loads, ONE))
+    del shelf.failures["of-one"]
+    assert await loads.evaluate(reading("one.data.k", loads, ONE)) == "of-one"
+    assert ConfigMapLoad(namespace="default", name="of-one") in loads.found
+
+
+async def test_a_rule_that_reads_without_end_is_stopped(shelf):
+    loads = Loads(shelf)
+    for number in range(MAX_LOADS):
+        entry = config_map(f"e{number}")
+        await loads.evaluate(reading(f"e{number}", loads, entry))
+    with pytest.raises(EvaluationError, match=f"read more than {MAX_LOADS} things"):
+        await loads.evaluate(reading("one", loads, ONE))
+    assert await loads.evaluate(reading("e7.data.k", loads, config_map("e7"))) == "of-e7"
+    assert sum(shelf.calls.values()) == MAX_LOADS
+
+
+def spending(steps, loads):
+    """Return an evaluation that takes so many steps, and answers although it could not."""
+
+    def work():
+        with contextlib.suppress(EvaluationError):
+            loads.allowance.spend(steps)
+        return "an answer"
+
+    return work
+
+
+async def test_one_evaluation_has_an_allowance(shelf):
+    loads = Loads(shelf)
+    assert await loads.evaluate(spending(EVALUATION_STEPS - 1, loads)) == "an answer"
+    with pytest.raises(EvaluationError, match=f"more than {EVALUATION_STEPS} steps at one object"):
+        await loads.evaluate(spending(EVALUATION_STEPS, loads))
+
+
+async def test_all_evaluations_of_an_attempt_share_one(shelf):
+    loads = Loads(shelf)
+    for _ in range(ATTEMPT_STEPS // EVALUATION_STEPS):
+        await loads.evaluate(spending(EVALUATION_STEPS - 100, loads))
+    with pytest.raises(EvaluationError, match=f"more than {ATTEMPT_STEPS} steps for one trigger"):
+        await loads.evaluate(spending(1_000, loads))
+
+
+async def test_what_is_evaluated_on_its_context_counts(shelf):
+    loads = Loads(shelf)
+    context = loads.of(Context({"x": ["a" * 1_000] * 1_000}))
+    source = compile_expression("length(join('', map(&to_upper(@), x)))")
+    with pytest.raises(EvaluationError, match="steps at one object"):
+        await loads.evaluate(lambda: [context.search(source) for _ in range(100)])
+
+
+class Clock:
+    """Stands still unless a test says otherwise."""
+
+    def __init__(self):
+        self.seconds = 100.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+class Counting(ChildProcesses):
+    """Counts who comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    async def evaluate(self, work, tenant):
+        self.calls += 1
+        return await super().evaluate(work, tenant)
+
+
+JOINED = compile_expression("length(join('', map(&to_upper(@), x)))")
+
+
+def texts(count):
+    """Return data that takes about a thousand steps per text."""
+    return Context({"x": ["a" * 500] * count})
+
+
+async def test_only_what_is_long_is_evaluated_elsewhere(shelf):
+    apart = Counting()
+    loads = Loads(shelf, elsewhere=Elsewhere(apart, Clock()))
+    for count, calls in ((50, 0), (2_000, 1)):
+        context = loads.of(texts(count))
+        assert await loads.evaluate(lambda within=context: within.search(JOINED)) == 500 * count
+        assert apart.calls == calls
+    assert loads.left < ATTEMPT_STEPS - BRIEF_STEPS - 1_000_000
+
+
+async def test_a_rule_that_takes_long_is_not_tried_here_again_for_a_minute(shelf):
+    apart, clock = Counting(), Clock()
+    elsewhere = Elsewhere(apart, clock)
+
+    async def calls(count, **whose):
+        before = apart.calls
+        loads = Loads(shelf, elsewhere=elsewhere, worker=Worker(**whose))
+        context = loads.of(texts(count))
+        await loads.evaluate(lambda: context.search(JOINED))
+        return apart.calls - before
+
+    slow = {"tenant": "a", "policy": "p", "rule": "r"}
+    assert await calls(2_000, **slow) == 1
+    assert await calls(50, **slow) == 1
+    for other in ("tenant", "policy", "rule"):
+        assert await calls(50, **slow | {other: "other"}) == 0
+    clock.seconds += 61
+    assert await calls(50, **slow) == 0
+
+
+async def test_what_is_evaluated_elsewhere_has_the_same_allowance(shelf):
+    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    context = loads.of(texts(1_000))
+    with pytest.raises(EvaluationError, match=f"more than {EVALUATION_STEPS} steps at one object"):
+        await loads.evaluate(lambda: [context.search(JOINED) for _ in range(200)])
+    assert loads.left <= ATTEMPT_STEPS - EVALUATION_STEPS
+
+
+async def test_what_is_needed_elsewhere_is_read_here(shelf):
+    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    context = with_entries(loads.of(texts(2_000)), [ONE])
+    name = compile_expression("one.data.k")
+    found = await loads.evaluate(lambda: (context.search(JOINED), context.search(name)))
+    assert found == (1_000_000, "of-one")
+    assert shelf.calls == {"of-one": 1}
+
+
+async def test_a_default_does_not_stand_in_for_what_takes_long(shelf):
+    entry = VariableEntry(
+        name="v",
+        value=None,
+        path=compile_template("length(join('', map(&to_upper(@), x)))", location="entry"),
+        default=compile_template("a default", location="entry"),
+    )
+    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    context = with_entries(loads.of(texts(2_000)), [entry])
+    assert await loads.evaluate(lambda: context.search(compile_expression("v"))) == 1_000_000

@@ -1,0 +1,288 @@
+"""What limits on a policy do to its requests and sweeps, on the in-memory cluster."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.updaterequest import Source, State
+from reconciler.errors import Invalid
+from reconciler.requests.lifecycle import Defer, Done
+from tests.unit.services.conftest import START
+
+EACH = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "namespace": "{{ request.object.metadata.namespace }}",
+    "name": "{{ request.object.metadata.name }}",
+}
+
+
+@pytest.fixture
+def policy(world, make):
+    """A rule whose triggers are their own targets."""
+    return world.install(make.policy(targets=[EACH], on_change=True))
+
+
+@pytest.fixture
+def limit(world, policy):
+    """Annotate the policy, and let the watch bring it; None removes an annotation."""
+
+    async def run(**values):
+        stored = await world.read(policy)
+        prefix = "kube-retrofit.dev/"
+        marks = {prefix + name.replace("_", "-"): value for name, value in values.items()}
+        meta = dict(stored["metadata"])
+        merged = {**meta.get("annotations", {}), **marks}
+        meta["annotations"] = {key: value for key, value in merged.items() if value is not None}
+        kind = world.cluster.exact("kyverno.io/v1", "ClusterPolicy")
+        stored = await world.cluster.change(kind, stored, {**stored, "metadata": meta})
+        world.index.apply(stored)
+        world.dispatcher.wake("p")
+
+    return run
+
+
+@pytest.fixture
+def triggers(world, make):
+    def create(*names, **labels):
+        return [world.cluster.add(make.object("ConfigMap", name, labels=labels)) for name in names]
+
+    return create
+
+
+@pytest.fixture
+def sweep(world, policy):
+    async def run():
+        facts = {"source": Source.POLICY_CHANGE, "sweep": True}
+        return await world.ask(policy, policy, name="sweep-1", operation="", **facts)
+
+    return run
+
+
+async def done(world):
+    kind = world.cluster.exact("v1", "ConfigMap")
+    page = await world.cluster.list_page(kind, labels="done=yes")
+    return {obj["metadata"]["name"] for obj in page.items}
+
+
+class TestRequests:
+    async def test_what_is_paused_waits_says_why_and_goes_on(self, world, policy, limit, triggers):
+        (trigger,) = triggers("a")
+        await limit(paused="true")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        status = await world.status()
+        assert (status.state, status.reason, status.attempts) == (State.PENDING, "Paused", 0)
+        assert status.next_attempt is None
+        assert world.wire.calls["get"] == 0
+        world.clock.tick(3600)
+        await world.settle()
+        assert await world.status() == status
+        await limit(paused=None)
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_it_goes_on_although_the_pause_ends_while_its_status_is_written(
+        self, world, policy, limit, triggers
+    ):
+        (trigger,) = triggers("a")
+        await limit(paused="true")
+        write = world.requests.write_status
+
+        async def resume(request, status):
+            world.requests.write_status = write
+            await limit(paused=None)
+            return await write(request, status)
+
+        world.requests.write_status = resume
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_a_restart_forgets_no_pause(self, world, policy, limit, triggers):
+        (trigger,) = triggers("a")
+        await limit(paused="true")
+        await world.ask(policy, trigger)
+        world.restart()  # knows no policy until it is asked for
+        await world.dispatcher.resync()
+        await world.settle()
+        assert (await world.status()).reason == "Paused"
+        assert await done(world) == set()
+
+    async def test_a_window_is_waited_for(self, world, policy, limit, triggers):
+        (trigger,) = triggers("a")
+        await limit(window="13:00-14:00")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        status = await world.status()
+        assert status.reason == "OutsideWindow"
+        assert status.next_attempt == START + timedelta(hours=1)
+        world.clock.tick(3600)
+        await world.settle()
+        assert (await world.status()).state is State.COMPLETED
+
+    async def test_a_rate_spreads_triggers(self, world, policy, limit, triggers):
+        await limit(rate="6/m")
+        for number, trigger in enumerate(triggers("a", "b", "c")):
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=f"ur-{number}"))
+        await world.settle()
+        assert len(await done(world)) == 1
+        (planned, last) = sorted(
+            [
+                status.next_attempt
+                for status in [await world.status(f"ur-{number}") for number in range(3)]
+                if status.reason == "RateLimited"
+            ]
+        )
+        assert (planned, last) == (START + timedelta(seconds=10), START + timedelta(seconds=20))
+        world.clock.tick(10)
+        await world.settle()
+        assert len(await done(world)) == 2
+        await limit(rate=None)
+        await world.settle()
+        assert len(await done(world)) == 3
+
+    async def test_what_cannot_be_understood_holds_back(self, world, policy, limit, triggers):
+        (trigger,) = triggers("a")
+        await limit(paused="perhaps")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        status = await world.status()
+        assert status.reason == "InvalidLimit"
+        assert "kube-retrofit.dev/paused" in status.message
+
+    async def test_a_person_cannot_nudge_it_past_a_limit(self, world, policy, limit, triggers):
+        (trigger,) = triggers("a")
+        await limit(paused="true")
+        world.dispatcher.on_stored(await world.ask(policy, trigger))
+        await world.settle()
+        request = await world.requests.get("ur-1")
+        world.dispatcher.on_stored(replace(request, nudge="now", resource_version="999999"))
+        await world.settle()
+        assert await done(world) == set()
+
+
+class TestSweeps:
+    async def run(self, world, request, **settings):
+        sweeper = replace(world.sweeper, **{"page": 2, "parallel": 2, **settings})
+        request, ended = await sweeper.run(await world.requests.get(request.name))
+        status = replace(request.status, sweep=ended.sweep, counts=ended.counts)
+        await world.requests.write_status(request, status)
+        return ended
+
+    async def test_a_pause_stops_it_between_two_chunks(
+        self, world, policy, limit, triggers, sweep
+    ):
+        triggers("a", "b", "c")
+        request = await sweep()
+        change, seen = world.wire.cluster.change, []
+
+        async def pause(kind, before, after):
+            if not seen:
+                seen.append(after)
+                await limit(paused="true")
+            return await change(kind, before, after)
+
+        world.wire.change = pause
+        ended = await self.run(world, request, parallel=1)
+        assert isinstance(ended.disposition, Defer)
+        assert await done(world) == {"a"}
+        await limit(paused="false")
+        assert (await self.run(world, request)).disposition == Done()
+        assert await done(world) == {"a", "b", "c"}
+
+    async def test_a_rate_lets_it_go_on_chunk_by_chunk(
+        self, world, policy, limit, triggers, sweep
+    ):
+        triggers("a", "b", "c")
+        await limit(rate="6/m")
+        world.dispatcher.on_stored(await sweep())
+        for expected in (1, 2, 3):
+            await world.settle()
+            assert len(await done(world)) == expected
+            world.clock.tick(10)
+        assert (await world.status("sweep-1")).state is State.COMPLETED
+
+    async def test_no_more_triggers_fail_than_are_allowed(
+        self, world, policy, limit, triggers, sweep, refuse
+    ):
+        triggers("a", "b", "c", "d", "e")
+        await limit(max_failures="3")
+        world.wire.before_change = refuse(Invalid("no", status=422), lambda _: True)
+        ended = await self.run(world, await sweep(), parallel=2)
+        assert ended.disposition.reason == "TooManyFailures"
+        assert (ended.sweep.failed, ended.sweep.done) == (3, 3)
+        await limit(max_failures=None)
+        world.wire.before_change = lambda *_: None
+        ended = await self.run(world, await world.requests.get("sweep-1"))
+        assert isinstance(ended.disposition, Done)
+        assert await done(world) == {"d", "e"}
+
+    async def test_a_batch_bounds_what_runs_side_by_side(
+        self, world, policy, limit, triggers, sweep
+    ):
+        triggers(*"abcdef")
+        await limit(batch_size="2")
+        sizes = []
+        create = world.wire.cluster.change
+        running = 0
+
+        async def change(kind, before, after):
+            nonlocal running
+            running += 1
+            sizes.append(running)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            result = await create(kind, before, after)
+            running -= 1
+            return result
+
+        world.wire.change = change
+        await self.run(world, await sweep(), page=100, parallel=64)
+        assert await done(world) == set("abcdef")
+        assert max(sizes) == 2
+
+    async def test_canaries_come_first_and_somebody_promotes(
+        self, world, policy, limit, triggers, sweep
+    ):
+        triggers("b", "d", env="test")
+        triggers("a", "c", "e", env="prod")
+        await limit(canary="env=test")
+        world.dispatcher.on_stored(await sweep())
+        await world.settle()
+        status = await world.status("sweep-1")
+        assert (status.state, status.reason) == (State.PENDING, "Canary")
+        assert "kube-retrofit.dev/promote=1" in status.message
+        assert (status.sweep.done, status.sweep.total) == (2, 5)
+        assert await done(world) == {"b", "d"}
+        # Whatever is said about canaries now, those of the begin are done and nobody else.
+        await limit(canary="env=prod", promote="2")
+        await world.settle()
+        assert await done(world) == {"b", "d"}
+        await limit(promote="1")
+        await world.settle()
+        status = await world.status("sweep-1")
+        assert (status.state, status.sweep.done) == (State.COMPLETED, 5)
+        assert await done(world) == set("abcde")
+
+    async def test_canaries_that_succeed_can_promote_themselves(
+        self, world, policy, limit, triggers, sweep
+    ):
+        triggers("b", env="test")
+        triggers("a", env="prod")
+        await limit(canary="env=test", promote="auto")
+        world.dispatcher.on_stored(await sweep())
+        await world.settle()
+        assert (await world.status("sweep-1")).state is State.COMPLETED
+        assert await done(world) == {"a", "b"}
+
+    async def test_canaries_that_fail_do_not(self, world, policy, limit, triggers, sweep, refuse):
+        triggers("b", env="test")
+        triggers("a", env="prod")
+        await limit(canary="env=test", promote="auto")
+        world.wire.before_change = refuse(Invalid("no", status=422), lambda _: True)
+        world.dispatcher.on_stored(await sweep())
+        await world.settle()
+        assert (await world.status("sweep-1")).reason == "Canary"

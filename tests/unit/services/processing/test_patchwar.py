@@ -1,0 +1,294 @@
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_RETRY
+from reconciler.api.updaterequest import Outcome, State
+from reconciler.memory.kinds import REQUESTS
+from reconciler.services.processing.patchwar import PATCH_WAR, PatchWars
+
+LIMIT, WINDOW = 3, 300.0
+OWN = "system:serviceaccount:kyverno:writer"
+BY_US = {"userInfo": {"username": OWN}}
+
+
+@pytest.fixture
+def wars(world):
+    """Return the wars of the world; a processor is frozen, so its user is put in by force."""
+    world.lanes.wars = PatchWars(limit=LIMIT, window=WINDOW, clock=world.clock)
+    object.__setattr__(world.processor, "controller_users", (OWN,))
+    return world.lanes.wars
+
+
+@pytest.fixture
+def run(world):
+    """Let one request of a policy be worked on, and return its status."""
+    count = iter(range(1, 10_000))
+
+    async def one(policy, trigger, **spec):
+        name = f"ur-{next(count)}"
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name=name, **spec))
+        await world.settle()
+        return await world.status(name)
+
+    return one
+
+
+def setter(make, value, name):
+    return make.policy(name, patch={"data": {"color": value}})
+
+
+@pytest.fixture
+def target(world, make):
+    return world.cluster.add(make.object("Secret", "s", data={"color": "none"}))
+
+
+@pytest.fixture
+def trigger(world, make):
+    return world.cluster.add(make.object(name="t", data={"color": "red"}))
+
+
+async def test_a_change_that_is_undone_again_and_again_is_paused(
+    world, make, run, wars, target, trigger
+):
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 1):
+        assert (await run(policy, trigger)).state is State.COMPLETED
+        await world.edit(target, data={"color": "blue"})
+    status = await run(policy, trigger)
+    assert (status.state, status.reason) == (State.PENDING, PATCH_WAR)
+    assert status.message == (
+        "Secret a/s: /data/color was undone 3 times within 5m, look at the other writer of that"
+        " field; rule r of policy p pauses here until 12:05:00 UTC"
+    )
+    assert status.targets[0].outcome is Outcome.CONFLICT
+    assert status.next_attempt == world.clock.now() + timedelta(seconds=WINDOW)
+    assert (await world.read(target))["data"] == {"color": "blue"}
+    assert wars.paused() == wars.begun == 1
+
+
+async def test_what_waits_for_a_pause_reads_no_target_and_goes_on_by_itself(
+    world, make, run, wars, target, trigger
+):
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 2):
+        await run(policy, trigger)
+        await world.edit(target, data={"color": "blue"})
+    reads = world.wire.calls["get Secret s"]
+    assert (await run(policy, trigger)).reason == PATCH_WAR
+    assert world.wire.calls["get Secret s"] == reads
+    world.clock.tick(WINDOW + 1)
+    await world.settle()
+    assert (await world.read(target))["data"] == {"color": "red"}
+    assert {(await world.status(f"ur-{n}")).state for n in range(1, LIMIT + 4)} == {
+        State.COMPLETED
+    }
+    assert wars.paused() == 0
+
+
+async def test_a_person_can_end_the_pause(world, make, run, wars, target, trigger):
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 2):
+        status = await run(policy, trigger)
+        await world.edit(target, data={"color": "blue"})
+    assert status.reason == PATCH_WAR
+    request = await world.requests.get(f"ur-{LIMIT + 2}")
+    stored = await world.cluster.get(REQUESTS, request.namespace, request.name)
+    await world.edit(stored, annotations={ANNOTATION_RETRY: "now"})
+    world.dispatcher.on_stored(await world.requests.get(request.name))
+    await world.settle()
+    assert (await world.status(request.name)).state is State.COMPLETED
+    assert (await world.read(target))["data"] == {"color": "red"}
+
+
+async def test_rules_that_undo_each_other_are_named(world, make, run, wars, target, trigger):
+    red = world.install(setter(make, "red", "one"))
+    blue = world.install(setter(make, "blue", "two"))
+    status = None
+    for _ in range(2 * LIMIT):
+        await run(red, trigger)
+        status = await run(blue, trigger)
+    assert wars.begun == 1
+    held = [await world.status(f"ur-{n}") for n in range(1, 4 * LIMIT + 1)]
+    told = {item.message for item in held if item.reason == PATCH_WAR}
+    assert len(told) == 1
+    text = told.pop()
+    assert "look at rule r of policy two;" in text
+    assert "rule r of policy one pauses here" in text
+    assert status.state is State.COMPLETED, "the other rule and its requests go on"
+
+
+async def test_the_manager_who_owns_the_field_is_named(world, make, run, wars, target, trigger):
+    def managed(stamp, manager, name, **more):
+        fields = {"f:data": {f"f:{name}": {}}}
+        return {"manager": manager, "time": stamp, "fieldsV1": fields, **more}
+
+    managers = [
+        managed("2026-06-01T10:00:00Z", "painter", "color"),
+        managed("2026-06-01T11:00:00Z", "scaler", "size"),
+        managed("2026-06-01T11:30:00Z", "kube-retrofit", "color"),
+        managed("2026-06-01T11:40:00Z", "kubelet", "color", subresource="status"),
+    ]
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 1):
+        await run(policy, trigger)
+        await world.edit(target, data={"color": "blue"})
+    meta = (await world.read(target))["metadata"]
+    await world.edit(target, metadata={**meta, "managedFields": managers})
+    assert (
+        "look at manager painter, who wrote at 2026-06-01T10:00:00Z"
+        in (await run(policy, trigger)).message
+    )
+
+
+async def test_a_flood_that_nobody_undoes_is_no_war(world, make, run, wars, target):
+    name = "{{ request.object.metadata.name }}"
+    policy = world.install(make.policy(patch={"data": {name: "x", "last": name}}))
+    for n in range(10 * LIMIT):
+        trigger = world.cluster.add(make.object(name=f"t{n}"))
+        # Others write the target too, and even the field: nothing goes back.
+        await world.edit(target, labels={"n": str(n)}, data={"last": f"other {n}"})
+        assert (await run(policy, trigger)).state is State.COMPLETED
+    assert wars.begun == 0
+
+
+async def test_a_trigger_that_goes_to_and_fro_is_no_war(world, make, run, wars, target, trigger):
+    policy = world.install(setter(make, "{{ request.object.data.color }}", "p"))
+    for n in range(10 * LIMIT):
+        await world.edit(trigger, data={"color": "red" if n % 2 else "blue"})
+        assert (await run(policy, trigger)).state is State.COMPLETED
+    assert wars.begun == 0
+
+
+async def test_repetitions_that_lie_far_apart_are_no_war(world, make, run, wars, target, trigger):
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(5 * LIMIT):
+        assert (await run(policy, trigger)).state is State.COMPLETED
+        await world.edit(target, data={"color": "blue"})
+        world.clock.tick(WINDOW / LIMIT + 1)
+    assert wars.begun == 0
+
+
+async def test_zero_switches_it_off(world, make, run, wars, target, trigger):
+    wars.limit = 0
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(20):
+        assert (await run(policy, trigger)).state is State.COMPLETED
+        await world.edit(target, data={"color": "blue"})
+
+
+async def test_other_targets_of_the_request_are_not_held_up(world, make, run, wars, trigger):
+    named = make.policy(
+        targets=[make.target("s"), make.target("other")], patch={"data": {"color": "red"}}
+    )
+    fought, other = (
+        world.cluster.add(make.object("Secret", name, data={})) for name in ("s", "other")
+    )
+    policy = world.install(named)
+    for _ in range(LIMIT + 1):
+        await run(policy, trigger)
+        await world.edit(fought, data={"color": "blue"})
+    await world.edit(other, data={"color": "green"})
+    status = await run(policy, trigger)
+    assert status.reason == PATCH_WAR
+    assert (await world.read(other))["data"] == {"color": "red"}
+
+
+async def test_a_newer_rule_is_not_paused(world, make, run, wars, target, trigger):
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 2):
+        status = await run(policy, trigger)
+        await world.edit(target, data={"color": "blue"})
+    assert status.reason == PATCH_WAR
+    changed = await world.edit(policy, spec=setter(make, "green", "p")["spec"])
+    world.index.apply(changed)
+    world.dispatcher.wake("p")
+    await world.settle()
+    assert (await world.read(target))["data"] == {"color": "green"}
+
+
+async def test_a_rule_that_triggers_itself_is_paused(world, make, run, wars):
+    one = world.cluster.add(make.object("Secret", "s", data={"n": "x"}))
+    policy = world.install(
+        make.policy(
+            kinds=("Secret",),
+            patch={"data": {"n": "{{ request.object.data.n }}x"}},
+            skipBackgroundRequests=False,
+        )
+    )
+    for _ in range(LIMIT):
+        assert (await run(policy, one, user=BY_US)).state is State.COMPLETED
+    status = await run(policy, one, user=BY_US)
+    assert status.reason == PATCH_WAR
+    assert "because of our own writes, which lead back here: remove" in status.message
+    assert (await world.read(one))["data"] == {"n": "x" + LIMIT * "x"}
+
+
+async def test_two_rules_that_trigger_each_other_are_paused(world, make, run, wars):
+    one, two = (world.cluster.add(make.object("Secret", n, data={"n": "x"})) for n in "ab")
+    longer = {"data": {"n": "{{ request.object.data.n }}x"}}
+    there, back = (
+        world.install(
+            make.policy(name, kinds=("Secret",), targets=[make.target(to)], patch=longer)
+        )
+        for name, to in (("there", "b"), ("back", "a"))
+    )
+    states = []
+    for _ in range(LIMIT + 2):
+        states += [
+            (await run(there, one, user=BY_US)).reason,
+            (await run(back, two, user=BY_US)).reason,
+        ]
+    assert states[: 2 * LIMIT] == ["Applied"] * 2 * LIMIT
+    assert PATCH_WAR in states
+    assert "lead back here by rule r of policy back:" in (await world.status("ur-7")).message
+
+
+async def test_a_chain_without_return_is_no_loop(world, make, run, wars, target):
+    policy = world.install(make.policy(patch={"data": {"n": "{{ request.object.data.n }}"}}))
+    link = world.cluster.add(make.object(name="link", data={"n": "0"}))
+    for n in range(10 * LIMIT):
+        await world.edit(link, data={"n": str(n)})
+        assert (await run(policy, link, user=BY_US)).state is State.COMPLETED
+    assert wars.begun == 0
+
+
+async def test_a_batch_counts_as_one_write_however_often_its_rules_undo_each_other(
+    world, make, wars, target, trigger
+):
+    policies = [world.install(setter(make, value, value)) for value in ("red", "blue")]
+    for n in range(40):
+        await world.ask(policies[n % 2], trigger, name=f"ur-{n:02}")
+    await world.dispatcher.resync()
+    await world.settle()
+    assert wars.begun == 0
+    assert {(await world.status(f"ur-{n:02}")).state for n in range(40)} == {State.COMPLETED}
+
+
+async def test_a_sweep_waits_as_a_whole_where_all_its_triggers_wait(
+    world, make, run, wars, target, trigger
+):
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 2):
+        await run(policy, trigger)
+        await world.edit(target, data={"color": "blue"})
+    status = await run(policy, policy, sweep=True)
+    assert (status.state, status.reason) == (State.PENDING, PATCH_WAR)
+    assert status.next_attempt is not None
+    assert status.sweep.failed == 0
+    world.clock.tick(WINDOW + 1)
+    await world.settle()
+    assert (await world.status(f"ur-{LIMIT + 3}")).state is State.COMPLETED
+
+
+async def test_what_is_remembered_is_bounded(world, make, run, wars, target, monkeypatch):
+    monkeypatch.setattr("reconciler.services.processing.patchwar._MAX_REMEMBERED", 10)
+    policy = world.install(
+        make.policy(patch={"data": {"{{ request.object.metadata.name }}": "x"}})
+    )
+    for n in range(20):
+        await run(policy, world.cluster.add(make.object(name=f"t{n}")), user=BY_US)
+    assert len(wars._fields) == len(wars._laps) == 10
+    world.clock.tick(WINDOW + 1)
+    await run(policy, world.cluster.add(make.object(name="late")))
+    assert (len(wars._fields), len(wars._laps)) == (1, 0)

@@ -1,0 +1,196 @@
+"""One request for all attempts at one write, and when an attempt needs one of its own."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.meta import ref_of
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, TriggerRecord
+from reconciler.errors import Unavailable
+from reconciler.memory.requests import MemoryRequests
+from reconciler.requests.draft import Draft
+from reconciler.services.recording.joining import SharedRequests
+
+
+class Wire(MemoryRequests):
+    """Counts calls; the first creations may be held up, or fail."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster, "kyverno")
+        self.creates = 0
+        self.gets = 0
+        self.passes = asyncio.Event()
+        self.passes.set()
+        self.error = None
+
+    async def create(self, name, labels, spec):
+        self.creates += 1
+        await self.passes.wait()
+        if self.error is not None:
+            raise self.error
+        return await super().create(name, labels, spec)
+
+    async def get(self, name):
+        self.gets += 1
+        return await super().get(name)
+
+
+@pytest.fixture
+def wire(world):
+    return Wire(world.cluster)
+
+
+@pytest.fixture
+def replica(world, wire):
+    def make():
+        return SharedRequests(requests=wire, clock=world.clock)
+
+    return make
+
+
+@pytest.fixture
+def attempt(world, make):
+    policy, trigger = world.install(make.policy()), make.object()
+    trigger["metadata"]["uid"] = "u"
+
+    def draft(number):
+        return Draft(name="ur-shared", alone=f"ur-{number}", labels={}, spec=spec)
+
+    spec = RequestSpec(
+        policy="p",
+        rule="r",
+        resource=ref_of(trigger),
+        operation="UPDATE",
+        policy_uid=policy["metadata"]["uid"],
+        trigger=TriggerRecord(resource_version="7"),
+    )
+    return draft
+
+
+async def names(wire):
+    return sorted([item.name async for item in wire.waiting()])
+
+
+async def test_all_attempts_are_one_request_and_one_call(wire, replica, attempt):
+    shared = replica()
+    versions = [await shared.store(attempt(number)) for number in range(20)]
+    assert versions[0]
+    assert not any(versions[1:])
+    assert await names(wire) == ["ur-shared"]
+    assert (wire.creates, wire.gets) == (1, 0)
+
+
+async def test_side_by_side_they_wait_for_the_first(wire, replica, attempt):
+    shared = replica()
+    wire.passes.clear()
+    work = [asyncio.create_task(shared.store(attempt(number))) for number in range(20)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in work)
+    wire.passes.set()
+    await asyncio.gather(*work)
+    assert wire.creates == 1
+
+
+async def test_the_first_may_give_up_and_the_others_go_on(wire, replica, attempt):
+    shared = replica()
+    wire.passes.clear()
+    first, second = (asyncio.create_task(shared.store(attempt(number))) for number in (1, 2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    wire.passes.set()
+    await second
+    assert await names(wire) == ["ur-shared"]
+
+
+async def test_what_could_not_be_stored_is_no_success_for_anybody(wire, replica, attempt):
+    shared = replica()
+    wire.error = Unavailable("no")
+    ends = await asyncio.gather(
+        *(shared.store(attempt(number)) for number in (1, 2)), return_exceptions=True
+    )
+    assert all(isinstance(end, Unavailable) for end in ends)
+    wire.error = None
+    assert await shared.store(attempt(3))
+
+
+async def test_another_replica_joins_after_one_look(wire, replica, attempt):
+    await replica().store(attempt(1))
+    other = replica()
+    for number in (2, 3, 4):
+        assert not await other.store(attempt(number))
+    assert (wire.creates, wire.gets) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        RequestStatus(state=State.SKIP, reason="NotStored"),
+        RequestStatus(state=State.COMPLETED),
+        RequestStatus(reason="Unconfirmed"),
+    ],
+    ids=lambda status: status.reason or status.state.value,
+)
+async def test_what_has_ended_or_may_end_unseen_is_not_joined(
+    world, wire, replica, attempt, status
+):
+    shared = replica()
+    await shared.store(attempt(1))
+    await wire.write_status(await wire.get("ur-shared"), status)
+    world.clock.tick(10)
+    assert await shared.store(attempt(2))
+    assert "ur-2" in await names(wire)
+    # That one is as good to join as the first one was.
+    assert not await shared.store(attempt(3))
+    assert "ur-3" not in await names(wire)
+
+
+async def test_a_request_that_waits_for_something_else_is_joined(world, wire, replica, attempt):
+    shared = replica()
+    await shared.store(attempt(1))
+    held = RequestStatus(reason="Paused", message="the policy is paused")
+    await wire.write_status(await wire.get("ur-shared"), held)
+    world.clock.tick(10)
+    assert not await shared.store(attempt(2))
+    assert await names(wire) == ["ur-shared"]
+
+
+async def test_the_knowledge_that_it_can_be_joined_grows_old(world, wire, replica, attempt):
+    shared = replica()
+    await shared.store(attempt(1))
+    for _ in range(3):
+        world.clock.tick(4)
+        await shared.store(attempt(2))
+    assert wire.gets == 1
+
+
+async def test_a_refused_write_that_is_sent_again_much_later_is_worked_on(
+    world, make, wire, replica, attempt
+):
+    """Two attempts replace one version: the first is refused, the second is stored in the end."""
+    target = world.cluster.add(make.object("Secret", "s"))
+    trigger = make.object()
+    trigger["metadata"]["uid"] = "u"
+    stored = world.cluster.add(trigger)
+    version = stored["metadata"]["resourceVersion"]
+
+    def sent(number):
+        draft = attempt(number)
+        return replace(
+            draft, spec=replace(draft.spec, trigger=TriggerRecord(resource_version=version))
+        )
+
+    shared = replica()
+    await shared.store(sent(1))
+    await world.dispatcher.resync()
+    for _ in range(80):
+        world.clock.tick(2)
+        await world.settle()
+    assert (await world.status("ur-shared")).reason == "NotStored"
+    await shared.store(sent(2))
+    await world.edit(stored, data={"v": "2"})
+    await world.dispatcher.resync()
+    await world.settle()
+    assert (await world.status("ur-2")).state is State.COMPLETED
+    assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}

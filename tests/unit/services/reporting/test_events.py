@@ -1,0 +1,197 @@
+"""Events: which outcome is told to whom, and how often."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.errors import Forbidden, Invalid
+from reconciler.memory.requests import MemoryEvents
+from reconciler.requests.orders import diverted_order
+from reconciler.services.reporting.events import EventRecorder
+
+
+@pytest.fixture
+def events():
+    return MemoryEvents()
+
+
+@pytest.fixture
+def event_recorder(world, events):
+    event_recorder = EventRecorder(events=events, clock=world.clock)
+    world.dispatcher.observe = event_recorder.observe
+    return event_recorder
+
+
+@pytest.fixture
+def work(world, make, event_recorder):
+    """Let a policy work on triggers of these names."""
+
+    async def run(*triggers, name="p", **more):
+        policy = make.policy(name, **more)
+        stored = await world.read(policy) if world.index.get(name) else world.install(policy)
+        for item in triggers:
+            trigger = world.cluster.add(make.object(name=item))
+            world.dispatcher.on_stored(await world.ask(stored, trigger, name=f"ur-{item}"))
+        await world.settle()
+
+    return run
+
+
+def told(events, kind=None):
+    return [
+        (item.regarding["kind"], item.reason, item.note)
+        for item in events.emitted
+        if kind in {None, item.regarding["kind"]}
+    ]
+
+
+async def test_success_is_told_only_when_asked_for(world, make, events, event_recorder, work):
+    world.cluster.add(make.object("Secret", "s"))
+    await work("one")
+    assert told(events) == []
+    event_recorder.success = True
+    await work("two", name="q", patch={"metadata": {"labels": {"more": "yes"}}})
+    assert sorted(told(events)) == [
+        ("ClusterPolicy", "PolicyApplied", "rule r: Secret a/s mutated"),
+        ("ConfigMap", "PolicyApplied", "policy q, rule r: 1 target mutated"),
+        ("Secret", "PolicyApplied", "mutated by policy q, rule r"),
+    ]
+    assert {item.severity for item in events.emitted} == {"Normal"}
+
+
+async def test_what_changed_nothing_is_no_event(world, make, events, event_recorder, work):
+    event_recorder.success = True
+    world.cluster.add(make.object("Secret", "s", labels={"done": "yes"}))
+    await work("one")
+    assert told(events) == []
+
+
+async def test_a_failure_is_told_on_policy_trigger_and_target(world, make, events, work):
+    secret = world.cluster.add(make.object("Secret", "s"))
+
+    def refuse(_before, _after):
+        raise Invalid("field is immutable")
+
+    world.wire.before_change = refuse
+    await work("one")
+    by_kind = {item.regarding["kind"]: item for item in events.emitted}
+    assert set(by_kind) == {"ClusterPolicy", "ConfigMap", "Secret"}
+    assert {item.severity for item in events.emitted} == {"Warning"}
+    # It may quote the Secret.
+    assert not any("field is immutable" in item.note for item in events.emitted)
+    assert all(Invalid.kind_of_failure in item.note for item in events.emitted)
+    # What kubectl describe looks for.
+    assert by_kind["Secret"].regarding["uid"] == secret["metadata"]["uid"]
+    assert by_kind["ConfigMap"].regarding["uid"]
+    assert by_kind["ClusterPolicy"].related["name"] == "s"
+    assert by_kind["Secret"].related["kind"] == "ConfigMap"
+
+
+async def test_a_target_that_does_not_exist_is_told_to_the_trigger(events, work):
+    await work("one")
+    assert {kind for kind, *_ in told(events)} == {"ClusterPolicy", "ConfigMap"}
+
+
+async def test_a_missing_right_is_told_once(world, make, events, work):
+    world.cluster.add(make.object("Secret", "s"))
+
+    def refuse(_before, _after):
+        raise Forbidden("no", permission="patch secrets in namespace a")
+
+    world.wire.before_change = refuse
+    await work("one")
+    first = told(events)
+    assert len(first) == 3
+    for _ in range(3):
+        world.clock.tick(400)
+        await world.settle()
+    assert (await world.status("ur-one")).attempts > 2
+    assert told(events) == first
+
+
+async def test_what_passes_by_itself_is_no_event(world, make, events, work):
+    world.cluster.add(make.object("Secret", "s"))
+
+    async def interfere(_before, _after):
+        await world.edit(make.object("Secret", "s"), labels={"n": str(len(world.wire.calls))})
+        world.wire.calls[str(len(world.wire.calls))] += 1
+
+    world.wire.before_change = interfere
+    await work("one")
+    assert (await world.status("ur-one")).reason == "Conflict"
+    assert told(events) == []
+
+
+async def test_many_failures_of_one_sort_are_one_event_of_the_policy(events, work):
+    await work("one", "two", "three")
+    groups = {item.group for item in events.emitted if item.regarding["name"] == "p"}
+    assert groups == {"r TargetNotFound"}
+
+
+async def test_a_policy_does_not_flood_the_cluster(world, events, event_recorder, work):
+    await work(*(f"c-{number}" for number in range(70)))
+    assert len(told(events, "ConfigMap")) == 50
+    assert event_recorder.held_back == 20
+    assert len(told(events, "ClusterPolicy")) == 70  # which the port makes one of
+    world.clock.tick(5)
+    await work(*(f"later-{number}" for number in range(20)))
+    assert len(told(events, "ConfigMap")) == 60
+
+
+async def test_a_trigger_that_is_its_own_target_is_told_once(
+    world, make, events, event_recorder, work
+):
+    event_recorder.success = True
+    own = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "one"}
+    await work("one", targets=[own])
+    assert told(events, "ConfigMap") == [
+        ("ConfigMap", "PolicyApplied", "mutated by policy p, rule r")
+    ]
+
+
+async def test_a_sweep_tells_what_it_changed(world, make, events, event_recorder):
+    event_recorder.success = True
+    world.cluster.add(make.object("Secret", "s"))
+    world.cluster.add(make.object(name="one"))
+    world.swept.clear()
+    policy = world.install(make.policy(on_change=True))
+    world.dispatcher.on_stored(await world.ask(policy, policy, sweep=True))
+    await world.settle()
+    for facts in world.swept:
+        event_recorder.swept(*facts)
+    assert ("Secret", "PolicyApplied", "mutated by policy p, rule r") in told(events)
+    assert ("ConfigMap", "PolicyApplied", "policy p, rule r: 1 target mutated") in told(events)
+
+
+async def test_an_order_is_told_when_it_begins_and_when_it_ends(
+    world, make, events, event_recorder
+):
+    world.sweeper = replace(world.sweeper, settle=60.0)
+    world.dispatcher.sweep = world.sweeper.run
+    policy = world.index.apply(world.install(make.policy()))
+    order = diverted_order(policy, policy.programs[0])
+    await world.requests.create("sweep-1", order.labels, order.spec)
+    world.dispatcher.on_stored(await world.requests.get("sweep-1"))
+    await world.settle()
+    world.clock.tick(60)
+    await world.settle()
+    begun, ended = told(events)
+    note = "rule r: too many requests wait, so sweep-1 stands for all triggers"
+    assert begun == ("ClusterPolicy", "RecordingDiverted", note)
+    note = "rule r: sweep-1 stands for its triggers no more: no existing object fits"
+    assert ended[:2] == ("ClusterPolicy", "RecordingResumed")
+    assert ended[2].startswith(note)
+
+
+def test_triggers_that_are_caught_up_are_told_on_the_policy(events, event_recorder):
+    event_recorder.caught_up("a/p", "uid", "r", 1)
+    event_recorder.caught_up("p", "uid", "r", 3)
+    assert told(events) == [
+        ("Policy", "CaughtUp", "rule r: 1 trigger was not recorded before, and caught up"),
+        (
+            "ClusterPolicy",
+            "CaughtUp",
+            "rule r: 3 triggers were not recorded before, and caught up",
+        ),
+    ]
+    assert [item.regarding["uid"] for item in events.emitted] == ["uid", "uid"]

@@ -1,0 +1,379 @@
+"""Reports: what is written, how often, and when a result goes."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.meta import ObjectRef
+from reconciler.api.policyreport import MAX_RESULTS, NAME
+from reconciler.api.updaterequest import (
+    Outcome,
+    RequestSpec,
+    RequestStatus,
+    State,
+    TargetStatus,
+)
+from reconciler.errors import Conflict, NoKindMatch, NotFound, Unavailable
+from reconciler.services.reporting.policy_reports import DISABLED, Reports
+
+
+class Store:
+    """Reports with resource versions; counts the calls."""
+
+    def __init__(self):
+        self.stored = {}
+        self.calls = []
+        self.fault = None
+
+    async def get(self, namespace):
+        self.calls.append("get")
+        if self.fault:
+            raise self.fault
+        return self.stored.get(namespace)
+
+    async def put(self, namespace, report):
+        live = self.stored.get(namespace)
+        version = report["metadata"].get("resourceVersion", "")
+        self.calls.append("put")
+        if version != (live or {"metadata": {}})["metadata"].get("resourceVersion", ""):
+            raise Conflict(namespace, status=409)
+        meta = {**report["metadata"], "resourceVersion": str(len(self.calls))}
+        self.stored[namespace] = {**report, "metadata": meta}
+
+    async def delete(self, namespace):
+        self.calls.append("delete")
+        self.stored.pop(namespace, None)
+
+    async def namespaces(self):
+        self.calls.append("namespaces")
+        if self.fault:
+            raise self.fault
+        return frozenset(self.stored)
+
+    def results(self, namespace="a"):
+        report = self.stored.get(namespace)
+        return None if report is None else [outcome_of(item) for item in report["results"]]
+
+
+def outcome_of(raw):
+    return raw["resources"][0]["name"], raw["result"], raw["message"]
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def reports(world, make, store):
+    reports = Reports(
+        store=store,
+        index=world.index,
+        policies=world.policies,
+        kinds=world.cluster,
+        reader=world.wire,
+        clock=world.clock,
+        say=pytest.fail,
+    )
+    reports.on_stored(world.install(make.policy()))
+    return reports
+
+
+def spec(policy="p", rule="r"):
+    ref = ObjectRef(api_version="v1", kind="ConfigMap", namespace="a", name="c")
+    return RequestSpec(policy=policy, rule=rule, resource=ref)
+
+
+def came(name="s", outcome=Outcome.PATCHED, message="", namespace="a", kind="Secret"):
+    ref = ObjectRef(api_version="v1", kind=kind, namespace=namespace, name=name)
+    return TargetStatus(ref=ref, outcome=outcome, message=message)
+
+
+@pytest.fixture
+def write(world, reports):
+    """Let time pass and write what is due."""
+
+    async def run(seconds=10.0):
+        world.clock.tick(seconds)
+        await reports.write_due()
+
+    return run
+
+
+async def test_a_report_says_what_came_to_which_target(store, reports, write):
+    reports.add(spec(), [came()])
+    await write()
+    report = store.stored["a"]
+    assert (report["kind"], report["metadata"]["name"]) == ("PolicyReport", NAME)
+    assert report["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "kyverno"
+    assert report["summary"] == {"pass": 1, "fail": 0, "warn": 0, "error": 0, "skip": 0}
+    (result,) = report["results"]
+    assert (result["policy"], result["rule"], result["result"]) == ("p", "r", "pass")
+    assert result["message"] == "mutated Secret/s in namespace a"
+    wanted = "/v1, Kind=Secret Name=s Namespace=a"
+    assert result["properties"] == {"patched-target": wanted}
+
+
+def ended(request, moment, *targets):
+    """Return a request that was completed then."""
+    status = RequestStatus(state=State.COMPLETED, finished=moment, targets=targets)
+    return replace(request, status=status)
+
+
+async def test_what_a_killed_process_did_not_write_is_brought_after(
+    world, make, store, reports, write
+):
+    trigger = world.cluster.add(make.object())
+    request = await world.ask(await world.read(make.policy()), trigger)
+    reports.add(spec(), [came("newer", Outcome.FAILED, "no")])
+    stored_at = world.clock.now()
+    await write()
+    world.clock.tick(90)
+    reports.on_recovered(ended(request, stored_at - timedelta(seconds=50), came("too-old")))
+    reports.on_recovered(
+        ended(
+            request,
+            stored_at + timedelta(seconds=5),
+            came("s"),
+            came("gone", Outcome.NOT_FOUND),
+        )
+    )
+    reports.on_recovered(ended(request, stored_at, came("newer")))
+    await write()
+    assert store.results() == [
+        ("newer", "error", "no"),
+        ("s", "pass", "mutated Secret/s in namespace a"),
+    ]
+    (_, recovered) = store.stored["a"]["results"]
+    assert recovered["timestamp"]["seconds"] == int(stored_at.timestamp()) + 5
+
+
+async def test_outcomes_become_results(store, reports, write):
+    reports.add(
+        spec(),
+        [
+            came("one", Outcome.UNCHANGED),
+            came("two", Outcome.SKIPPED, "preconditions not met"),
+            came("three", Outcome.INVALID, "field is immutable"),
+            came("four", Outcome.NOT_FOUND, "not found"),
+        ],
+    )
+    await write()
+    assert sorted(store.results()) == [
+        ("one", "pass", "Secret/one in namespace a is as the rule wants it"),
+        ("three", "error", "field is immutable"),
+        ("two", "skip", "preconditions not met"),
+    ]
+    assert store.stored["a"]["summary"]["error"] == 1
+
+
+async def test_what_comes_together_is_one_write(store, reports, write):
+    for number in range(100):
+        reports.add(spec(), [came(f"s-{number}")])
+    await write()
+    assert store.calls == ["namespaces", "get", "put"]
+    assert store.stored["a"]["summary"]["pass"] == 100
+
+
+async def test_one_report_is_not_written_all_the_time(store, reports, write):
+    reports.add(spec(), [came()])
+    await write()
+    for number in range(4):
+        reports.add(spec(), [came(f"s-{number}")])
+        await write(1)
+    assert store.calls.count("put") == 1
+    await write(1)
+    assert store.calls.count("put") == 2
+    assert len(store.results()) == 5
+
+
+async def test_many_namespaces_take_turns(store, reports, write):
+    for number in range(6):
+        reports.add(spec(), [came(namespace=f"n-{number}")])
+    await write()
+    assert len(store.stored) == 2
+    await write(1)
+    await write(1)
+    assert len(store.stored) == 6
+
+
+async def test_the_same_again_is_not_written(store, reports, write):
+    failed = came("other", Outcome.INVALID, "no")
+    reports.add(spec(), [came(), failed])
+    await write()
+    reports.add(spec(), [came(outcome=Outcome.UNCHANGED), failed])
+    await write()
+    assert store.calls.count("put") == 1
+    assert ("s", "pass", "mutated Secret/s in namespace a") in store.results()
+
+
+async def test_a_later_result_replaces_an_earlier(store, reports, write):
+    reports.add(spec(), [came(outcome=Outcome.FORBIDDEN, message="grant it")])
+    await write()
+    reports.add(spec(), [came()])
+    await write()
+    assert [result for _, result, _ in store.results()] == ["pass"]
+
+
+async def test_cluster_scoped_targets_have_a_report_of_their_own(store, reports, write):
+    reports.add(spec(), [came("n", kind="Namespace", namespace="")])
+    await write()
+    assert store.stored[""]["kind"] == "ClusterPolicyReport"
+    assert store.results("") == [("n", "pass", "mutated Namespace/n")]
+
+
+async def test_a_report_keeps_the_failures_and_the_newest(store, world, reports, write):
+    reports.add(spec(), [came("bad", Outcome.INVALID, "no")])
+    reports.add(spec(), [came("oldest")])
+    await write()
+    world.clock.tick(60)
+    for number in range(MAX_RESULTS - 1):
+        reports.add(spec(), [came(f"s-{number}")])
+    await write()
+    names = [name for name, _, _ in store.results()]
+    assert len(names) == MAX_RESULTS
+    assert names[0] == "bad"
+    assert "oldest" not in names
+    assert "kube-retrofit.dev/shortened" in store.stored["a"]["metadata"]["annotations"]
+
+
+class TestGone:
+    async def test_results_of_a_deleted_policy_go(self, world, make, store, reports, write):
+        other = world.install(make.policy("q"))
+        reports.on_stored(other)
+        reports.add(spec(), [came()])
+        reports.add(spec("q"), [came()])
+        await write()
+        world.remove(other)
+        world.index.remove("q")
+        reports.on_deleted("q")
+        await write()
+        assert len(store.results()) == 1
+        world.remove(make.policy())
+        world.index.remove("p")
+        reports.on_deleted("p")
+        await write()
+        assert store.stored == {}
+
+    async def test_results_of_a_removed_rule_go(self, world, make, store, reports, write):
+        reports.add(spec(), [came()])
+        await write()
+        changed = make.policy()
+        changed["spec"]["rules"][0]["name"] = "other"
+        stored = await world.edit(changed, spec=changed["spec"])
+        world.index.apply(stored)
+        reports.on_stored(stored)
+        await write()
+        assert store.stored == {}
+
+    async def test_results_of_a_policy_that_went_while_nobody_led_go(
+        self, world, make, store, reports, write
+    ):
+        reports.add(spec("unknown"), [came()])
+        reports.add(spec(), [came("kept")])
+        await write()
+        assert [name for name, *_ in store.results()] == ["kept"]
+
+    async def test_a_policy_that_the_watch_has_not_brought_keeps_its_results(
+        self, world, make, store, reports, write
+    ):
+        world.cluster.add(make.policy("late"))
+        reports.add(spec("late"), [came()])
+        await write()
+        assert len(store.results()) == 1
+
+    async def test_results_of_a_deleted_target_go(self, world, make, store, reports, write):
+        secret = world.cluster.add(make.object("Secret", "s"))
+        world.cluster.add(make.object("Secret", "kept"))
+        reports.add(spec(), [came(), came("kept")])
+        await write()
+        await reports.look_at_targets()
+        await write()
+        assert len(store.results()) == 2
+        world.remove(secret)
+        await reports.look_at_targets()
+        await write()
+        assert [name for name, *_ in store.results()] == ["kept"]
+
+    async def test_targets_are_looked_at_a_few_at_a_time(self, world, store, reports, write):
+        for namespace in ("a", "b"):
+            reports.add(spec(), [came(f"s-{n}", namespace=namespace) for n in range(30)])
+        await write()
+        for calls in (20, 30, 50, 60):
+            await reports.look_at_targets()
+            assert world.wire.calls["get"] == calls
+        await write()
+        assert store.stored == {}
+
+
+async def test_a_policy_may_have_no_results(world, store, reports, write):
+    reports.add(spec(), [came()])
+    await write()
+    policy = world.index.get("p")
+    labels = {"name": policy.key, "labels": {DISABLED: "true"}}
+    reports.on_stored({"kind": "ClusterPolicy", "metadata": labels})
+    reports.add(spec(), [came("other")])
+    assert not reports._pending
+
+
+async def test_off_is_off(store, reports, write):
+    reports.enabled = False
+    reports.add(spec(), [came()])
+    await reports.run()
+    assert store.calls == []
+
+
+class TestFaults:
+    async def test_a_conflict_is_tried_again(self, store, reports, write):
+        reports.add(spec(), [came()])
+        await write()
+        put = store.put
+
+        async def conflict(namespace, report):
+            store.put = put
+            raise Conflict(namespace, status=409)
+
+        store.put = conflict
+        reports.add(spec(), [came("other")])
+        await write()
+        assert len(store.results()) == 1
+        await write()
+        assert len(store.results()) == 2
+
+    async def test_nothing_is_lost_while_the_api_server_is_silent(self, store, reports, write):
+        reports.add(spec(), [came()])
+        await write(0)
+        store.fault = Unavailable("no answer")
+        with pytest.raises(Unavailable):
+            await write()
+        store.fault = None
+        await write()
+        assert len(store.results()) == 1
+
+    async def test_a_namespace_that_is_gone_is_forgotten(self, store, reports, write):
+        async def gone(namespace, report):
+            raise NotFound(namespace, status=404)
+
+        store.put = gone
+        reports.add(spec(), [came()])
+        await write()
+        assert not reports._pending
+        assert not reports._known
+
+    async def test_a_cluster_without_reports_is_told_once(self, store, reports, monkeypatch):
+        said, pauses = [], []
+        reports.say = said.append
+        store.fault = NoKindMatch("no", status=404)
+
+        async def sleep(seconds):
+            pauses.append(seconds)
+            if len(pauses) > 6:
+                reports.enabled = False
+
+        monkeypatch.setattr("reconciler.services.reporting.policy_reports.asyncio.sleep", sleep)
+        reports.add(spec(), [came()])
+        await reports.run()
+        (text,) = said
+        assert "kubectl create -k crds/reports" in text
+        assert 60.0 in pauses

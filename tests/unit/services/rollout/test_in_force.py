@@ -1,0 +1,271 @@
+"""Whether policies are in force, by what became of the configuration that was written last."""
+
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.meta import Kind
+from reconciler.api.updaterequest import render_time
+from reconciler.services.ports.leases import Checkpoint
+from reconciler.services.rollout.outages import Cause
+from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
+from tests.unit.services.configurations import new_registrar
+
+
+@pytest.fixture
+def webhook_writer(world):
+    return new_registrar(world)
+
+
+@pytest.fixture
+def in_force(webhook_writer):
+    return webhook_writer.in_force
+
+
+@pytest.fixture
+def policies(world, make):
+    def run(*written):
+        for policy in written or (make.policy(),):
+            world.index.apply(world.cluster.add(policy))
+        return world.index.policies()
+
+    return run
+
+
+class Served:
+    """Discovery in which kinds come and go."""
+
+    def __init__(self, kinds):
+        self.kinds = kinds
+        self.away = set()
+
+    async def find(self, api_version, kind):
+        return () if kind in self.away else await self.kinds.find(api_version, kind)
+
+
+@pytest.fixture
+def serve(world, webhook_writer):
+    webhook_writer.cluster.kinds = Served(world.cluster)
+
+    def run(api_version, kind, plural):
+        group, version = api_version.split("/")
+        world.cluster.serve(
+            Kind(group=group, version=version, kind=kind, plural=plural, namespaced=True)
+        )
+        return lambda: webhook_writer.cluster.kinds.away.add(kind)
+
+    return run
+
+
+def spans(webhook_writer, world):
+    """Return since when before now, until when, and why policies were not in force."""
+    now = webhook_writer.clock.now()
+    due = webhook_writer.in_force.outages.due(now + timedelta(seconds=1))
+    return [((now - item.since).total_seconds(), item.cause) for item in due]
+
+
+async def test_a_first_installation_has_no_outage(world, webhook_writer, policies):
+    await webhook_writer.register(policies())
+    await webhook_writer.register(world.index.policies())
+    assert webhook_writer.in_force.outages.revision == 0
+    assert webhook_writer.in_force.obstacle is None
+
+
+async def test_an_outage_begins_when_all_was_seen_in_its_place_last(
+    world, webhook_writer, policies
+):
+    chosen = policies()
+    await webhook_writer.register(chosen)
+    world.clock.tick(30)
+    await webhook_writer.register(chosen)
+    world.clock.tick(20)
+    del webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+    await webhook_writer.register(chosen)
+    assert webhook_writer.in_force.obstacle.cause is Cause.MISSING
+    assert webhook_writer.in_force.settling == 2.0
+    assert spans(webhook_writer, world) == []
+    world.clock.tick(2)
+    await webhook_writer.register(chosen)
+    assert webhook_writer.in_force.obstacle is None
+    assert spans(webhook_writer, world) == [(22.0, Cause.MISSING)]
+
+
+async def test_a_fight_is_one_outage(world, webhook_writer, policies):
+    chosen = policies()
+    await webhook_writer.register(chosen)
+    for _ in range(8):
+        webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+        await webhook_writer.register(chosen)
+        world.clock.tick(1)
+        await webhook_writer.register(chosen)
+        assert webhook_writer.in_force.obstacle.cause is Cause.CHANGED
+    world.clock.tick(1)
+    await webhook_writer.register(chosen)
+    assert spans(webhook_writer, world) == [(9.0, Cause.CHANGED)]
+
+
+async def test_one_that_was_put_back_by_somebody_else_was_away_all_the_same(
+    world, webhook_writer, policies
+):
+    chosen = policies()
+    await webhook_writer.register(chosen)
+    world.clock.tick(5)
+    webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
+    await webhook_writer.register(chosen)
+    assert webhook_writer.in_force.obstacle is None
+    assert spans(webhook_writer, world) == [(5.0, Cause.CHANGED)]
+
+
+async def test_one_that_was_edited_before_another_policy_came_was_away(
+    world, make, webhook_writer, policies
+):
+    await webhook_writer.register(policies())
+    world.clock.tick(5)
+    webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+    await webhook_writer.register(policies(make.policy("q", kinds=("Secret",))))
+    assert webhook_writer.in_force.obstacle.cause is Cause.CHANGED
+
+
+async def test_a_new_policy_is_no_outage(world, make, webhook_writer, policies):
+    await webhook_writer.register(policies())
+    world.clock.tick(5)
+    await webhook_writer.register(policies(make.policy("q", kinds=("Secret",))))
+    assert webhook_writer.in_force.outages.revision == 0
+
+
+async def test_the_configuration_for_policies_keeps_no_policy_from_being_in_force(
+    webhook_writer, policies
+):
+    chosen = policies()
+    await webhook_writer.register(chosen)
+    del webhook_writer.cluster.webhooks.stored[POLICY_CONFIGURATION]
+    await webhook_writer.register(chosen)
+    assert webhook_writer.in_force.obstacle is None
+
+
+async def test_removed_with_the_namespace_it_is_in_force_when_all_is_back(
+    world, webhook_writer, policies
+):
+    chosen = policies()
+    await webhook_writer.register(chosen)
+    world.clock.tick(5)
+    await webhook_writer.withdraw()
+    assert webhook_writer.in_force.obstacle.cause is Cause.UNINSTALLING
+    world.clock.tick(30)
+    await webhook_writer.register(chosen)
+    assert webhook_writer.in_force.obstacle is None
+    assert spans(webhook_writer, world) == [(35.0, Cause.UNINSTALLING)]
+
+
+class TestTheNextLeader:
+    @pytest.fixture
+    async def before(self, world, webhook_writer, policies):
+        """Return what the leader before left behind ten minutes ago."""
+        await webhook_writer.register(policies())
+        in_force = webhook_writer.in_force
+        checkpoint = Checkpoint(
+            done=world.clock.now(), version=in_force.version, confirmed=in_force.confirmed
+        )
+        world.clock.tick(600)
+        return checkpoint
+
+    @pytest.fixture
+    def next_one(self, world, webhook_writer, before):
+        found = new_registrar(world, webhooks=webhook_writer.cluster.webhooks)
+        found.cluster.marks.checkpoint = before
+        return found
+
+    async def test_finds_what_nobody_touched_in_force(self, world, next_one):
+        await next_one.register(world.index.policies())
+        assert next_one.in_force.outages.revision == 0
+
+    async def test_finds_it_gone(self, world, next_one):
+        del next_one.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+        await next_one.register(world.index.policies())
+        world.clock.tick(2)
+        await next_one.register(world.index.policies())
+        assert spans(next_one, world) == [(602.0, Cause.MISSING)]
+
+    async def test_finds_it_restored_by_one_that_did_not_say_so(self, world, next_one):
+        next_one.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
+        await next_one.register(world.index.policies())
+        assert [since for since, _ in spans(next_one, world)] == [600.0]
+
+    async def test_needs_another_one(self, world, make, next_one, policies):
+        policies(make.policy("q", kinds=("Secret",)))
+        await next_one.register(world.index.policies())
+        assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
+
+    async def test_knows_nothing_after_an_older_release(self, world, next_one, before):
+        next_one.cluster.marks.checkpoint = Checkpoint(done=before.done)
+        await next_one.register(world.index.policies())
+        assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
+
+    @pytest.mark.parametrize(
+        ("ready", "ago", "back"),
+        [
+            ({"status": "True", "reason": "Succeeded"}, 5000, 3600.0),
+            ({"status": "False", "reason": "Uninstalling"}, 120, 180.0),
+            ({"status": "False", "reason": "Uninstalling"}, 90_000, 3600.0),
+        ],
+    )
+    async def test_asks_the_policies_where_its_namespace_was_deleted(
+        self, world, next_one, ready, ago, back
+    ):
+        moment = world.clock.now() - timedelta(seconds=ago)
+        condition = {"type": "Ready", "lastTransitionTime": render_time(moment), **ready}
+        status = {"conditions": [condition], "mutateExisting": {"observedGeneration": 1}}
+        next_one.cluster.marks.checkpoint = Checkpoint()
+        await next_one.register(world.index.policies(), [{"status": status}])
+        assert spans(next_one, world) == [(back, Cause.UNWATCHED)]
+
+
+class TestKinds:
+    @pytest.fixture
+    def widgets(self, make):
+        return make.policy("w", kinds=("example.com/v1/Widget",))
+
+    async def test_one_that_is_not_served_keeps_only_its_policies_from_being_in_force(
+        self, world, make, webhook_writer, policies, widgets
+    ):
+        await webhook_writer.register(policies(make.policy(), widgets))
+        in_force = webhook_writer.in_force
+        assert set(in_force.unserved) == {"w"}
+        assert in_force.obstacle is None
+        message = in_force.unserved["w"].message
+        assert "the cluster does not serve example.com/v1/Widget" in message
+
+    async def test_when_it_comes_all_of_its_objects_are_looked_at(
+        self, world, webhook_writer, policies, widgets, serve
+    ):
+        await webhook_writer.register(policies(widgets))
+        world.clock.tick(100)
+        serve("example.com/v1", "Widget", "widgets")
+        await webhook_writer.register(world.index.policies())
+        assert webhook_writer.in_force.unserved == {}
+        assert webhook_writer.cluster.webhooks.kinds() == {"widgets"}
+        assert spans(webhook_writer, world) == [(115.0, Cause.KIND)]
+
+    async def test_one_that_goes_is_asked_about_all_the_same(
+        self, world, webhook_writer, policies, widgets, serve
+    ):
+        stop = serve("example.com/v1", "Widget", "widgets")
+        await webhook_writer.register(policies(widgets))
+        assert webhook_writer.in_force.unserved == {}
+        stop()
+        await webhook_writer.register(world.index.policies())
+        assert set(webhook_writer.in_force.unserved) == {"w"}
+        assert webhook_writer.cluster.webhooks.kinds() == {"widgets"}
+
+    async def test_of_several_one_is_enough(self, webhook_writer, make, policies):
+        kinds = ("ConfigMap", "example.com/v1/Widget")
+        await webhook_writer.register(policies(make.policy("w", kinds=kinds)))
+        assert webhook_writer.in_force.unserved == {}
+
+    async def test_of_several_none_may_go(self, world, webhook_writer, make, policies, serve):
+        stop = serve("example.com/v1", "Widget", "widgets")
+        kinds = ("ConfigMap", "example.com/v1/Widget")
+        await webhook_writer.register(policies(make.policy("w", kinds=kinds)))
+        stop()
+        await webhook_writer.register(world.index.policies())
+        assert set(webhook_writer.in_force.unserved) == {"w"}

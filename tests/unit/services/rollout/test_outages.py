@@ -1,0 +1,122 @@
+"""When policies were not in force, as arithmetic of times."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.services.rollout.outages import Cause, Outage, Outages
+
+NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def outages():
+    return Outages()
+
+
+def test_it_lasts_from_the_first_begin_to_the_end(outages):
+    outages.begin(Cause.MISSING, at(0))
+    outages.begin(Cause.CHANGED, at(5))
+    assert outages.is_open()
+    assert outages.due(at(10)) == ()
+    outages.end(at(10))
+    assert not outages.is_open()
+    assert outages.due(at(9)) == ()
+    (outage,) = outages.due(at(10))
+    assert outage == Outage(cause=Cause.MISSING, since=at(0), until=at(10))
+
+
+def test_what_never_began_does_not_end(outages):
+    outages.end(at(10))
+    assert outages.due(at(20)) == ()
+    assert outages.revision == 0
+
+
+def test_it_is_looked_into_once(outages):
+    outages.begin(Cause.MISSING, at(0))
+    outages.end(at(1))
+    due = outages.due(at(10))
+    outages.begin(Cause.CHANGED, at(8))
+    outages.end(at(9))
+    outages.done(due, at(10))
+    (left,) = outages.due(at(20))
+    assert left.since == at(8)
+    assert outages.earliest() == at(8)
+    outages.done((left,), at(20))
+    assert outages.earliest() is None
+
+
+def test_one_that_goes_on_is_looked_into_every_minute_from_where_the_look_before_ended(outages):
+    outages.begin(Cause.MISSING, at(0))
+    assert outages.due(at(59)) == ()
+    (going_on,) = outages.due(at(60))
+    assert (going_on.since, going_on.searched, going_on.until) == (at(0), None, None)
+    outages.done((going_on,), at(60))
+    assert outages.due(at(119)) == ()
+    (going_on,) = outages.due(at(120))
+    assert (going_on.since, going_on.searched) == (at(0), at(60))
+    outages.end(at(121))
+    (ended,) = outages.due(at(121))
+    assert (ended.since, ended.searched, ended.until) == (at(0), at(60), at(121))
+
+
+def test_one_that_ended_while_it_was_looked_into_is_due_once_more(outages):
+    outages.begin(Cause.MISSING, at(0))
+    due = outages.due(at(60))
+    outages.end(at(61))
+    outages.done(due, at(60))
+    assert [item.until for item in outages.due(at(70))] == [at(61)]
+
+
+def test_a_policy_has_outages_of_its_own(outages):
+    outages.begin(Cause.KIND, at(0), policy="a")
+    outages.begin(Cause.MISSING, at(5))
+    assert outages.is_open("a")
+    outages.end(at(6))
+    assert outages.is_open("a")
+    # What a kind that is not served has lost is known when it comes.
+    assert [item.policy for item in outages.due(at(100))] == [""]
+    outages.forget(["b"])
+    assert not outages.is_open("a")
+    assert [item.policy for item in outages.due(at(100))] == [""]
+
+
+def test_requests_that_went_unfinished_make_it_begin_earlier(outages):
+    outages.widen(at(-30))
+    outages.begin(Cause.UNINSTALLING, at(0))
+    outages.widen(at(-20))
+    outages.widen(at(-10))
+    assert outages.earliest() == at(-20)
+
+
+def test_another_process_goes_on_with_it(outages):
+    outages.begin(Cause.KIND, at(0), policy="a")
+    outages.begin(Cause.MISSING, at(1))
+    outages.end(at(2))
+    outages.begin(Cause.CHANGED, at(3))
+    outages.done(outages.due(at(63))[-1:], at(63))
+    successor = Outages()
+    successor.load(outages.dump())
+    assert successor.dump() == outages.dump()
+    assert successor.due(at(200)) == outages.due(at(200))
+    assert successor.is_open("a")
+    assert Outages().dump() == ""
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '[{"cause": "Odd", "since": "x"}]'])
+def test_what_somebody_wrote_into_the_annotation_stops_nothing(outages, text):
+    outages.load(text)
+    assert outages.earliest() is None
+
+
+def test_too_many_become_one_that_covers_them(outages):
+    for number in range(501):
+        outages.begin(Cause.KIND, at(number), policy=str(number))
+    successor = Outages()
+    successor.load(outages.dump())
+    assert successor.is_open()
+    assert successor.earliest() == at(0)

@@ -1,0 +1,554 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_RUN
+from reconciler.api.updaterequest import Source
+from reconciler.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from reconciler.requests.naming import run_name, sweep_name
+from reconciler.services.rollout.rollout import Rollout
+from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
+from tests.unit.services.configurations import new_registrar
+
+
+@pytest.fixture
+def log():
+    return []
+
+
+@pytest.fixture
+def rollout(world, log):
+    create, write = world.requests.create, world.policies.write_status
+
+    async def create_logged(name, labels, spec):
+        log.append(f"sweep {spec.policy} {spec.rule}")
+        await create(name, labels, spec)
+
+    async def write_logged(policy, status):
+        await write(policy, status)
+        log.append(f"status {policy['metadata']['name']}")
+
+    world.requests.create, world.policies.write_status = create_logged, write_logged
+    return Rollout(
+        index=world.index,
+        policies=world.policies,
+        requests=world.requests,
+        webhook_writer=new_registrar(world, log=log),
+        say=log.append,
+        warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key} {caveat}"),
+    )
+
+
+@pytest.fixture
+def store(world, rollout):
+    """Store a policy, or a changed one, and let the watch bring it."""
+
+    async def run(policy):
+        try:
+            stored = world.cluster.add(policy)
+        except AlreadyExists:
+            stored = await world.edit(policy, spec=policy["spec"])
+        world.index.apply(stored)
+        rollout.on_stored(stored)
+        return stored
+
+    return run
+
+
+@pytest.fixture
+def seen(world, rollout):
+    """Let the watch bring what is stored now."""
+
+    async def run(policy):
+        stored = await world.read(policy)
+        world.index.apply(stored)
+        rollout.on_stored(stored)
+        return stored
+
+    return run
+
+
+def ready(policy):
+    (condition,) = policy["status"]["conditions"]
+    return condition
+
+
+async def test_first_the_webhook_then_the_sweep_then_ready(world, make, rollout, store, log):
+    policy = await store(make.policy(on_change=True))
+    await rollout.reconcile()
+    assert log == [
+        f"configuration {RESOURCE_CONFIGURATION}",
+        f"configuration {POLICY_CONFIGURATION}",
+        "sweep p r",
+        "status p",
+    ]
+    assert rollout.webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
+    stored = await world.read(policy)
+    assert {key: ready(stored)[key] for key in ("type", "status", "reason")} == {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Succeeded",
+    }
+    assert stored["status"]["ready"] is True
+    assert stored["status"]["rulecount"]["mutate"] == 1
+    assert stored["status"]["mutateExisting"]["observedGeneration"] == 1
+
+
+async def test_the_sweep_is_one_request_for_rule_and_generation(world, make, rollout, store):
+    policy = await store(make.policy(on_change=True))
+    await rollout.reconcile()
+    name = sweep_name(policy["metadata"]["uid"], 1, "r")
+    spec = (await world.requests.get(name)).spec
+    assert (spec.policy, spec.rule, spec.sweep, spec.source) == (
+        "p",
+        "r",
+        True,
+        Source.POLICY_CHANGE,
+    )
+    assert (spec.policy_uid, spec.policy_generation) == (policy["metadata"]["uid"], 1)
+    assert (spec.resource.kind, spec.resource.name) == ("ClusterPolicy", "p")
+
+
+async def test_only_rules_that_ask_for_it_are_swept(make, rollout, store, log):
+    await store(make.policy())
+    await rollout.reconcile()
+    assert not [line for line in log if line.startswith("sweep")]
+
+
+async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
+    make, rollout, store, seen, log
+):
+    policy = await store(make.policy(on_change=True))
+    await rollout.reconcile()
+    await seen(policy)
+    log.clear()
+    await rollout.reconcile()
+    assert log == []
+    changed = make.policy(on_change=True, patch={"metadata": {"labels": {"more": "yes"}}})
+    await store(changed)
+    await rollout.reconcile()
+    # The address of the webhook tells of the new generation.
+    assert log == ["configuration kube-retrofit-resource", "sweep p r", "status p"]
+
+
+async def test_a_new_value_of_the_annotation_runs_every_rule_once(
+    world, make, rollout, store, seen, log
+):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    for value in ("one", "two"):
+        log.clear()
+        await world.edit(policy, annotations={ANNOTATION_RUN: value})
+        await seen(policy)
+        await rollout.reconcile()
+        assert log == ["sweep p r", "status p"]
+        stored = await seen(policy)
+        last = stored["status"]["mutateExisting"]["manualRun"]
+        assert last == {"value": value, "refused": []}
+        await rollout.reconcile()
+        assert log == ["sweep p r", "status p"]
+    spec = (await world.requests.get(run_name(policy["metadata"]["uid"], "two", "r"))).spec
+    assert (spec.source, spec.sweep) == (Source.MANUAL, True)
+
+
+async def test_a_policy_that_comes_with_the_annotation_is_swept_once(make, rollout, store, log):
+    policy = make.policy(on_change=True)
+    await store(
+        {**policy, "metadata": {**policy["metadata"], "annotations": {ANNOTATION_RUN: "x"}}}
+    )
+    await rollout.reconcile()
+    assert [line for line in log if line.startswith("sweep")] == ["sweep p r"]
+
+
+async def test_a_rule_that_cannot_run_now_is_named(world, make, rollout, store, log):
+    policy = make.policy(resources={"operations": ["CREATE"]})
+    stored = await store(
+        {**policy, "metadata": {**policy["metadata"], "annotations": {ANNOTATION_RUN: "x"}}}
+    )
+    await rollout.reconcile()
+    assert not [line for line in log if line.startswith("sweep")]
+    status = (await world.read(stored))["status"]
+    (refused,) = status["mutateExisting"]["manualRun"]["refused"]
+    assert refused.startswith("rule r: every filter of its match lists operations")
+    assert any("cannot run now in full" in line for line in log)
+
+
+async def test_another_kind_changes_the_configuration_first(make, rollout, store, seen, log):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    await seen(policy)
+    log.clear()
+    await store(make.policy("q", kinds=("Pod",)))
+    await rollout.reconcile()
+    assert log == [f"configuration {RESOURCE_CONFIGURATION}", "status q"]
+    assert rollout.webhook_writer.cluster.webhooks.kinds() == {
+        "configmaps",
+        "pods",
+        "pods/ephemeralcontainers",
+    }
+
+
+async def test_a_policy_that_is_gone_is_asked_about_no_more(world, make, rollout, store, log):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    world.remove(policy)
+    world.index.remove("p")
+    rollout.on_deleted("p")
+    log.clear()
+    await rollout.reconcile()
+    assert log == [f"configuration {RESOURCE_CONFIGURATION}"]
+    assert rollout.webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"] == []
+
+
+class TestInvalid:
+    async def test_a_stored_policy_that_cannot_act_says_why(self, world, make, rollout, store):
+        policy = await store(make.policy(spec={"nonsense": 1}))
+        await rollout.reconcile()
+        stored = await world.read(policy)
+        condition = ready(stored)
+        assert (condition["status"], condition["reason"]) == ("False", "Failed")
+        assert "spec.nonsense" in condition["message"]
+        assert stored["status"]["ready"] is False
+
+    async def test_it_hinders_no_other(self, world, make, rollout, store):
+        await store(make.policy("a", spec={"nonsense": 1}))
+        good = await store(make.policy("b"))
+        await rollout.reconcile()
+        assert ready(await world.read(good))["status"] == "True"
+
+    async def test_a_mended_policy_is_ready_and_swept(
+        self, world, make, rollout, store, seen, log
+    ):
+        policy = await store(make.policy(on_change=True))
+        await rollout.reconcile()
+        await store(make.policy(on_change=True, spec={"nonsense": 1}))
+        await rollout.reconcile()
+        assert ready(await seen(policy))["status"] == "False"
+        log.clear()
+        await store(make.policy(on_change=True))
+        await rollout.reconcile()
+        assert "sweep p r" in log
+        assert ready(await world.read(policy))["status"] == "True"
+
+
+class TestStatus:
+    async def test_one_that_somebody_edited_is_restored(
+        self, world, make, rollout, store, seen, log
+    ):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        stored = await seen(policy)
+        kind = replace(world.cluster.exact("kyverno.io/v1", "ClusterPolicy"), subresource="status")
+        broken = {**stored, "status": {**stored["status"], "conditions": []}}
+        await world.cluster.change(kind, stored, broken)
+        await seen(policy)
+        log.clear()
+        await rollout.reconcile()
+        assert log == ["status p"]
+        assert ready(await world.read(policy))["status"] == "True"
+
+    async def test_the_time_of_the_condition_is_that_of_its_change(
+        self, world, make, rollout, store, seen
+    ):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        first = ready(await seen(policy))["lastTransitionTime"]
+        world.clock.tick(60)
+        await store(make.policy(patch={"metadata": {"labels": {"other": "yes"}}}))
+        await rollout.reconcile()
+        assert ready(await seen(policy))["lastTransitionTime"] == first
+        world.clock.tick(60)
+        await store(make.policy(spec={"nonsense": 1}))
+        await rollout.reconcile()
+        assert ready(await seen(policy))["lastTransitionTime"] > first
+
+    async def test_a_version_that_changed_meanwhile_is_left_to_its_own_event(
+        self, world, make, rollout, store
+    ):
+        first = await store(make.policy("a"))
+        other = await store(make.policy("b"))
+        await world.edit(first, labels={"by": "somebody"})
+        await rollout.reconcile()
+        assert "status" not in await world.read(first)
+        assert ready(await world.read(other))["status"] == "True"
+
+    async def test_an_error_at_one_policy_hinders_no_other(self, world, make, rollout, store):
+        await store(make.policy("a"))
+        good = await store(make.policy("b"))
+        write = world.policies.write_status
+
+        async def fail(policy, status):
+            if policy["metadata"]["name"] == "a":
+                raise Unavailable("no answer")
+            await write(policy, status)
+
+        world.policies.write_status = fail
+        with pytest.raises(Unavailable):
+            await rollout.reconcile()
+        assert ready(await world.read(good))["status"] == "True"
+
+
+class TestConfiguration:
+    async def test_one_that_somebody_edited_is_restored(
+        self, world, make, rollout, store, seen, log
+    ):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        await seen(policy)
+        wanted = rollout.webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"]
+        rollout.webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+        log.clear()
+        await rollout.reconcile()
+        assert log == [f"configuration {RESOURCE_CONFIGURATION}", "status p"]
+        assert (
+            rollout.webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"]
+            == wanted
+        )
+        broken = ready(await seen(policy))
+        assert (broken["status"], broken["reason"]) == ("False", "WebhookChanged")
+        assert "was changed by kubectl-edit: it is being restored" in broken["message"]
+        world.clock.tick(1)
+        await rollout.reconcile()
+        assert ready(await seen(policy))["status"] == "False"
+        world.clock.tick(1)
+        await rollout.reconcile()
+        assert ready(await seen(policy))["status"] == "True"
+
+    async def test_another_ca_is_taken_over(self, make, rollout, store, seen, log):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        await seen(policy)
+        log.clear()
+        rollout.webhook_writer.cluster.authority.bundle = b"another"
+        await rollout.reconcile()
+        assert log == [
+            f"configuration {RESOURCE_CONFIGURATION}",
+            f"configuration {POLICY_CONFIGURATION}",
+        ]
+
+    async def test_without_a_ca_nothing_becomes_ready(self, world, make, rollout, store, log):
+        policy = await store(make.policy())
+        rollout.webhook_writer.cluster.authority.bundle = None
+        with pytest.raises(NotFound, match="start retrofit-admission"):
+            await rollout.reconcile()
+        assert log == ["status p"]
+        condition = ready(await world.read(policy))
+        assert (condition["status"], condition["reason"]) == ("False", "NoCertificateAuthority")
+
+    async def test_a_kind_that_is_not_served_does_not_hold_up_the_policy(
+        self, world, make, rollout, store
+    ):
+        policy = await store(make.policy(kinds=("Widget", "ConfigMap")))
+        await rollout.reconcile()
+        assert rollout.webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
+        assert ready(await world.read(policy))["status"] == "True"
+
+    async def test_one_that_another_leader_made_is_looked_at_again(self, rollout):
+        async def absent(_name):
+            return None
+
+        for name in (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION):
+            rollout.webhook_writer.cluster.webhooks.stored[name] = {"metadata": {"name": name}}
+        rollout.webhook_writer.cluster.webhooks.get = absent
+        with pytest.raises(Conflict, match="somebody else"):
+            await rollout.reconcile()
+
+
+class TestLoading:
+    async def test_a_leader_knows_all_policies_before_it_registers_any(
+        self, world, make, rollout, log
+    ):
+        world.cluster.add(make.policy("p"))
+        await rollout.load()
+        await rollout.reconcile()
+        assert rollout.webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
+        assert "status p" in log
+
+    async def test_a_deletion_that_the_watch_missed_is_noticed(self, world, make, rollout, store):
+        policy = await store(make.policy())
+        await rollout.reconcile()
+        world.remove(policy)
+        await rollout.load()
+        await rollout.reconcile()
+        assert rollout.webhook_writer.cluster.webhooks.kinds() == set()
+        assert world.index.get("p") is None
+
+    async def test_what_the_watch_brought_meanwhile_is_kept(self, world, make, rollout, store):
+        old = await store(make.policy())
+
+        async def stored():
+            await store(make.policy(kinds=("Secret",)))
+            await store(make.policy("q", kinds=("Pod",)))
+            return (old,)
+
+        world.policies.stored = stored
+        await rollout.load()
+        await rollout.reconcile()
+        assert rollout.webhook_writer.cluster.webhooks.kinds() == {
+            "secrets",
+            "pods",
+            "pods/ephemeralcontainers",
+        }
+
+
+class TestStandingBy:
+    async def test_nobody_is_asked_and_nothing_written(self, world, make, rollout, store, log):
+        policy = await store(make.policy(on_change=True))
+        rollout.hold("a live Kyverno is there")
+        await rollout.reconcile()
+        assert [line for line in log if line.startswith(("sweep", "status"))] == []
+        stored = rollout.webhook_writer.cluster.webhooks.stored
+        assert {name: item["webhooks"] for name, item in stored.items()} == {
+            RESOURCE_CONFIGURATION: [],
+            POLICY_CONFIGURATION: [],
+        }
+        rollout.hold("")
+        await rollout.reconcile()
+        assert "sweep p r" in log
+        assert ready(await world.read(policy))["status"] == "True"
+
+    async def test_the_webhooks_go_before_the_namespace_does(self, make, rollout, store, log):
+        await store(make.policy())
+        await rollout.reconcile()
+        rollout.end(ending=True)
+        await rollout.reconcile()
+        assert rollout.webhook_writer.cluster.webhooks.stored == {}
+        rollout.end(ending=False)
+        await rollout.reconcile()
+        assert rollout.webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
+
+
+async def test_a_policy_whose_conditions_the_api_server_refuses_says_so_and_hinders_no_other(
+    world, make, rollout, store
+):
+    conditions = [{"name": "broken", "expression": "request.?"}]
+    bad = await store(
+        make.policy("bad", spec={"webhookConfiguration": {"matchConditions": conditions}})
+    )
+    good = await store(make.policy("good"))
+    rollout.webhook_writer.cluster.webhooks.refuses.add("request.?")
+    await rollout.reconcile()
+    assert ready(await world.read(good))["status"] == "True"
+    condition = ready(await world.read(bad))
+    assert condition["status"] == "False"
+    assert condition["message"].startswith("spec.webhookConfiguration.matchConditions: ")
+    assert "request.?" in condition["message"]
+
+
+async def test_it_follows_the_policies_and_says_what_is_in_the_way(
+    world, make, rollout, store, seen, log
+):
+    rollout.webhook_writer.cluster.authority.bundle = None
+    work = asyncio.create_task(rollout.run())
+    try:
+        async with asyncio.timeout(10):
+            policy = await store(make.policy())
+            while not rollout.problem:
+                await asyncio.wait([work], timeout=0.01)
+            rollout.webhook_writer.cluster.authority.bundle = b"certificate"
+            await seen(policy)
+            while rollout.problem:
+                await asyncio.wait([work], timeout=0.01)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    assert [line for line in log if "retrofit-admission" in line] == log[1:2]
+    assert ready(await world.read(policy))["status"] == "True"
+
+
+async def test_another_generation_takes_the_figures_away(world, make, rollout, store):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    figures = {"mutateExisting": {"patched": 7, "message": "x", "running": {"patched": 1}}}
+    await world.policies.write_status(await world.read(policy), figures)
+    await store(make.policy(patch={"metadata": {"labels": {"done": "again"}}}))
+    await rollout.reconcile()
+    stored = await world.read(policy)
+    assert stored["status"]["mutateExisting"] == {"observedGeneration": 2}
+
+
+async def test_new_figures_are_nothing_to_follow(world, make, rollout, store):
+    stored = await store(make.policy())
+    await rollout.reconcile()
+    stored = await world.read(stored)
+    rollout.on_stored(stored)
+    rollout._changed.clear()
+    await world.policies.write_status(stored, {"mutateExisting": {"patched": 7}})
+    stored = await world.read(stored)
+    rollout.on_stored(stored)
+    assert not rollout._changed.is_set()
+    await world.policies.write_status(stored, {"ready": False})
+    rollout.on_stored(await world.read(stored))
+    assert rollout._changed.is_set()
+
+
+async def test_a_policy_that_changed_meanwhile_is_worked_on_again(world, make, rollout, store):
+    stored = await store(make.policy())
+    figures = {"mutateExisting": {"patched": 7}}
+    await world.policies.write_status(await world.read(stored), figures)  # not noticed yet
+    rollout._changed.clear()
+    await rollout.reconcile()
+    await asyncio.wait_for(rollout._changed.wait(), 5)
+    assert "conditions" not in (await world.read(stored))["status"]
+
+
+CHECK = {
+    "name": "check",
+    "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+    "validate": {"failureAction": "Enforce", "pattern": {"metadata": {"name": "?*"}}},
+}
+STORED_ONLY = (
+    "spec.rules[{}]: rule check is a validate rule: kube-retrofit stores it, but does"
+    " not act on it"
+)
+
+
+async def test_a_policy_of_which_no_rule_is_acted_on_is_not_ready(make, rollout, store, seen, log):
+    policy = make.policy()
+    policy["spec"]["rules"] = [CHECK]
+    await store(policy)
+    await rollout.reconcile()
+    stored = await seen(policy)
+    assert stored["status"]["ready"] is False
+    assert {key: ready(stored)[key] for key in ("status", "reason", "message")} == {
+        "status": "False",
+        "reason": "NotActedOn",
+        "message": f"no rule is acted on: {STORED_ONLY.format(0)}",
+    }
+    told = f"PolicyNotActedOn p {STORED_ONLY.format(0)}"
+    assert log.count(told) == 1
+    await rollout.reconcile()
+    assert log.count(told) == 1
+
+
+async def test_a_policy_with_other_rules_too_is_ready_and_names_them(
+    world, make, rollout, store, log
+):
+    policy = make.policy()
+    policy["spec"]["rules"].append(CHECK)
+    await store(policy)
+    await rollout.reconcile()
+    condition = ready(await world.read(policy))
+    assert (condition["status"], condition["reason"]) == ("True", "Succeeded")
+    assert condition["message"] == f"Ready, but {STORED_ONLY.format(1)}"
+    assert f"PolicyNotActedOn p {STORED_ONLY.format(1)}" in log
+
+
+async def test_a_policy_whose_triggers_the_settings_leave_out_says_so_until_they_do_not(
+    make, rollout, store, seen, log
+):
+    settings = rollout.webhook_writer.live
+    settings.take({"resourceFilters": "[ConfigMap,*,*]"})
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    text = (
+        "spec.rules[0].match: nothing ever fires it: resourceFilters leave out ConfigMap"
+        " ([ConfigMap,*,*])"
+    )
+    condition = ready(await seen(policy))
+    assert (condition["status"], condition["message"]) == ("True", f"Ready, but {text}")
+    assert f"PolicyFiltered p {text}" in log
+    settings.take({})
+    await rollout.reconcile()
+    assert ready(await seen(policy))["message"] == "Ready"

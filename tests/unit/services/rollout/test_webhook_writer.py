@@ -1,0 +1,205 @@
+"""Webhook configurations are kept as they are wanted, and not fought for without end."""
+
+import pytest
+
+from reconciler.errors import Conflict, Invalid, NotFound
+from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
+from tests.unit.services.configurations import OWNER, new_registrar
+
+CONDITION = '[{"name": "odd", "expression": "%s"}]'
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def webhook_writer(world, told):
+    return new_registrar(world, restored=lambda name, text: told.append(f"{name}: {text}"))
+
+
+@pytest.fixture
+def policies(world, make):
+    def run(*written):
+        for policy in written or (make.policy(),):
+            world.index.apply(world.cluster.add(policy))
+        return world.index.policies()
+
+    return run
+
+
+def webhooks(webhook_writer):
+    return webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["webhooks"]
+
+
+class TestOwner:
+    async def test_the_configurations_go_with_their_owner(self, webhook_writer, policies):
+        await webhook_writer.register(policies())
+        for stored in webhook_writer.cluster.webhooks.stored.values():
+            assert stored["metadata"]["ownerReferences"] == [OWNER]
+
+    async def test_without_an_owner_they_are_made_all_the_same(self, webhook_writer, policies):
+        webhook_writer.cluster.webhooks.reference = None
+        await webhook_writer.register(policies())
+        stored = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+        assert "ownerReferences" not in stored["metadata"]
+
+    async def test_once_the_owner_is_gone_they_are_not_made_again(self, webhook_writer, policies):
+        chosen = policies()
+        await webhook_writer.register(chosen)
+        webhook_writer.cluster.webhooks.stored.clear()
+        webhook_writer.cluster.webhooks.reference = None
+        with pytest.raises(NotFound, match="being uninstalled"):
+            await webhook_writer.register(chosen)
+        assert webhook_writer.cluster.webhooks.stored == {}
+
+    async def test_an_owner_that_was_made_again_is_the_new_one(self, webhook_writer, policies):
+        chosen = policies()
+        await webhook_writer.register(chosen)
+        webhook_writer.cluster.webhooks.stored.clear()
+        webhook_writer.cluster.webhooks.reference = {**OWNER, "uid": "2"}
+        await webhook_writer.register(chosen)
+        (owner,) = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["metadata"][
+            "ownerReferences"
+        ]
+        assert owner["uid"] == "2"
+
+
+class TestRestoring:
+    async def test_what_is_deleted_or_edited_comes_back_and_is_told(
+        self, webhook_writer, policies, told
+    ):
+        chosen = policies()
+        await webhook_writer.register(chosen)
+        assert told == []
+        del webhook_writer.cluster.webhooks.stored[POLICY_CONFIGURATION]
+        webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+        await webhook_writer.register(chosen)
+        assert webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
+        assert told == [
+            f"{RESOURCE_CONFIGURATION}: it was changed by kubectl-edit",
+            f"{POLICY_CONFIGURATION}: it was deleted",
+        ]
+
+    async def test_a_label_that_somebody_took_off_comes_back(self, webhook_writer, policies):
+        chosen = policies()
+        await webhook_writer.register(chosen)
+        meta = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["metadata"]
+        webhook_writer.cluster.webhooks.edit(
+            RESOURCE_CONFIGURATION, metadata={**meta, "labels": {"a": "b"}}
+        )
+        await webhook_writer.register(chosen)
+        labels = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["metadata"][
+            "labels"
+        ]
+        assert labels == {"app.kubernetes.io/managed-by": "kube-retrofit"}
+
+    async def test_it_goes_on_every_two_seconds(self, world, webhook_writer, policies, told):
+        chosen = policies()
+        await webhook_writer.register(chosen)
+        for _ in range(10):
+            webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+            await webhook_writer.register(chosen)
+        begun = world.clock.monotonic()
+        for _ in range(5):
+            webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+            with pytest.raises(Conflict, match="kubectl-edit again and again") as refused:
+                await webhook_writer.register(chosen)
+            assert webhooks(webhook_writer) == []
+            world.clock.tick(refused.value.retry_after)
+            await webhook_writer.register(chosen)
+            assert webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
+        assert len(told) == 15
+        assert world.clock.monotonic() - begun == pytest.approx(10.0)
+
+    async def test_what_the_cluster_changes_on_the_way_is_left(
+        self, webhook_writer, policies, told
+    ):
+        store = webhook_writer.cluster.webhooks._store
+
+        def changing(configuration):
+            changed = [{**item, "timeoutSeconds": 7} for item in configuration["webhooks"]]
+            return store({**configuration, "webhooks": changed})
+
+        webhook_writer.cluster.webhooks._store = changing
+        chosen = policies()
+        await webhook_writer.register(chosen)
+        version = webhook_writer.cluster.webhooks.versions
+        await webhook_writer.register(chosen)
+        assert webhook_writer.cluster.webhooks.versions == version
+        assert told == []
+
+    async def test_its_own_writes_are_known(self, webhook_writer, policies):
+        await webhook_writer.register(policies())
+        stored = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+        assert webhook_writer.is_own(stored)
+        webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
+        assert not webhook_writer.is_own(
+            webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+        )
+
+
+class TestSettings:
+    async def test_they_reach_the_configurations(self, webhook_writer, policies):
+        chosen = policies()
+        await webhook_writer.register(chosen)
+        webhook_writer.live.take(
+            {
+                "webhooks": '{"objectSelector": {"matchLabels": {"a": "b"}}}',
+                "webhookLabels": '{"team": "x"}',
+                "webhookAnnotations": '{"note": "y"}',
+                "matchConditions": CONDITION % "true",
+            }
+        )
+        await webhook_writer.register(chosen)
+        for stored in webhook_writer.cluster.webhooks.stored.values():
+            assert stored["metadata"]["labels"]["team"] == "x"
+            assert stored["metadata"]["annotations"] == {"note": "y"}
+        (webhook,) = webhooks(webhook_writer)
+        assert webhook["objectSelector"] == {"matchLabels": {"a": "b"}}
+        assert {"name": "odd", "expression": "true"} in webhook["matchConditions"]
+        webhook_writer.live.take({})
+        await webhook_writer.register(chosen)
+        (webhook,) = webhooks(webhook_writer)
+        assert webhook["objectSelector"] == {}
+        meta = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["metadata"]
+        assert "annotations" not in meta
+
+    async def test_what_the_api_server_refuses_leaves_the_old_ones(self, webhook_writer, policies):
+        chosen = policies()
+        webhook_writer.live.take({"matchConditions": CONDITION % "true"})
+        await webhook_writer.register(chosen)
+        webhook_writer.cluster.webhooks.refuses.add("tru(")
+        webhook_writer.live.take({"matchConditions": CONDITION % "tru("})
+        assert await webhook_writer.register(chosen) == {}
+        assert {"name": "odd", "expression": "true"} in webhooks(webhook_writer)[0][
+            "matchConditions"
+        ]
+        (fault,) = webhook_writer.live.faults
+        assert fault.key == "matchConditions"
+        assert "tru(" in fault.message
+
+    async def test_what_cannot_be_sorted_out_is_an_error(self, webhook_writer, policies):
+        webhook_writer.cluster.webhooks.refuses.add("configmaps")
+        with pytest.raises(Invalid):
+            await webhook_writer.register(policies())
+
+
+async def test_a_policy_with_refused_conditions_is_left_out_until_it_changes(
+    world, make, webhook_writer, policies
+):
+    def picky(expression):
+        conditions = [{"name": "odd", "expression": expression}]
+        return make.policy("picky", spec={"webhookConfiguration": {"matchConditions": conditions}})
+
+    webhook_writer.cluster.webhooks.refuses.add("tru(")
+    chosen = policies(make.policy("plain", kinds=("Secret",)), picky("tru("))
+    refused = await webhook_writer.register(chosen)
+    assert set(refused) == {"picky"}
+    assert webhook_writer.cluster.webhooks.kinds() == {"secrets"}
+    assert await webhook_writer.register(chosen) == refused
+    mended = await world.edit(picky("tru("), spec=picky("true")["spec"])
+    world.index.apply(mended)
+    assert await webhook_writer.register(world.index.policies()) == {}
+    assert webhook_writer.cluster.webhooks.kinds() == {"secrets", "configmaps"}

@@ -1,0 +1,413 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.updaterequest import RequestStatus, Source, State, SweepProgress
+from reconciler.errors import Gone, Unavailable
+from reconciler.requests.lifecycle import Done, Fail, Retry, Skip
+from reconciler.requests.naming import child_name
+
+EACH = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "namespace": "{{ request.object.metadata.namespace }}",
+    "name": "{{ request.object.metadata.name }}",
+}
+APPEND = "- {op: add, path: /data/list/-, value: x}"
+
+
+@pytest.fixture
+def policy(world, make):
+    """A rule whose triggers are their own targets."""
+    return world.install(make.policy(targets=[EACH], on_change=True))
+
+
+@pytest.fixture
+def triggers(world, make):
+    def create(*places):
+        return [
+            world.cluster.add(make.object("ConfigMap", name, namespace))
+            for namespace, name in (place.split("/") for place in places)
+        ]
+
+    return create
+
+
+@pytest.fixture
+def sweep(world):
+    """Store a sweep of a policy."""
+
+    async def run(policy, **spec):
+        facts = {"source": Source.POLICY_CHANGE, "sweep": True, **spec}
+        return await world.ask(policy, policy, name="sweep-1", operation="", **facts)
+
+    return run
+
+
+@pytest.fixture
+def go_on(world):
+    """Run a sweep as it is stored, on a sweeper with small pages."""
+
+    async def run(request, **settings):
+        sweeper = replace(world.sweeper, **{"page": 2, "parallel": 2, **settings})
+        return await sweeper.run(request)
+
+    return run
+
+
+async def done(world):
+    kind = world.cluster.exact("v1", "ConfigMap")
+    page = await world.cluster.list_page(kind, labels="done=yes")
+    return {f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in page.items}
+
+
+async def test_every_existing_trigger_is_worked_on(world, policy, triggers, sweep, go_on):
+    triggers("a/1", "a/2", "a/3", "b/1", "c-c/1")
+    request, ended = await go_on(await sweep(policy))
+    assert ended.disposition == Done()
+    assert await done(world) == {"a/1", "a/2", "a/3", "b/1", "c-c/1"}
+    assert (ended.sweep.done, ended.sweep.total, ended.sweep.failed) == (5, 5, 0)
+    assert ended.counts.patched == 5
+    assert request.name == "sweep-1"
+
+
+async def test_without_any_object_it_says_so(policy, sweep, go_on):
+    _, ended = await go_on(await sweep(policy))
+    assert ended.disposition == Done(message="no existing object fits the rule's match")
+    assert (ended.sweep.done, ended.sweep.total) == (0, 0)
+
+
+async def test_only_what_the_match_can_mean_is_listed(world, make, triggers, sweep, go_on):
+    resources = {"namespaces": ["b"], "selector": {"matchLabels": {"team": "x"}}}
+    policy = world.install(make.policy("q", targets=[EACH], resources=resources))
+    triggers("a/1", "b/1")
+    world.cluster.add(make.object("ConfigMap", "2", "b", labels={"team": "x"}))
+    asked = []
+    whole = world.wire.list_page
+
+    async def list_page(kind, **options):
+        asked.append((options["namespace"], options["labels"]))
+        return await whole(kind, **options)
+
+    world.wire.list_page = list_page
+    await go_on(await sweep(policy))
+    assert set(asked) == {("b", "team=x")}
+    assert await done(world) == {"b/2"}
+
+
+async def test_an_unknown_number_is_not_guessed(world, make, triggers, sweep, go_on):
+    """The API server does not count what a selector leaves."""
+    policy = world.install(
+        make.policy("q", targets=[EACH], resources={"selector": {"matchLabels": {"x": "y"}}})
+    )
+    for number in range(5):
+        world.cluster.add(make.object("ConfigMap", str(number), labels={"x": "y"}))
+    whole = world.wire.list_page
+    totals = []
+
+    async def list_page(kind, **options):
+        return replace(await whole(kind, **options), remaining=0)
+
+    write = world.requests.write_status
+
+    async def write_status(request, status):
+        totals.append(status.sweep.total)
+        return await write(request, status)
+
+    world.wire.list_page = list_page
+    world.requests.write_status = write_status
+    _, ended = await go_on(await sweep(policy))
+    assert set(totals) == {-1}
+    assert (ended.sweep.done, ended.sweep.total) == (5, 5)
+
+
+async def test_rules_for_operations_have_no_existing_triggers(world, make, triggers, sweep, go_on):
+    policy = world.install(
+        make.policy("q", targets=[EACH], resources={"operations": ["CREATE", "UPDATE"]})
+    )
+    triggers("a/1")
+    _, ended = await go_on(await sweep(policy))
+    assert ended.sweep.done == 0
+    assert await done(world) == set()
+
+
+async def test_triggers_that_do_not_fulfil_the_preconditions_are_left(
+    world, make, triggers, sweep, go_on
+):
+    condition = {
+        "all": [{"key": "{{ request.object.metadata.name }}", "operator": "Equals", "value": "1"}]
+    }
+    policy = world.install(make.policy("q", targets=[EACH], preconditions=condition))
+    triggers("a/1", "a/2")
+    _, ended = await go_on(await sweep(policy))
+    assert ended.disposition == Done()
+    assert await done(world) == {"a/1"}
+
+
+class TestOrder:
+    PLACES = ("a/1", "a/2", "b/1", "b/1-2", "b/10", "b/2", "c/0", "c/1")
+
+    @pytest.mark.parametrize("broken_after", range(8))
+    async def test_a_crash_at_any_place_skips_nothing(
+        self, world, make, triggers, sweep, broken_after
+    ):
+        policy = world.install(make.policy(targets=[EACH], on_change=True))
+        triggers(*self.PLACES)
+        request = await sweep(policy)
+        sweeper = replace(world.sweeper, page=3, parallel=1)
+        count = 0
+
+        def crash(_before, _after):
+            nonlocal count
+            count += 1
+            world.clock.tick(5)
+            if count > broken_after:
+                raise asyncio.CancelledError
+
+        world.wire.before_change = crash
+        await asyncio.gather(sweeper.run(request), return_exceptions=True)
+        before = await done(world)
+        world.wire.before_change = lambda *_: None
+        world.restart()
+        world.index.apply(policy)
+        sweeper = replace(world.sweeper, page=3, parallel=1)
+        _, ended = await sweeper.run(await world.requests.get("sweep-1"))
+        assert len(before) == broken_after
+        assert await done(world) == set(self.PLACES)
+        assert ended.disposition == Done()
+        assert ended.sweep.done == len(self.PLACES)
+
+    async def test_what_was_done_before_a_restart_is_not_evaluated_again(
+        self, world, policy, triggers, sweep, go_on
+    ):
+        triggers(*self.PLACES)
+        request = await sweep(policy)
+        at = SweepProgress(cursor="configmaps@?:b/1", done=3, total=8)
+        stored = await world.requests.write_status(request, RequestStatus(sweep=at))
+        _, ended = await go_on(stored)
+        assert await done(world) == {"b/1-2", "b/10", "b/2", "c/0", "c/1"}
+        assert ended.sweep.done == 8
+
+    async def test_kinds_are_worked_on_one_after_the_other(
+        self, world, make, triggers, sweep, go_on
+    ):
+        each = {**EACH, "kind": "{{ request.object.kind }}"}
+        policy = world.install(
+            make.policy("q", targets=[each], kinds=("ConfigMap", "Secret"), on_change=True)
+        )
+        triggers("z/1")
+        world.cluster.add(make.object("Secret", "1", "a"))
+        request = await sweep(policy)
+        at = SweepProgress(cursor="secrets@?:", done=1, total=2)
+        _, ended = await go_on(await world.requests.write_status(request, RequestStatus(sweep=at)))
+        assert await done(world) == set()
+        assert ended.sweep.cursor == "secrets@?:a/1"
+        assert ended.sweep.done == 2
+
+
+class TestFailures:
+    @pytest.fixture
+    def refusing(self, world):
+        def refuse(before, _after):
+            if before["metadata"]["name"] in {"2", "3"}:
+                raise Unavailable("no answer")
+
+        world.wire.before_change = refuse
+
+    async def test_what_fails_goes_on_as_a_request_of_its_own(
+        self, world, policy, triggers, sweep, go_on, refusing
+    ):
+        created = triggers("a/1", "a/2", "a/3", "a/4")
+        _, ended = await go_on(await sweep(policy))
+        assert await done(world) == {"a/1", "a/4"}
+        assert ended.disposition == Done(message="2 of 4 triggers go on as requests")
+        assert (ended.sweep.failed, ended.counts.failed) == (2, 2)
+        uid = created[1]["metadata"]["uid"]
+        child = await world.requests.get(child_name("sweep-1", uid))
+        assert (child.spec.resource.name, child.spec.resource.uid) == ("2", uid)
+        assert (child.spec.sweep, child.spec.operation) == (False, "")
+        assert child.spec.source is Source.POLICY_CHANGE
+        assert child.spec.policy_generation == policy["metadata"]["generation"]
+
+    async def test_the_request_that_is_left_can_be_worked_on(
+        self, world, policy, triggers, sweep, go_on, refusing
+    ):
+        triggers("a/2")
+        await go_on(await sweep(policy))
+        world.wire.before_change = lambda *_: None
+        ended = RequestStatus(state=State.COMPLETED)
+        await world.requests.write_status(await world.requests.get("sweep-1"), ended)
+        await world.dispatcher.resync()
+        await world.settle()
+        assert await done(world) == {"a/2"}
+        assert world.dispatcher.waiting == 0
+
+    async def test_it_is_stored_before_the_cursor_moves(
+        self, world, policy, triggers, sweep, go_on, refusing
+    ):
+        triggers("a/1", "a/2", "a/3")
+        order = []
+        create, write = world.requests.create, world.requests.write_status
+
+        async def record_create(name, labels, spec):
+            order.append(f"child {spec.resource.name}")
+            await create(name, labels, spec)
+
+        async def record_write(request, status):
+            order.append(f"cursor {status.sweep.cursor}")
+            world.clock.tick(5)
+            return await write(request, status)
+
+        request = await sweep(policy)
+        world.requests.create, world.requests.write_status = record_create, record_write
+        await go_on(request, page=1)
+        assert order == [
+            "cursor configmaps@?:a/1",
+            "child 2",
+            "cursor configmaps@?:a/2",
+            "child 3",
+            "cursor configmaps@?:a/3",
+        ]
+
+    async def test_a_list_that_fails_is_tried_again_where_it_stopped(
+        self, world, policy, triggers, sweep, go_on
+    ):
+        triggers("a/1", "a/2", "a/3")
+        lists = 0
+
+        def fail(verb, _kind):
+            nonlocal lists
+            lists += verb == "list"
+            if lists == 3:
+                raise Gone("the continue token is too old", status=410)
+
+        world.wire.before_read = fail
+        request, ended = await go_on(await sweep(policy))
+        assert isinstance(ended.disposition, Retry)
+        assert ended.sweep.cursor == "configmaps@?:a/2"
+        world.wire.before_read = lambda *_: None
+        request = replace(request, status=replace(request.status, sweep=ended.sweep))
+        _, ended = await go_on(request)
+        assert ended.disposition == Done()
+        assert ended.sweep.done == 3
+
+    async def test_a_missing_right_is_named(self, world, policy, sweep, go_on):
+        world.cluster.forbid("list", "configmaps")
+        _, ended = await go_on(await sweep(policy))
+        assert isinstance(ended.disposition, Retry)
+        assert ended.disposition.missing_permission == "list configmaps"
+
+
+class TestPolicy:
+    async def test_a_newer_generation_takes_over_at_once(
+        self, world, make, policy, triggers, sweep, go_on
+    ):
+        triggers("a/1", "a/2", "a/3", "a/4", "a/5")
+        request = await sweep(policy)
+
+        async def edit(_before, _after):
+            world.wire.before_change = lambda *_: None
+            spec = make.policy(targets=[EACH], patch={"data": {"n": "1"}}, on_change=True)["spec"]
+            world.index.apply(await world.edit(policy, spec=spec))
+
+        world.wire.before_change = edit
+        _, ended = await go_on(request)
+        assert isinstance(ended.disposition, Skip)
+        assert ended.disposition.reason == "Superseded"
+        assert len(await done(world)) <= 2
+
+    async def test_a_deleted_policy_ends_it(self, world, policy, triggers, sweep, go_on):
+        triggers("a/1")
+        request = await sweep(policy)
+        world.remove(policy)
+        world.index.remove("p")
+        _, ended = await go_on(request)
+        assert isinstance(ended.disposition, Skip)
+        assert ended.disposition.reason == "PolicyGone"
+        assert await done(world) == set()
+
+    async def test_a_policy_that_became_invalid_ends_it(
+        self, world, policy, triggers, sweep, go_on
+    ):
+        triggers("a/1")
+        request = await sweep(policy)
+        world.index.apply(await world.edit(policy, spec={"rules": []}))
+        _, ended = await go_on(request)
+        assert isinstance(ended.disposition, Fail)
+
+
+class TestProgress:
+    async def test_it_is_written_every_second_with_the_time_that_is_left(
+        self, world, policy, triggers, sweep, go_on
+    ):
+        triggers(*(f"a/{number}" for number in range(8)))
+        written = []
+        write = world.requests.write_status
+
+        async def record(request, status):
+            written.append((status.sweep.done, status.sweep.total, status.sweep.eta))
+            return await write(request, status)
+
+        world.requests.write_status = record
+
+        def slow(_before, _after):
+            world.clock.tick(1)
+
+        world.wire.before_change = slow
+        await go_on(await sweep(policy))
+        assert written == [(2, 8, "6s"), (4, 8, "4s"), (6, 8, "2s"), (8, 8, "")]
+
+    async def test_it_is_not_written_more_often(self, world, policy, triggers, sweep, go_on):
+        triggers(*(f"a/{number}" for number in range(20)))
+        request = await sweep(policy)
+        before = request.resource_version
+        request, _ = await go_on(request)
+        assert request.resource_version != before
+        assert request.status.sweep.done == 2
+
+    async def test_the_end_has_no_time_left(self, world, policy, triggers, sweep):
+        triggers("a/1", "a/2")
+        world.dispatcher.on_stored(await sweep(policy))
+        await world.settle()
+        status = await world.status("sweep-1")
+        assert status.state is State.COMPLETED
+        assert (status.sweep.done, status.sweep.total, status.sweep.eta) == (2, 2, "")
+        assert status.counts.patched == 2
+
+
+async def test_rules_that_do_not_converge_change_each_trigger_once(world, make, sweep, go_on):
+    policy = world.install(make.policy(targets=[EACH], json=APPEND, on_change=True))
+    stored = world.cluster.add(make.object("ConfigMap", "1", data={"list": []}))
+    await world.dispatcher.resync()
+    world.dispatcher.on_stored(await sweep(policy))
+    request = await world.requests.get("sweep-1")
+    await go_on(request)
+    # The process dies before the end is stored, and another begins again.
+    await go_on(request)
+    assert (await world.read(stored))["data"]["list"] == ["x"]
+
+
+async def test_what_somebody_asked_for_begins_anew_with_a_changed_rule(
+    world, make, policy, triggers, sweep, go_on
+):
+    triggers("a/1", "a/2", "a/3")
+    other = make.policy(targets=[EACH], patch={"metadata": {"labels": {"other": "yes"}}})
+    change = world.wire.cluster.change
+    seen = 0
+
+    async def changed(kind, before, after):
+        nonlocal seen
+        seen += 1
+        if seen == 2:
+            meta = {**policy["metadata"], "generation": policy["metadata"]["generation"] + 1}
+            world.index.apply({**policy, "spec": other["spec"], "metadata": meta})
+        return await change(kind, before, after)
+
+    world.wire.change = changed
+    _, ended = await go_on(await sweep(policy, source=Source.MANUAL))
+    assert ended.disposition == Done()
+    assert (ended.sweep.done, ended.sweep.total) == (3, 3)
+    kind = world.cluster.exact("v1", "ConfigMap")
+    page = await world.cluster.list_page(kind, labels="other=yes")
+    assert len(page.items) == 3

@@ -1,0 +1,126 @@
+"""Is a live Kyverno there? Told by its Leases, whatever the clocks say."""
+
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.updaterequest import render_time
+from reconciler.errors import Unavailable
+from reconciler.services.upkeep.coexistence import KyvernoDetector
+
+
+class Leases:
+    """Leases by name; one that is an error is raised."""
+
+    def __init__(self):
+        self.stored = {}
+
+    async def lease(self, name):
+        found = self.stored.get(name)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def neighbour(world, told):
+    def build(**options):
+        return KyvernoDetector(
+            leases=Leases(),
+            clock=world.clock,
+            namespace="kyverno",
+            take_over=options.get("take_over", False),
+            say=told.append,
+        )
+
+    return build
+
+
+def held(moment, holder="kyverno-7d9"):
+    return {"spec": {"holderIdentity": holder, "renewTime": render_time(moment)}}
+
+
+async def test_nobody_is_there(neighbour, told):
+    alone = neighbour()
+    await alone.look()
+    assert (alone.found, alone.standing_by, told) == ("", "", [])
+    assert alone.looked.is_set()
+
+
+async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour, told):
+    beside, heard = neighbour(), []
+    beside.listeners.append(lambda: heard.append(beside.found))
+    beside.leases.stored["kyverno-background-controller"] = held(world.clock.now())
+    await beside.look()
+    assert beside.found == "kyverno-background-controller"
+    assert "scale Kyverno's controllers to 0" in beside.standing_by
+    await beside.look()
+    assert heard == ["kyverno-background-controller"]
+    assert told == [beside.standing_by]
+
+
+async def test_it_is_gone_when_it_renews_no_more(world, neighbour, told):
+    beside, heard = neighbour(), []
+    beside.listeners.append(lambda: heard.append(beside.found))
+    beside.leases.stored["kyverno"] = held(world.clock.now())
+    await beside.look()
+    world.clock.tick(29)
+    await beside.look()
+    assert beside.found
+    world.clock.tick(2)
+    await beside.look()
+    assert heard == ["kyverno", ""]
+    assert told[-1] == "the live Kyverno is gone: going on"
+
+
+async def test_what_an_uninstalled_one_left_is_no_sign(world, neighbour):
+    alone = neighbour()
+    alone.leases.stored["kyverno"] = held(world.clock.now() - timedelta(hours=1))
+    alone.leases.stored["kyverno-background-controller"] = held(world.clock.now(), holder="")
+    alone.leases.stored["kyverno-health"] = {"metadata": {"name": "kyverno-health"}}
+    await alone.look()
+    assert alone.found == ""
+
+
+async def test_a_clock_that_is_wrong_hides_it_for_one_look_only(world, neighbour):
+    beside = neighbour()
+    late = world.clock.now() - timedelta(hours=1)
+    beside.leases.stored["kyverno"] = held(late)
+    await beside.look()
+    assert beside.found == ""
+    world.clock.tick(10)
+    beside.leases.stored["kyverno"] = held(late + timedelta(seconds=10))
+    await beside.look()
+    assert beside.found == "kyverno"
+
+
+async def test_its_heartbeat_is_a_sign_too(world, neighbour):
+    beside = neighbour()
+    moment = render_time(world.clock.now())
+    annotations = {"kyverno.io/last-request-time": moment}
+    beside.leases.stored["kyverno-health"] = {"metadata": {"annotations": annotations}}
+    await beside.look()
+    assert beside.found == "kyverno-health"
+
+
+async def test_told_to_take_over_it_warns_and_works(world, neighbour):
+    beside = neighbour(take_over=True)
+    beside.leases.stored["kyverno"] = held(world.clock.now())
+    await beside.look()
+    assert beside.standing_by == ""
+    assert "may be applied twice" in beside.description
+
+
+async def test_what_cannot_be_read_leaves_what_is_known(world, neighbour):
+    beside = neighbour()
+    beside.leases.stored["kyverno"] = held(world.clock.now())
+    await beside.look()
+    beside.leases.stored["kyverno"] = Unavailable("no answer")
+    with pytest.raises(Unavailable):
+        await beside.look()
+    assert beside.found == "kyverno"

@@ -1,0 +1,228 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_RETRY_FAILED
+from reconciler.api.updaterequest import RequestStatus, State
+from reconciler.errors import Unavailable
+from reconciler.requests.lifecycle import minute
+from reconciler.requests.naming import retry_name
+from reconciler.services.upkeep.retention import AT_ONCE, FinishedRequestCollector
+from reconciler.services.upkeep.retries import Retries
+from tests.unit.services.conftest import START
+
+
+@pytest.fixture
+def collector(world):
+    retries = Retries(requests=world.requests, warn=pytest.fail)
+    return FinishedRequestCollector(
+        requests=world.requests, clock=world.clock, retries=retries, keep=100
+    )
+
+
+@pytest.fixture
+def finished(world, make, collector):
+    """Store a finished request that is to be removed so many minutes after the start."""
+
+    async def store(name, minutes, *, policy="p", notice=True, **spec):
+        stored = {
+            "kind": "ClusterPolicy",
+            "metadata": {"name": policy, "uid": "u", "generation": 1},
+        }
+        request = await world.ask(stored, make.object(), name=name, **spec)
+        removal = AT_ONCE if minutes is None else minute(START + timedelta(minutes=minutes))
+        status = RequestStatus(state=State.COMPLETED, finished=START, remove_after=removal)
+        request = await world.requests.write_status(request, status)
+        if notice:
+            collector.on_stored(request)
+        return request
+
+    return store
+
+
+async def left(world):
+    return [item.name async for item in world.requests.finished()]
+
+
+async def test_a_minute_is_removed_once_it_has_passed(world, collector, finished):
+    for name, minutes in (("ur-1", 1), ("ur-2", 2), ("ur-3", 3)):
+        await finished(name, minutes)
+    world.clock.tick(2 * 60 + 59)
+    await collector.collect()
+    assert await left(world) == ["ur-2", "ur-3"]
+    world.clock.tick(1)
+    await collector.collect()
+    assert await left(world) == ["ur-3"]
+
+
+async def test_without_retention_a_request_goes_at_once(world, collector, finished):
+    await finished("ur-1", None)
+    await finished("ur-2", 1)
+    await collector.collect()
+    assert await left(world) == ["ur-2"]
+
+
+async def test_one_call_removes_a_minute(world, collector, finished):
+    calls = []
+    remove = world.requests.remove
+
+    async def record(**options):
+        calls.append(options)
+        await remove(**options)
+
+    world.requests.remove = record
+    for number in range(20):
+        await finished(f"ur-{number}", 1)
+    world.clock.tick(600)
+    await collector.collect()
+    await collector.collect()
+    assert len(calls) == 1
+    assert await left(world) == []
+
+
+async def test_waiting_requests_stay(world, collector, make):
+    stored = {"kind": "ClusterPolicy", "metadata": {"name": "p", "uid": "u", "generation": 1}}
+    collector.on_stored(await world.ask(stored, make.object()))
+    world.clock.tick(10**6)
+    await collector.collect()
+    assert [item.name async for item in world.requests.waiting()] == ["ur-1"]
+
+
+async def test_what_an_earlier_process_left_is_found_by_a_list(world, collector, finished):
+    await finished("ur-1", 1, notice=False)
+    await collector.resync()
+    world.clock.tick(600)
+    await collector.collect()
+    assert await left(world) == []
+
+
+async def test_of_one_policy_the_newest_are_kept(world, collector, finished):
+    collector.keep = 3
+    for number in range(6):
+        await finished(f"ur-{number}", number + 10)
+        await finished(f"other-{number}", number + 10, policy="q" if number < 2 else "r")
+    await collector.collect()
+    kept = await left(world)
+    assert [name for name in kept if name.startswith("ur")] == ["ur-3", "ur-4", "ur-5"]
+    assert len(kept) == 3 + 2 + 3
+
+
+async def test_the_newest_minute_is_never_cut(world, collector, finished):
+    collector.keep = 3
+    for number in range(5):
+        await finished(f"ur-{number}", 10)
+    await finished("older", 9)
+    await collector.collect()
+    assert await left(world) == [f"ur-{number}" for number in range(5)]
+
+
+class TestRecordedSecrets:
+    @pytest.fixture
+    def recorded(self, world, finished):
+        async def store(name, minutes, **facts):
+            await world.requests.create_recorded(name, {}, b"{}")
+            return await finished(name, minutes, recorded_secret=f"{name}-recorded", **facts)
+
+        return store
+
+    @staticmethod
+    async def secrets(world):
+        kind = world.cluster.exact("v1", "Secret")
+        return [item["metadata"]["name"] for item in (await world.cluster.list_page(kind)).items]
+
+    async def test_they_go_with_their_request(self, world, collector, recorded):
+        await recorded("ur-1", 1)
+        await recorded("ur-2", 9)
+        world.clock.tick(300)
+        await collector.collect()
+        assert await self.secrets(world) == ["ur-2-recorded"]
+
+    async def test_they_go_although_the_deletion_is_seen_meanwhile(
+        self, world, collector, recorded
+    ):
+        request = await recorded("ur-1", 1)
+        remove = world.requests.remove
+
+        async def remove_and_hear(**options):
+            await remove(**options)
+            collector.on_deleted(request)
+
+        world.requests.remove = remove_and_hear
+        world.clock.tick(300)
+        await collector.collect()
+        assert await self.secrets(world) == []
+
+    async def test_they_go_when_somebody_deletes_the_request(self, world, collector, recorded):
+        request = await recorded("ur-1", 9)
+        kind = world.cluster.exact("kyverno.io/v2", "UpdateRequest")
+        world.cluster.delete(kind, "kyverno", "ur-1")
+        collector.on_deleted(request)
+        await collector.collect()
+        assert await self.secrets(world) == []
+
+    async def test_they_go_with_a_request_that_was_deleted_before_it_ended(
+        self, world, collector, recorded
+    ):
+        request = await recorded("ur-1", 9, notice=False)
+        collector.on_deleted(replace(request, status=RequestStatus()))
+        await collector.collect()
+        assert await self.secrets(world) == []
+
+    async def test_a_request_that_names_the_secret_of_somebody_else_deletes_nothing(
+        self, world, collector, finished
+    ):
+        meta = {"name": "kube-retrofit-ca", "namespace": "kyverno"}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+        world.cluster.create(world.cluster.exact("v1", "Secret"), secret)
+        await finished("ur-1", 1, recorded_secret="kube-retrofit-ca")
+        deleted = await finished("ur-2", 9, recorded_secret="kube-retrofit-ca")
+        collector.on_deleted(deleted)
+        world.clock.tick(300)
+        await collector.collect()
+        assert await self.secrets(world) == ["kube-retrofit-ca"]
+
+    async def test_an_error_between_the_two_leaves_none(self, world, collector, recorded):
+        await recorded("ur-1", 1)
+        remove, failing = world.requests.remove, True
+
+        async def fail_once(**options):
+            if failing:
+                raise Unavailable("no answer")
+            await remove(**options)
+
+        world.requests.remove = fail_once
+        world.clock.tick(300)
+        with pytest.raises(Unavailable):
+            await collector.collect()
+        failing = False
+        await collector.collect()
+        assert (await left(world), await self.secrets(world)) == ([], [])
+
+
+async def test_what_somebody_wants_done_again_is_ordered_before_it_is_removed(
+    world, collector, finished
+):
+    request = await finished("ur-1", 1, notice=False)
+    await world.requests.write_status(request, replace(request.status, state=State.FAILED))
+    await world.requests.annotate("ur-1", {ANNOTATION_RETRY_FAILED: "now"})
+    await collector.resync()
+    world.clock.tick(300)
+    await collector.collect()
+    assert await left(world) == []
+    (again,) = [item async for item in world.requests.waiting()]
+    assert again.name == retry_name(request.uid, sweep=False)
+
+
+async def test_what_is_removed_was_counted_before(world, collector, finished):
+    seen = []
+
+    async def count():
+        seen.append(await left(world))
+
+    collector.before = count
+    await finished("ur-1", None)
+    await collector.collect()
+    await collector.collect()
+    assert seen == [["ur-1"]]
+    assert await left(world) == []

@@ -1,0 +1,140 @@
+import pytest
+
+from reconciler.api.meta import ANNOTATION_RETRIED, ANNOTATION_RETRY_FAILED
+from reconciler.api.updaterequest import RequestStatus, Source, State
+from reconciler.errors import NotFound, Unavailable
+from reconciler.requests.naming import recorded_name, retry_name
+from reconciler.services.upkeep.retries import Retries
+from tests.unit.services.conftest import START
+
+POLICY = {
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "p", "uid": "u", "generation": 1},
+}
+
+
+@pytest.fixture
+def warnings():
+    return []
+
+
+@pytest.fixture
+def retries(world, warnings):
+    return Retries(requests=world.requests, warn=warnings.append)
+
+
+@pytest.fixture
+def ended(world, make):
+    """Store a request that ended, and ask for it to be done again."""
+
+    async def store(name="ur-1", *, state=State.FAILED, asked=True, **spec):
+        request = await world.ask(POLICY, make.object(), name=name, **spec)
+        await world.requests.write_status(request, RequestStatus(state=state, finished=START))
+        if asked:
+            await world.requests.annotate(name, {ANNOTATION_RETRY_FAILED: "now"})
+        return await world.requests.get(name)
+
+    return store
+
+
+async def waiting(world):
+    return {item.name: item async for item in world.requests.waiting()}
+
+
+async def test_the_work_of_a_failed_request_is_done_again_by_a_new_one(world, retries, ended):
+    failed = await ended(operation="DELETE", recorded={"object": {"data": {"k": "v"}}})
+    retries.on_stored(failed)
+    await retries.settle()
+    name = retry_name(failed.uid, sweep=False)
+    found = await waiting(world)
+    assert set(found) == {name}
+    spec = found[name].spec
+    assert (spec.source, spec.operation) == (Source.MANUAL, "DELETE")
+    assert spec.recorded == failed.spec.recorded
+    assert spec.resource == failed.spec.resource
+    stored = await world.requests.get(failed.name)
+    assert (stored.retried, stored.status.state) == (name, State.FAILED)
+
+
+async def test_it_is_done_once_however_often_it_is_seen(world, retries, ended):
+    failed = await ended()
+    retries.on_stored(failed)
+    await retries.settle()
+    retries.on_stored(await world.requests.get(failed.name))
+    (first,) = (await waiting(world)).values()
+    # It ended and was removed meanwhile; a new leader sees the failed one for the first time.
+    kind = world.cluster.exact("kyverno.io/v2", "UpdateRequest")
+    world.cluster.delete(kind, "kyverno", first.name)
+    later = Retries(requests=world.requests, warn=pytest.fail)
+    later.on_stored(await world.requests.get(failed.name))
+    await retries.settle()
+    await later.settle()
+    assert await waiting(world) == {}
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.SKIP])
+async def test_only_what_failed_is_done_again(world, retries, ended, state):
+    retries.on_stored(await ended("ur-1", state=state))
+    retries.on_stored(await ended("ur-2", asked=False))
+    await retries.settle()
+    assert await waiting(world) == {}
+
+
+async def test_what_was_recorded_of_a_secret_is_copied_for_it(world, retries, ended):
+    await world.requests.create_recorded("ur-1", {}, b'{"object": {}}')
+    failed = await ended(recorded_secret="ur-1-recorded")
+    retries.on_stored(failed)
+    await retries.settle()
+    (again,) = (await waiting(world)).values()
+    assert again.spec.recorded_secret == recorded_name(again.name)
+    # Each goes with its own request.
+    await world.requests.delete_recorded("ur-1")
+    assert await world.requests.read_recorded(again.name) == b'{"object": {}}'
+
+
+async def test_where_that_is_gone_the_new_request_says_so(world, retries, ended):
+    retries.on_stored(await ended(recorded_secret="ur-1-recorded"))
+    await retries.settle()
+    (again,) = (await waiting(world)).values()
+    with pytest.raises(NotFound):
+        await world.requests.read_recorded(again.name)
+
+
+async def test_one_that_cannot_be_stored_is_tried_again_and_keeps_no_other(
+    world, retries, ended, warnings
+):
+    refused, other = await ended("ur-1"), await ended("ur-2")
+    create, failing = world.requests.create, True
+
+    async def refuse(name, labels, spec):
+        if failing and name == retry_name(refused.uid, sweep=False):
+            raise Unavailable("no answer")
+        return await create(name, labels, spec)
+
+    world.requests.create = refuse
+    retries.on_stored(refused)
+    retries.on_stored(other)
+    await retries.settle()
+    await retries.settle()
+    assert set(await waiting(world)) == {retry_name(other.uid, sweep=False)}
+    assert warnings == ["ur-1 cannot be done again yet: no answer"]
+    failing = False
+    await retries.settle()
+    assert len(await waiting(world)) == 2
+
+
+async def test_a_request_that_was_deleted_is_not_done_again(world, retries, ended):
+    failed = await ended()
+    retries.on_stored(failed)
+    retries.on_deleted(failed)
+    await retries.settle()
+    assert await waiting(world) == {}
+
+
+async def test_it_is_not_asked_for_any_more_once_it_is_done(world, retries, ended):
+    failed = await ended()
+    await world.requests.annotate(failed.name, {ANNOTATION_RETRIED: "ur-other"})
+    retries.on_stored(failed)
+    retries.on_stored(await world.requests.get(failed.name))
+    await retries.settle()
+    assert await waiting(world) == {}
