@@ -209,7 +209,10 @@ class Dispatcher:
             seen.add(request.name)
             self.on_stored(request)
         for name in before - seen:
-            if name not in self.queue.working:
+            # One that somebody else made final is in no list of waiting ones, and to be reopened.
+            known = self._known.get(name)
+            reopening = known is not None and known.status.state in FINAL
+            if name not in self.queue.working and not reopening:
                 self.on_deleted(name)
         if not self.listed:
             self.suspects.take(self._known.values())

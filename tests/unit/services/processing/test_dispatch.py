@@ -461,6 +461,17 @@ class TestStatus:
         )
         assert (last.state, last.counts.patched) == (State.COMPLETED, 1)
 
+    async def test_it_is_taken_back_although_a_list_of_what_waits_comes_first(
+        self, world, policy, trigger, target
+    ):
+        request = await world.ask(policy, trigger)
+        ended = await world.requests.write_status(request, RequestStatus(state=State.COMPLETED))
+        world.dispatcher.on_stored(replace(ended, ended_by="kubectl-edit"))
+        await world.dispatcher.resync()
+        await world.settle()
+        assert [status.reason for _, status, _ in world.observed][0] == "TakenBack"
+        assert (await world.status()).counts.patched == 1
+
     async def test_what_was_done_before_somebody_wrote_to_it_is_not_done_again(
         self, world, policy, trigger, target
     ):
