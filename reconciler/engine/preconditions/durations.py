@@ -1,6 +1,7 @@
 """Durations in conditions: numbers count as seconds; the ``Duration*`` family (deprecated)."""
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from reconciler.engine import scalars
@@ -29,4 +30,5 @@ def compare_durations(key: Any, value: Any, compare: Compare) -> bool:
 def _span(value: Any) -> int | None:
     if isinstance(value, str):
         return scalars.parse_duration(value)
-    return int(value) * scalars.SECOND if scalars.is_number(value) else None
+    # YAML has numbers that are none: .inf and .nan.
+    return int(value) * scalars.SECOND if scalars.is_number(value) and isfinite(value) else None

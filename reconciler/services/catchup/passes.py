@@ -187,8 +187,9 @@ class Rounds:
         if done is not None and missed is not None and missed >= before:
             self.in_force.outages.add(Cause.UNRECORDED, before, now)
         self._polled = self._alive = self._missed = self.clock.monotonic()
-        # Nobody looked since the leader before this one did.
-        self._alive_last = self._polled - (now - self.done).total_seconds()
+        # Nobody looked since the leader before this one did, if there was one.
+        unseen = timedelta() if done is None else now - self.done
+        self._alive_last = self._polled - unseen.total_seconds()
         self._alive_before, self._noted = self._alive_last, self._alive_last
         self._last = float("-inf")
 

@@ -183,7 +183,7 @@ class Recovery:
     def _known(self, outage: Outage) -> bool:
         """Tell whether all requests of a time are known, those that are removed too."""
         complete = self.search.seen.complete
-        return complete is not None and complete <= outage.since
+        return complete is not None and complete - _SLACK <= outage.since
 
 
 def _concerning(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outage]:

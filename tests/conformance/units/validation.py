@@ -10,6 +10,7 @@ import yaml
 from admission.authoring import check_policy
 from admission.checks import ValidationDeps
 from admission.decide import AdmissionResponse
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
 from reconciler.engine.entries import RESERVED
 from reconciler.engine.match import compile_match
@@ -60,6 +61,7 @@ def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
         requests=MemoryRequests(MemoryCluster(), "kyverno"),
         conditions=Compiling(),
         account="kyverno:kyverno-background-controller",
+        controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
         filters=parse_filters,
         budget=5.0,
         patience=0.0,

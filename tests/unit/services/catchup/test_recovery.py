@@ -308,6 +308,17 @@ class TestWhileNoAdmissionServerWasThere:
         assert [item.objects for item in loss.rules] == [2]
         assert appends.in_force.outages.earliest() is None
 
+    async def test_what_is_lost_at_once_after_the_first_leader_began_is_counted(
+        self, chase, install, make
+    ):
+        await install("ignores", patch=APPEND, spec={"failurePolicy": "Ignore"})
+        await chase.rounds.begin()
+        await chase.pass_time(4)
+        chase.add(make.object(name="t-1"))
+        chase.marks.last = AdmissionHeartbeat(missed="once")
+        await chase.pass_time(30)
+        assert [item.objects for loss in chase.losses for item in loss.rules] == [1]
+
     async def test_while_it_lasts_it_is_counted_every_minute(self, appends, make):
         for number in range(24):
             appends.marks.last = AdmissionHeartbeat(missed=str(number))

@@ -469,7 +469,8 @@ class TestStatus:
         world.dispatcher.on_stored(replace(ended, ended_by="kubectl-edit"))
         await world.dispatcher.resync()
         await world.settle()
-        assert [status.reason for _, status, _ in world.observed][0] == "TakenBack"
+        first, *_ = (status for _, status, _ in world.observed)
+        assert first.reason == "TakenBack"
         assert (await world.status()).counts.patched == 1
 
     async def test_what_was_done_before_somebody_wrote_to_it_is_not_done_again(
