@@ -20,7 +20,7 @@ from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.processing.attempt import Processor
 from reconciler.services.processing.dispatch import Dispatcher, Observer
 from reconciler.services.processing.lanes import Lanes
-from reconciler.services.processing.long_evaluation import Elsewhere
+from reconciler.services.processing.long_evaluation import LongEvaluations
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import ENTRY_NOT_READY
 from reconciler.services.processing.selection import TargetFinder
@@ -76,7 +76,7 @@ def controller_services(
         backoff=Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling),
         exceptions=exceptions,
         pacer=Pacer(index=index, clock=clock),
-        elsewhere=Elsewhere(ChildProcesses(), clock),
+        long_evaluations=LongEvaluations(ChildProcesses(), clock),
         is_excluded=live.leaves_target,
         controller_users=settings.controller_users,
     )

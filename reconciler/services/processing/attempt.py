@@ -57,7 +57,7 @@ from reconciler.services.processing.eligibility import Eligibility
 from reconciler.services.processing.fairness import tenant_of
 from reconciler.services.processing.lanes import Job, Lanes
 from reconciler.services.processing.loading import Loads
-from reconciler.services.processing.long_evaluation import Elsewhere, Worker
+from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
 from reconciler.services.processing.memory_budget import InFlight
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.patchwar import PATCH_WAR
@@ -107,7 +107,7 @@ class Processor:
 
     Attributes:
         pacer: Holds requests back as their policies say.
-        elsewhere: Evaluates what takes long; None where nothing waits for this process.
+        long_evaluations: Evaluates what takes long; None where nothing waits for this process.
         is_excluded: Tells of a target that the settings exclude.
         controller_users: Full names of the users whose requests are the controller's own.
         account: In whose name everything is read; None: in that of the ports.
@@ -122,7 +122,7 @@ class Processor:
     backoff: Backoff
     pacer: Pacer
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
-    elsewhere: Elsewhere | None = None
+    long_evaluations: LongEvaluations | None = None
     is_excluded: Callable[[TargetKey], bool] = lambda _key: False
     controller_users: tuple[str, ...] = ()
     account: ServiceAccount | None = None
@@ -169,9 +169,9 @@ class Processor:
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), jitter))
         resource = f"{request.spec.resource.api_version}/{request.spec.resource.kind}"
-        worker = self.acting_as(program.origin.account)
+        processor = self.acting_as(program.origin.account)
         async with self.flight.triggers.hold(self.flight.expected(resource)) as hold:
-            trigger = await worker._read(request, program, jitter)  # noqa: SLF001 - its own class
+            trigger = await processor._read(request, program, jitter)  # noqa: SLF001 - its own class
             if isinstance(trigger, Attempt):
                 return trigger
             if trigger.presence is Presence.WAITING:
@@ -181,7 +181,7 @@ class Processor:
             left = self._left(request, claim())
             if left is not None:
                 return Attempt(disposition=left, program=program)
-            return await worker.apply(request, program, trigger, jitter)
+            return await processor.apply(request, program, trigger, jitter)
 
     async def _read(
         self, request: UpdateRequest, program: Program, jitter: float
@@ -275,8 +275,8 @@ class Processor:
 
     def loads(self, spec: RequestSpec) -> Loads:
         """Return what an attempt at a request reads, and evaluates with."""
-        worker = Worker(tenant=tenant_of(spec), policy=spec.policy, rule=spec.rule)
-        return Loads(self.loading, elsewhere=self.elsewhere, worker=worker)
+        owner = EvaluationOwner(tenant=tenant_of(spec), policy=spec.policy, rule=spec.rule)
+        return Loads(self.loading, long_evaluations=self.long_evaluations, owner=owner)
 
     async def skip_reason(
         self, spec: RequestSpec, program: Program, subject: Subject, plain: Context, loads: Loads

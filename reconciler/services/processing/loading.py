@@ -18,7 +18,7 @@ from reconciler.errors import (
     NotFound,
 )
 from reconciler.services.ports.objects import Loader
-from reconciler.services.processing.long_evaluation import Elsewhere, Worker
+from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
 
 MAX_LOADS = 100
 """Reads for one attempt; a rule that asks for more asks in a loop."""
@@ -61,14 +61,14 @@ class Loads:
         found: By what was asked for; a `LoadFailure` where there is nothing to be read.
         allowance: What is left of what one evaluation may cost.
         left: Steps that are left for the attempt.
-        elsewhere: Evaluates what takes long; None where nothing waits for this process.
-        worker: Whose attempt it is.
+        long_evaluations: Evaluates what takes long; None where nothing waits for this process.
+        owner: Whose attempt it is.
     """
 
     loader: Loader
     confidential: bool = False
-    elsewhere: Elsewhere | None = None
-    worker: Worker = field(default_factory=Worker)
+    long_evaluations: LongEvaluations | None = None
+    owner: EvaluationOwner = field(default_factory=EvaluationOwner)
     found: dict[Hashable, Any] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
     left: int = ATTEMPT_STEPS
@@ -89,14 +89,14 @@ class Loads:
             EvaluationError: The evaluation failed, or asks for too much.
             Interrupted: It was ended from outside; another attempt may succeed.
         """
-        elsewhere = self.elsewhere
-        long = elsewhere is not None and elsewhere.expects(self.worker)
+        long_evaluations = self.long_evaluations
+        long = long_evaluations is not None and long_evaluations.expects(self.owner)
         while True:
-            if elsewhere is None:
+            if long_evaluations is None:
                 ended = self._run(work, EVALUATION_STEPS)
             elif long:
-                ended = await elsewhere.evaluate(
-                    lambda: self._run(work, EVALUATION_STEPS), self.worker
+                ended = await long_evaluations.evaluate(
+                    lambda: self._run(work, EVALUATION_STEPS), self.owner
                 )
             else:
                 ended = self._run(work, BRIEF_STEPS)
@@ -105,12 +105,12 @@ class Loads:
                 await self._read(ended.load)
             elif not ended.exhausted:
                 return ended.result()
-            elif elsewhere is None or long or self.left <= 0:
+            elif long_evaluations is None or long or self.left <= 0:
                 # Something in it may have taken the error for an answer.
                 raise self._too_costly() from ended.error
             else:
                 long = True
-                elsewhere.note(self.worker)
+                long_evaluations.note(self.owner)
 
     def _run(self, work: Callable[[], T], allowed: int) -> "_Ended[T]":
         given = self.allowance.left = min(allowed, self.left)

@@ -16,7 +16,7 @@ _SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class EvaluationOwner:
     """Whose evaluation it is."""
 
     tenant: str = ""
@@ -25,7 +25,7 @@ class Worker:
 
 
 @dataclass(slots=True)
-class Elsewhere:
+class LongEvaluations:
     """Evaluates what takes long, and remembers for whom it did.
 
     A rule that takes long does so for many triggers, which may all begin in one moment: to try
@@ -34,19 +34,19 @@ class Elsewhere:
 
     isolation: Isolation
     clock: Clock
-    _long: OrderedDict[Worker, float] = field(default_factory=OrderedDict)
+    _long: OrderedDict[EvaluationOwner, float] = field(default_factory=OrderedDict)
 
-    def expects(self, worker: Worker) -> bool:
+    def expects(self, owner: EvaluationOwner) -> bool:
         """Return whether it took long lately."""
-        return self.clock.monotonic() - self._long.get(worker, float("-inf")) < _SECONDS
+        return self.clock.monotonic() - self._long.get(owner, float("-inf")) < _SECONDS
 
-    def note(self, worker: Worker) -> None:
+    def note(self, owner: EvaluationOwner) -> None:
         """It takes long."""
-        self._long[worker] = self.clock.monotonic()
-        self._long.move_to_end(worker)
+        self._long[owner] = self.clock.monotonic()
+        self._long.move_to_end(owner)
         if len(self._long) > _REMEMBERED:
             self._long.popitem(last=False)
 
-    async def evaluate(self, work: Callable[[], T], worker: Worker) -> T:
+    async def evaluate(self, work: Callable[[], T], owner: EvaluationOwner) -> T:
         """Return what an evaluation gives; raises as `Isolation.evaluate`."""
-        return await self.isolation.evaluate(work, worker.tenant)
+        return await self.isolation.evaluate(work, owner.tenant)

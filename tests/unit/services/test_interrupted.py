@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.updaterequest import State
 from reconciler.errors import Interrupted
 from reconciler.isolation import ChildProcesses
-from reconciler.services.processing.long_evaluation import Elsewhere
+from reconciler.services.processing.long_evaluation import LongEvaluations
 
 LONG = "{{ length(join('', map(&to_upper(@), request.object.data.*))) }}"
 DATA = {f"k{number}": "x" * 1_000 for number in range(500)}
@@ -41,7 +41,7 @@ def killed(world):
 
     def isolate():
         world.dispatcher.processor = replace(
-            world.processor, elsewhere=Elsewhere(port, world.clock)
+            world.processor, long_evaluations=LongEvaluations(port, world.clock)
         )
 
     port.isolate = isolate

@@ -26,7 +26,7 @@ from reconciler.services.processing.loading import (
     MAX_LOADS,
     Loads,
 )
-from reconciler.services.processing.long_evaluation import Elsewhere, Worker
+from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
 
 
 class Shelf:
@@ -235,7 +235,7 @@ def texts(count):
 
 async def test_only_what_is_long_is_evaluated_elsewhere(shelf):
     apart = Counting()
-    loads = Loads(shelf, elsewhere=Elsewhere(apart, Clock()))
+    loads = Loads(shelf, long_evaluations=LongEvaluations(apart, Clock()))
     for count, calls in ((50, 0), (2_000, 1)):
         context = loads.of(texts(count))
         assert await loads.evaluate(lambda within=context: within.search(JOINED)) == 500 * count
@@ -245,11 +245,11 @@ async def test_only_what_is_long_is_evaluated_elsewhere(shelf):
 
 async def test_a_rule_that_takes_long_is_not_tried_here_again_for_a_minute(shelf):
     apart, clock = Counting(), Clock()
-    elsewhere = Elsewhere(apart, clock)
+    long_evaluations = LongEvaluations(apart, clock)
 
     async def calls(count, **whose):
         before = apart.calls
-        loads = Loads(shelf, elsewhere=elsewhere, worker=Worker(**whose))
+        loads = Loads(shelf, long_evaluations=long_evaluations, owner=EvaluationOwner(**whose))
         context = loads.of(texts(count))
         await loads.evaluate(lambda: context.search(JOINED))
         return apart.calls - before
@@ -264,7 +264,7 @@ async def test_a_rule_that_takes_long_is_not_tried_here_again_for_a_minute(shelf
 
 
 async def test_what_is_evaluated_elsewhere_has_the_same_allowance(shelf):
-    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    loads = Loads(shelf, long_evaluations=LongEvaluations(ChildProcesses(), Clock()))
     context = loads.of(texts(1_000))
     with pytest.raises(EvaluationError, match=f"more than {EVALUATION_STEPS} steps at one object"):
         await loads.evaluate(lambda: [context.search(JOINED) for _ in range(200)])
@@ -272,7 +272,7 @@ async def test_what_is_evaluated_elsewhere_has_the_same_allowance(shelf):
 
 
 async def test_what_is_needed_elsewhere_is_read_here(shelf):
-    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    loads = Loads(shelf, long_evaluations=LongEvaluations(ChildProcesses(), Clock()))
     context = with_entries(loads.of(texts(2_000)), [ONE])
     name = compile_expression("one.data.k")
     found = await loads.evaluate(lambda: (context.search(JOINED), context.search(name)))
@@ -287,6 +287,6 @@ async def test_a_default_does_not_stand_in_for_what_takes_long(shelf):
         path=compile_template("length(join('', map(&to_upper(@), x)))", location="entry"),
         default=compile_template("a default", location="entry"),
     )
-    loads = Loads(shelf, elsewhere=Elsewhere(ChildProcesses(), Clock()))
+    loads = Loads(shelf, long_evaluations=LongEvaluations(ChildProcesses(), Clock()))
     context = with_entries(loads.of(texts(2_000)), [entry])
     assert await loads.evaluate(lambda: context.search(compile_expression("v"))) == 1_000_000
