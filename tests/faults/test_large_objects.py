@@ -1,11 +1,12 @@
 """Objects as large as the API server stores them do not all come into memory at once."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from reconciler.api.meta import Object
-from reconciler.api.updaterequest import State, UpdateRequest
+from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.cli.dev.programs import CONTROLLER
 from reconciler.requests.limits import PAUSED
 from tests.faults.rig import Rig, config_map, rule, target
@@ -54,7 +55,11 @@ async def test_a_backlog_a_sweep_and_one_list_of_large_objects(rig: Rig) -> None
     forget_peak(rig)
     await rig.merge("ClusterPolicy", place, held(None), namespace="")
     await rig.finish(count=COUNT, within=120)
-    assert await rig.states() == {State.COMPLETED: COUNT}
+    found = await rig.requests()
+    assert {item.status.state for item in found} == {State.COMPLETED}
+    # On a busy machine catch-up may find a trigger before its request is known: that is no harm.
+    sources = Counter(item.spec.source for item in found)
+    assert sources[Source.ADMISSION] == COUNT, sources
     assert peak(rig) < MOST
 
     forget_peak(rig)
