@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.api.meta import Kind, Object
 from reconciler.api.requestwire import parse_request
 from reconciler.api.rights import parse_right
-from reconciler.api.updaterequest import State, UpdateRequest
+from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.cli.dev.cluster import Cluster, ControlPlane
 from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
 from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
@@ -355,11 +355,15 @@ class Rig:
         await self.settle(missing, within=within)
 
     async def parked(self, reason: str, within: float = 20.0) -> UpdateRequest:
-        """Wait until the one waiting request says why it waits, and return it."""
+        """Wait until the one waiting request says why it waits, and return it.
+
+        What catch-up found is left out: of a trigger as young as its rule it may make one more.
+        """
         found: list[UpdateRequest] = []
 
         async def missing() -> Any:
-            found[:] = await self.requests(state=State.PENDING)
+            waiting = await self.requests(state=State.PENDING)
+            found[:] = [item for item in waiting if item.spec.source is not Source.CATCH_UP]
             return [] if [item.status.reason for item in found] == [reason] else found or "none"
 
         await self.settle(missing, within=within)
