@@ -116,15 +116,14 @@ class _Part:
         """Tell whether this one, as a template, may act on what the other one has made."""
         if not self.template:
             return False
-        if other.template or not self.asks.isdisjoint(other.sets):
-            return not self.asks.isdisjoint(other.sets) and not self._differs(other)
-        # An element that is added fits a template that wants nothing of it.
-        return not self.wants
+        asked = not self.asks.isdisjoint(other.sets)
+        if other.template:
+            return asked
+        # A plain element is one of the object from then on.
+        return not self._differs(other) if asked else not self.wants
 
     def _differs(self, other: "_Part") -> bool:
         """Tell whether a plain element can never be what this one wants."""
-        if other.template:
-            return False
         both = ((self.wants[key], other.sets.get(key)) for key in self.wants)
         return any(
             wanted is not None and text is not None and not matches(text, wanted)

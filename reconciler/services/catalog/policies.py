@@ -86,13 +86,13 @@ class PolicyIndex:
 
         One at a time: a second thread would only take the interpreter from this one.
         """
-        key, meta = policy_key(policy), policy.get("metadata") or {}
-        version = meta.get("uid", ""), meta.get("generation", 0)
-        known = self._policies.get(key)
-        if known is not None and known.uid == version[0] and version[1] <= known.generation:
+        if self._is_compiled(policy):
             return
         async with self._turn:
-            self._prepared[key] = version, await asyncio.to_thread(_compile, policy)
+            # Many requests may have asked for it at once; one of them is enough.
+            if not self._is_compiled(policy):
+                compiled = await asyncio.to_thread(_compile, policy)
+                self._prepared[policy_key(policy)] = _version(policy), compiled
 
     async def take_in(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
         """Prepare a policy, and apply it."""
@@ -105,14 +105,13 @@ class PolicyIndex:
         Rules are compiled once for each generation. What annotations say counts without one.
         """
         key = policy_key(policy)
-        meta = policy.get("metadata") or {}
         known = self._policies.get(key)
         if not self._is_newest(key, policy):
             return known or self._invalid[key].error
         self._limits[key] = _limits(policy)
         account = self._account(key, policy)
-        uid, generation = meta.get("uid", ""), meta.get("generation", 0)
-        if known is not None and known.uid == uid and generation <= known.generation:
+        uid, generation = _version(policy)
+        if known is not None and self._is_compiled(policy):
             return self._rebound(known, account)
         self._keep(known, uid)
         version, compiled = self._prepared.pop(key, (None, None))
@@ -206,6 +205,11 @@ class PolicyIndex:
             if any(_may_match(selector, kind, subresource) for selector in selectors):
                 yield rule
 
+    def _is_compiled(self, policy: Object) -> bool:
+        """Tell whether a policy is known in this generation or a newer one."""
+        known, (uid, generation) = self._policies.get(policy_key(policy)), _version(policy)
+        return known is not None and known.uid == uid and generation <= known.generation
+
     def _is_newest(self, key: str, policy: Object) -> bool:
         # Lists and watches bring versions in any order; an older one would bring back rights.
         version = resource_version(policy)
@@ -257,6 +261,11 @@ class PolicyIndex:
         self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
         self._anywhere = tuple(anywhere)
         self._digest = digest_of(self.policies())
+
+
+def _version(policy: Object) -> tuple[str, int]:
+    meta = policy.get("metadata") or {}
+    return meta.get("uid", ""), meta.get("generation", 0)
 
 
 def _compile(policy: Object) -> CompiledPolicy | InvalidPolicy:

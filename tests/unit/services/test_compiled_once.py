@@ -1,5 +1,7 @@
 """Policies are compiled when they come, and never again for a trigger."""
 
+import asyncio
+
 import pytest
 from jmespath.parser import Parser
 
@@ -32,6 +34,13 @@ def counted(monkeypatch):
     monkeypatch.setattr(policies, "compile_policy", compiling)
     monkeypatch.setattr(Parser, "parse", parsing)
     return seen
+
+
+async def test_requests_that_ask_for_a_policy_at_once_have_it_compiled_once(make, counted):
+    index, policy = policies.PolicyIndex(), make.policy(patch=PATCH, **RULE)
+    found = await asyncio.gather(*(index.take_in(policy) for _ in range(5)))
+    assert {item.key for item in found} == {"p"}
+    assert counted["policies"] == 1
 
 
 async def test_the_controller_compiles_a_policy_once(world, make, counted):
