@@ -86,7 +86,7 @@ def controller_services(
         processor=processor,
         requests=requests,
         each=each,
-        left_alone=live.leaves_trigger,
+        is_excluded=live.leaves_trigger,
     )
     dispatcher = Dispatcher(
         requests=requests,

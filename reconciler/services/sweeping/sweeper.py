@@ -62,7 +62,7 @@ class Sweeper:
         each: Told what became of each trigger that was worked on, as the order for that trigger
             alone; what failed goes on as a request of its own.
         parallel: Triggers worked on at the same time.
-        left_alone: Tells of an object that the settings exclude from being a trigger.
+        is_excluded: Tells of an object that the settings exclude from being a trigger.
         settle: Seconds until a trigger that was admitted is stored, or never will be.
         settling: Knows since when the sequences of orders are what they are.
     """
@@ -75,7 +75,7 @@ class Sweeper:
     each: Each
     page: int = 500
     parallel: int = 64
-    left_alone: Callable[[Subject], bool] = lambda _subject: False
+    is_excluded: Callable[[Subject], bool] = lambda _subject: False
     settle: float = 60.0
     settling: Settling = field(default_factory=Settling)
 
@@ -93,7 +93,7 @@ class Sweeper:
         processor: Processor,
         requests: Requests,
         each: Each,
-        left_alone: Callable[[Subject], bool],
+        is_excluded: Callable[[Subject], bool],
     ) -> Self:
         """Return the one of a controller with these settings."""
         return cls(
@@ -105,7 +105,7 @@ class Sweeper:
             each=each,
             page=settings.list_page,
             parallel=settings.lanes,
-            left_alone=left_alone,
+            is_excluded=is_excluded,
             settle=settings.request_timeout,
         )
 
@@ -347,7 +347,7 @@ class Sweeper:
     async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
         worker = self.processor.acting_as(program.origin.account)
         trigger = await worker.reading.of_object(obj, program)
-        if trigger.subject is None or self.left_alone(trigger.subject):
+        if trigger.subject is None or self.is_excluded(trigger.subject):
             return None
         if program.matcher.evaluate(trigger.subject).decision is not Decision.MATCH:
             return None
