@@ -8,7 +8,7 @@ from admission.checks import FORBIDDEN, UNAVAILABLE, ValidationDeps, refuse, war
 from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, own_namespaces
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
 from reconciler.requests.account import PLACE, parse_account

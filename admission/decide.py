@@ -14,7 +14,7 @@ from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject, UserInfo
-from reconciler.engine.preconditions import Conditions
+from reconciler.engine.ports import Condition
 from reconciler.engine.program import IGNORE, Program
 from reconciler.errors import EvaluationError
 from reconciler.requests.draft import (
@@ -263,8 +263,8 @@ class _Case:
 
     def matched(self, program: Program) -> Decision:
         """Return whether match and preconditions are met."""
-        matched = program.matcher.evaluate(self.subject).decision
-        conditions = program.preconditions
+        matched = program.match.evaluate(self.subject).decision
+        conditions = program.condition
         if matched is Decision.NO_MATCH or conditions is None:
             return matched
         if self.spared(program) or not _decidable(conditions, self.request):
@@ -327,7 +327,7 @@ def _first(case: _Case, rules: Sequence[CompiledRule]) -> Iterator[_Fired]:
         pending.append(program)
 
 
-def _decidable(conditions: Conditions, request: AdmissionRequest) -> bool:
+def _decidable(conditions: Condition, request: AdmissionRequest) -> bool:
     """Return whether the request is enough, and the roles are known where they are read."""
     if request.cut or not conditions.roots <= _ROOTS:
         return False

@@ -3,7 +3,7 @@
 from admission.checks import ValidationDeps, refuse, warnings
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_entry
+from reconciler.dialects.registry import compile_entry
 from reconciler.errors import InvalidPolicy
 from reconciler.services.authoring.lint import entry_refusals
 

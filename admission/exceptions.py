@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_exception
+from reconciler.dialects.registry import compile_exception
 from reconciler.errors import InvalidPolicy
 from reconciler.observe.logs import logger
 from reconciler.requests.draft import AdmissionRequest

@@ -90,7 +90,7 @@ class Facts:
 
     def _asks(self, program: Program) -> bool:
         reads = program.projection.request
-        asks = program.matcher.uses_user_info or reads is None or bool(reads & _ROLES)
+        asks = program.match.needs.user or reads is None or bool(reads & _ROLES)
         return asks or bool(self.exceptions.of(program))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from admission.checks import UNAVAILABLE, ValidationDeps, refuse
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, InvalidPolicy
 from reconciler.requests.rebuild import why_not_rebuildable

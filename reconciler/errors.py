@@ -68,6 +68,10 @@ class InvalidPolicy(RetrofitError):
         self.reason = reason
         self.others = tuple(others)
 
+    def is_within(self, place: str) -> bool:
+        """Return whether it is about a place of the object, or a part of that."""
+        return self.location == place or self.location.startswith((f"{place}.", f"{place}["))
+
 
 class ErrorList:
     """Errors of an object's parts: each part is read, whatever is wrong with those before it.

@@ -7,6 +7,9 @@ from typing_extensions import override
 
 from reconciler.api.meta import Kind
 
+ANY = "*"
+"""A group or resource that only values tell."""
+
 _TEXT = re.compile(
     r"(?P<verb>[a-z]+) (?P<resource>[^\s./]+)(?:\.(?P<group>[^\s/]+))?(?:/(?P<subresource>\S+))?"
     r"(?: in namespace (?P<namespace>\S+))?"
@@ -66,3 +69,43 @@ def parse_right(text: str) -> Right | None:
         subresource=parts["subresource"],
         namespace=parts["namespace"],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """One thing that a rule needs.
+
+    Attributes:
+        location: In the policy, of the target or the match.
+        options: The rights of which any one is enough; the best comes first.
+    """
+
+    location: str
+    options: tuple[Right, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetNeed:
+    """What changing one target of a rule needs, as far as the policy's text says it.
+
+    Attributes:
+        location: Of the target in the policy.
+        api_version: Empty where only a trigger tells it.
+        kind: Empty where only a trigger tells it, or where it is a pattern for several.
+        namespaces: Where, if the kind is namespaced; the empty text stands for all of them.
+        anywhere: No namespace is asked for, so cluster-scoped kinds are meant too.
+        in_one: It is one namespace for each trigger, whatever `namespaces` says.
+        named: One object is named, so nothing has to be listed.
+        name: Of that object, where the text says it.
+        looked_at: Of a subresource the object itself is read, to see whether it is meant.
+    """
+
+    location: str
+    api_version: str
+    kind: str
+    namespaces: tuple[str, ...]
+    anywhere: bool
+    in_one: bool
+    named: bool
+    name: str
+    looked_at: bool

@@ -11,13 +11,13 @@ import orjson
 
 from reconciler.cli.desk.files import STDIN, read_all
 from reconciler.clock import SystemClock
-from reconciler.engine.jmes import DEFAULT_LIMITS, compile_expression
-from reconciler.engine.jmes.environment import EvaluationEnvironment
-from reconciler.engine.jmes.functions.registry import REGISTRY
-from reconciler.engine.jmes.functions.signature import Function
-from reconciler.engine.jmes.limits import Run
-from reconciler.engine.jmes.syntax import Source, Tree, parse
+from reconciler.engine.environment import EvaluationEnvironment
 from reconciler.errors import InvalidSetting
+from reconciler.languages.jmespath import DEFAULT_LIMITS, compile_expression
+from reconciler.languages.jmespath.functions.registry import REGISTRY
+from reconciler.languages.jmespath.functions.signature import Function
+from reconciler.languages.jmespath.limits import Run
+from reconciler.languages.jmespath.syntax import Source, Tree, parse
 
 _WIDTH = 44
 """Columns of most signatures; the few that are longer leave room for a short note."""

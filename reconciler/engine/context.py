@@ -5,20 +5,40 @@ to an earlier state means to go on with the earlier context.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from reconciler.engine.allowance import UNLIMITED, Allowance
-from reconciler.engine.jmes.expression import Expression
-from reconciler.engine.jmes.images import find_images
-from reconciler.engine.jmes.reads import EVERYTHING
 
-_IMAGES = "images"
+EVERYTHING = "@"
+"""Stands among the roots of what reads the whole data."""
+
+_USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})
+_USER_ROOTS = frozenset({("serviceAccountName",), ("serviceAccountNamespace",)})
 _SERVICE_ACCOUNT = ("system", "serviceaccount")
 
 
+Derive = Callable[[Mapping[str, Any]], Any]
+
 Deferred = Callable[[], Any]
 """Gives the value of a context entry; it is called when a reader names the entry."""
+
+
+class Searchable(Protocol):
+    """An expression of some language."""
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """The names at the top of the data that it reads."""
+        ...
+
+    def search(self, data: Any, allowance: Allowance) -> Any:
+        """Evaluate it.
+
+        Raises:
+            EvaluationError: It cannot be evaluated.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +46,22 @@ class Context:
     """Named values, one per root field.
 
     When the operation in ``request`` is DELETE, ``request.object`` is the old object: nothing
-    else is left of what was deleted. ``images`` is made of ``request.object`` when it is asked for
-    and not bound.
+    else is left of what was deleted.
 
     Attributes:
         deferred: Entries that are evaluated only when somebody reads them.
         loads: What was read from outside for entries, by what was asked for. It belongs to the
             caller, who adds to it and evaluates again; all contexts made of this one share it.
         allowance: What evaluating may cost; all contexts made of this one share it.
+        derived: Names that are made of the data when they are read and not bound; none where
+            that gives None.
     """
 
     data: Mapping[str, Any]
     deferred: Mapping[str, Deferred] = field(default_factory=dict)
     loads: Mapping[Hashable, Any] = field(default_factory=dict)
     allowance: Allowance = field(default=UNLIMITED, repr=False, compare=False)
+    derived: Mapping[str, Derive] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", _with_deleted_object(dict(self.data)))
@@ -49,7 +71,7 @@ class Context:
         left = self.deferred
         if not left.keys().isdisjoint(values):
             left = {name: entry for name, entry in left.items() if name not in values}
-        return Context({**self.data, **values}, left, self.loads, self.allowance)
+        return replace(self, data={**self.data, **values}, deferred=left)
 
     def with_object(self, obj: Mapping[str, Any]) -> "Context":
         """Give a context in which ``request.object`` is another."""
@@ -59,29 +81,33 @@ class Context:
         """Give a context in which an entry has this name, evaluated at most once."""
         data = {key: held for key, held in self.data.items() if key != name}
         deferred = {**self.deferred, name: _once(value, self.allowance)}
-        return Context(data, deferred, self.loads, self.allowance)
+        return replace(self, data=data, deferred=deferred)
+
+    def derive(self, name: str, make: Derive) -> "Context":
+        """Give a context in which a name is made of the data where it is not bound."""
+        return replace(self, derived={**self.derived, name: make})
 
     def with_loads(self, loads: Mapping[Hashable, Any]) -> "Context":
         """Give a context that takes from `loads` what was read from outside."""
-        return Context(self.data, self.deferred, loads, self.allowance)
+        return replace(self, loads=loads)
 
     def within(self, allowance: Allowance) -> "Context":
         """Give a context on which evaluating costs something of this allowance."""
-        return Context(self.data, self.deferred, self.loads, allowance)
+        return replace(self, allowance=allowance)
 
-    def search(self, expression: Expression) -> Any:
+    def search(self, expression: Searchable) -> Any:
         """Evaluate an expression; the result may share parts with this context.
 
         Raises:
-            EvaluationError: As `Expression.search`.
+            EvaluationError: The expression cannot be evaluated.
         """
         return expression.search(self.view(expression.roots), self.allowance)
 
     def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
-        """Give the data, with the entries among `roots`, and ``images`` if the object has any.
+        """Give the data, with what is deferred or derived among `roots`.
 
         Raises:
-            EvaluationError: An image of the object cannot be read, or an entry not evaluated.
+            EvaluationError: One of them cannot be evaluated.
         """
         data = self.data
         if self.deferred:
@@ -90,11 +116,10 @@ class Context:
             wanted = [name for name in self.deferred if every or name in roots]
             if wanted:
                 data = {**data, **{name: self.deferred[name]() for name in wanted}}
-        if _IMAGES not in roots or _IMAGES in data:
-            return data
-        request = data.get("request")
-        images = find_images(request.get("object")) if isinstance(request, dict) else None
-        return data if images is None else {**data, _IMAGES: images}
+        for name, make in self.derived.items():
+            if name in roots and name not in data and (value := make(data)) is not None:
+                data = {**data, name: value}
+        return data
 
 
 def request_context(
@@ -146,6 +171,11 @@ def request_context(
             "serviceAccountNamespace": account_namespace,
         }
     )
+
+
+def reads_user(path: tuple[str, ...]) -> bool:
+    """Tell whether a path leads to who sent the request."""
+    return path[:2] in _USER or path[:1] in _USER_ROOTS
 
 
 def service_account(user_info: Mapping[str, Any] | None) -> tuple[str, str]:

@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.engine.context import Context
-from reconciler.engine.edits import apply_edits
-from reconciler.engine.entries import with_entries
 from reconciler.engine.match import Decision, Subject
-from reconciler.engine.outcome import RuleStatus, TargetChange, TriggerDecision
-from reconciler.engine.patch import SHIPPED, KeyTable, Unmet, equal
-from reconciler.engine.program import Convergence, Program
-from reconciler.engine.targets import TargetQuery, resolve
+from reconciler.engine.outcome import Convergence, RuleStatus, TargetChange, TriggerDecision, Unmet
+from reconciler.engine.patch import SHIPPED, KeyTable, equal
+from reconciler.engine.program import Program
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 NOTHING = "no patches applied"
@@ -29,74 +26,64 @@ def decide(program: Program, subject: Subject, context: Context) -> TriggerDecis
         EvaluationError: A precondition cannot be evaluated, or something that match asks for is
             not known, as the roles of the user.
     """
-    verdict = program.matcher.evaluate(subject)
+    verdict = program.match.evaluate(subject)
     if verdict.decision is Decision.UNDECIDED:
         msg = f"match cannot be decided: {'; '.join(verdict.reasons)}"
         raise EvaluationError(msg)
     if verdict.decision is not Decision.MATCH:
         return TriggerDecision(fires=False, matched=False, message="; ".join(verdict.reasons))
-    if program.preconditions is None:
+    if program.condition is None:
         return TriggerDecision(fires=True)
     try:
-        held = program.preconditions.evaluate(context)
+        held = program.condition.evaluate(context)
     except EvaluationError as error:
         msg = f"failed to evaluate preconditions: {error}"
-        raise EvaluationError(msg).bare(_failed_at(error)) from error
+        raise EvaluationError(msg).bare(failed_at(error)) from error
     if held.passed:
         return TriggerDecision(fires=True)
-    return TriggerDecision(fires=False, message=_unmet(held.message))
+    return TriggerDecision(fires=False, message=unmet(held.message))
 
 
-def _failed_at(error: EvaluationError) -> str:
+def failed_at(error: EvaluationError) -> str:
+    """Return what is said of a condition that cannot be evaluated, without any value."""
     return f"failed to evaluate preconditions: {error.without_values}"
 
 
-def _unmet(message: str) -> str:
+def unmet(message: str) -> str:
+    """Return what is said of a condition that does not hold."""
     return f"preconditions not met; {message}" if message else "preconditions not met"
-
-
-def queries(program: Program, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
-    """Return what the rule's targets mean for a trigger, and the errors of those that fail."""
-    found: list[TargetQuery] = []
-    errors: list[EvaluationError] = []
-    for index, target in enumerate(program.targets):
-        try:
-            query = resolve(index, target, context, policy_namespace=program.origin.namespace)
-        except EvaluationError as error:
-            errors.append(error)
-        else:
-            found.append(query)
-    return found, errors
 
 
 def change(
     program: Program,
-    index: int,
+    index: int | None,
     context: Context,
     obj: Mapping[str, Any],
     *,
     keys: KeyTable = SHIPPED,
     guarded: frozenset[str] = GUARDED,
 ) -> TargetChange:
-    """Return what a rule makes of one target object.
+    """Return what a rule makes of an object.
 
     Args:
         program: The rule.
-        index: Which of its targets selected the object.
-        context: The trigger's context with the rule's entries; the object and its target's own
-            entries are bound here, for this object only.
-        obj: The target as it stands, not changed by this call.
+        index: Which of its targets selected the object; None where it is the trigger itself,
+            which its author may make another object, and which no guard concerns.
+        context: The trigger's context with the rule's names bound.
+        obj: The object as it stands, not changed by this call.
         keys: Which lists merge by key.
-        guarded: Fields of its metadata that no patch changes.
+        guarded: Fields of a target's metadata that no patch changes.
     """
     try:
-        after = _plan(program, index, context, obj, keys)
+        after = program.mutation.apply(index, context, obj, keys)
     except (EvaluationError, InvalidPolicy) as error:
         return _error(obj, str(error), error.without_values)
     if isinstance(after, Unmet):
         return _skip(obj, after.reason, after.bare)
     if equal(obj, after):
-        return _skip(obj, NOTHING)
+        return TargetChange(status=RuleStatus.SKIP, message=NOTHING, after=obj, unchanged=True)
+    if index is None:
+        return TargetChange(status=RuleStatus.PASS, message=_mutated(after), after=after)
     if (broken := _broken_identity(obj, after)) is not None:
         return _error(obj, f"the patch changes {broken}, which makes it another object")
     if (field := _changed_of(guarded, obj, after)) is not None:
@@ -113,44 +100,6 @@ def change(
     )
 
 
-def own_change(
-    program: Program, context: Context, obj: Mapping[str, Any], *, keys: KeyTable = SHIPPED
-) -> TargetChange:
-    """Return what a rule without targets makes of its trigger.
-
-    Args:
-        program: The rule.
-        context: The trigger's, with the rule's entries; ``request.object`` is the object.
-        obj: The trigger as it stands, not changed by this call.
-        keys: Which lists merge by key.
-    """
-    try:
-        after = apply_edits(program.edits, context, obj, keys)
-    except (EvaluationError, InvalidPolicy) as error:
-        return _error(obj, str(error), error.without_values)
-    if isinstance(after, Unmet):
-        return _skip(obj, after.reason, after.bare)
-    if equal(obj, after):
-        return _skip(obj, NOTHING)
-    return TargetChange(status=RuleStatus.PASS, message=_mutated(after), after=after)
-
-
-def _plan(
-    program: Program, index: int, context: Context, obj: Mapping[str, Any], keys: KeyTable
-) -> dict[str, Any] | Unmet:
-    target = program.targets[index]
-    bound = with_entries(context.bind(target=obj), target.entries)
-    if target.preconditions is not None:
-        try:
-            held = target.preconditions.evaluate(bound)
-        except EvaluationError as error:
-            msg = f"failed to evaluate preconditions: {error}"
-            raise EvaluationError(msg).bare(_failed_at(error)) from error
-        if not held.passed:
-            return Unmet(reason=_unmet(held.message))
-    return apply_edits(program.edits, bound, obj, keys)
-
-
 def _skip(obj: Mapping[str, Any], message: str, bare: str = "") -> TargetChange:
     return TargetChange(status=RuleStatus.SKIP, message=message, bare=bare, after=obj)
 
@@ -162,14 +111,14 @@ def _error(obj: Mapping[str, Any], message: str, bare: str = "") -> TargetChange
 def _repeats(
     program: Program, index: int, context: Context, after: Mapping[str, Any], keys: KeyTable
 ) -> bool:
-    match program.convergence:
+    match program.mutation.convergence:
         case Convergence.YES:
             return False
         case Convergence.NO:
             return True
         case Convergence.PROBED:
             try:
-                again = _plan(program, index, context, after, keys)
+                again = program.mutation.apply(index, context, after, keys)
             except (EvaluationError, InvalidPolicy):
                 return True
             return not isinstance(again, Unmet) and not equal(after, again)

@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.api.meta import Kind
 from reconciler.engine.context import Context
-from reconciler.engine.match import Decision, Matcher, Subject
-from reconciler.engine.preconditions import Conditions
+from reconciler.engine.match import Decision, Subject
+from reconciler.engine.ports import Condition, Match
 from reconciler.engine.program import Program, Projection
 from reconciler.errors import EvaluationError
 
@@ -36,8 +36,8 @@ class PolicyException:
 
     key: str
     rules: tuple[ExceptedRules, ...]
-    matcher: Matcher
-    conditions: Conditions | None
+    matcher: Match
+    conditions: Condition | None
     projection: Projection
     background: bool = True
     triggers: bool = True

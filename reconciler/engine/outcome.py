@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 
@@ -22,6 +22,7 @@ class TargetChange:
         after: The object as it shall be; with any status but PASS the object as it was.
         bare: The message without any value of an object; empty where it has none anyway.
         repeats: The rule would change its own result again (an append, a timestamp).
+        unchanged: The patch leaves the object as it is.
     """
 
     status: RuleStatus
@@ -29,6 +30,7 @@ class TargetChange:
     after: Mapping[str, Any]
     bare: str = ""
     repeats: bool = False
+    unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +44,35 @@ class TriggerDecision:
     fires: bool
     matched: bool = True
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """The object does not fulfil a condition of the patch; nothing is to be changed.
+
+    Attributes:
+        reason: Which condition, for the message of the rule.
+        bare: The reason without any value; empty where it has none anyway.
+    """
+
+    reason: str
+    bare: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionResult:
+    """Whether conditions hold, with the messages of those that decided it."""
+
+    passed: bool
+    message: str = ""
+
+
+class Convergence(Enum):
+    """Whether a rule's result, fed back to the rule, changes nothing.
+
+    PROBED is decided at each object, by evaluating the rule on its own result.
+    """
+
+    YES = "yes"
+    PROBED = "probed"
+    NO = "no"

@@ -2,15 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
-from reconciler.engine.edits import Edit
-from reconciler.engine.entries import Entry
-from reconciler.engine.match import Matcher
-from reconciler.engine.preconditions import Conditions
-from reconciler.engine.targets import Target
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.ports import Binding, Condition, Match, Mutation, Targets
 
 Paths = frozenset[tuple[str, ...]]
 
@@ -20,17 +16,6 @@ _NONE: Final = frozenset[str]()
 FAIL: Final = "Fail"
 IGNORE: Final = "Ignore"
 """What becomes of a trigger that cannot be recorded."""
-
-
-class Convergence(Enum):
-    """Whether a rule's result, fed back to the rule, changes nothing.
-
-    PROBED is decided at each object, by evaluating the rule on its own result.
-    """
-
-    YES = "yes"
-    PROBED = "probed"
-    NO = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +76,9 @@ class Program:
     """One rule, ready to be evaluated.
 
     Attributes:
-        entries: Context entries of the rule; they know the trigger and no target.
-        targets: Empty for a rule that changes its trigger itself, which only the desk runs.
+        binding: Names that the rule adds to the data; they know the trigger and no target.
+        targets: None for a rule that changes its trigger itself, which only the desk runs.
+        reads: The paths of its context that it reads; the empty one where the data decides.
         on_policy_change: Existing triggers are worked through when the policy changes.
         skip_background: Requests of the controller itself do not trigger the rule.
         before: Rules that come first where a policy applies only one: this rule acts where none
@@ -100,13 +86,13 @@ class Program:
     """
 
     origin: Origin
-    matcher: Matcher
-    entries: tuple[Entry, ...] = ()
-    preconditions: Conditions | None
-    targets: tuple[Target, ...]
-    edits: tuple[Edit, ...]
-    convergence: Convergence
+    match: Match
+    binding: Binding
+    condition: Condition | None
+    targets: Targets | None
+    mutation: Mutation
     projection: Projection
+    reads: Paths
     on_policy_change: bool
     skip_background: bool
     before: "tuple[Program, ...]" = ()
@@ -123,12 +109,12 @@ class Program:
     @property
     def own(self) -> bool:
         """Return whether the rule changes its trigger itself."""
-        return not self.targets
+        return self.targets is None
 
     @property
     def converges(self) -> bool:
         """Return whether it is known to converge at every object."""
-        return self.convergence is Convergence.YES
+        return self.mutation.convergence is Convergence.YES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.api.meta import Kind, split_api_version
 from reconciler.clock import Clock
-from reconciler.engine.wildcard import has_wildcard, matches
+from reconciler.engine.values.wildcard import has_wildcard, matches
 from reconciler.errors import ClusterError
 from reconciler.kube.client import JSON, Client
 

@@ -15,7 +15,7 @@ import orjson
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import CONFIG_MAPS
-from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
+from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.errors import Invalid, ResponseTooLarge, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.delegation import PerAccount

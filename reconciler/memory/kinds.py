@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.api.meta import GROUP, Kind, Object, split_api_version
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
-from reconciler.engine.wildcard import has_wildcard, matches
+from reconciler.engine.values.wildcard import has_wildcard, matches
 
 # Group version, then kind=plural; a capital N: namespaced; then the subresources.
 _BUILT_IN = """

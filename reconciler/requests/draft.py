@@ -267,8 +267,8 @@ def _reads(*programs: Program) -> Projection:
     for program in programs:
         reads = reads.joined(program.projection)
         # Only those: kubectl keeps a second copy of the whole object in another one.
-        reads = reads.joined(Projection(object=program.matcher.annotations))
-        if program.matcher.uses_user_info:
+        reads = reads.joined(Projection(object=program.match.needs.annotations))
+        if program.match.needs.user:
             reads = reads.joined(Projection(request=_USER_FIELDS))
     return reads
 

@@ -22,19 +22,19 @@ def why_not_rebuildable(program: Program) -> str:
     for item in (*program.before, program):
         for text in _obstacles(item):
             return text
-    listings = program.matcher.listings()
+    listings = program.match.listings()
     if not listings or not all(kind.is_listable for item in listings for kind in item.kinds):
         return "the kinds of its match cannot be listed"
     return ""
 
 
 def _obstacles(program: Program) -> Iterator[str]:
-    matcher, reads = program.matcher, program.projection
+    matcher, reads = program.match, program.projection
     if not program.converges:
         yield "its result depends on how often it runs"
-    if matcher.uses_operations:
+    if matcher.needs.operations:
         yield "its match asks for the operation"
-    if matcher.uses_user_info:
+    if matcher.needs.user:
         yield "its match asks who sent the request"
     payloads = {item.selector.subresource for item in matcher.kinds()} - READ_LATER
     if payloads:

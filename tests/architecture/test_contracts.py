@@ -16,13 +16,34 @@ PLANTED = (
     ("Layers: every arrow points down", "reconciler/unplaced.py", ""),
     ("Engine layers", "reconciler/engine/outcome.py", "import reconciler.engine.evaluate"),
     (
+        "Layers: every arrow points down",
+        "reconciler/engine/ports.py",
+        "import reconciler.languages",
+    ),
+    ("Engine layers", "reconciler/engine/unplaced.py", ""),
+    (
+        "Layers of a dialect",
+        "reconciler/dialects/kyverno/policy.py",
+        "import reconciler.dialects.registry",
+    ),
+    (
+        "Nobody but the registry names a dialect",
+        "reconciler/services/catalog/policies.py",
+        "import reconciler.dialects.kyverno.policy",
+    ),
+    (
+        "Languages know no policies",
+        "reconciler/languages/jmespath/reads.py",
+        "import reconciler.engine.match",
+    ),
+    (
         "Wings of the services",
         "reconciler/services/recording/recorder.py",
         "import reconciler.services.processing.dispatch",
     ),
     ("Wings of the services", "reconciler/services/unplaced.py", ""),
     ("The core does no I/O", "reconciler/requests/schedule.py", "import asyncio"),
-    ("The core does no I/O", "reconciler/engine/wildcard.py", "def read():\n    import os"),
+    ("The core does no I/O", "reconciler/engine/values/wildcard.py", "def read():\n    import os"),
     (
         "Use cases reach the world through ports",
         "reconciler/services/recording/recorder.py",

@@ -17,7 +17,7 @@ from reconciler.config import (
     ProcessSettings,
     render_duration,
 )
-from reconciler.dialects import compile_entry, compile_policy
+from reconciler.dialects.registry import compile_entry, compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.requests.lifecycle import Fail, Retry, Skip
 from tests.architecture.conftest import ROOT, relative, sources

@@ -18,9 +18,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.context import request_context
-from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import change, decide
 from reconciler.engine.match import Subject
 from reconciler.engine.outcome import RuleStatus
@@ -175,7 +174,7 @@ def evaluation(rounds: int = _ROUNDS) -> Spread:
             kind=("apps", "v1", "Deployment"),
             user_info=None,
         )
-        context = with_entries(context, program.entries)
+        context = program.binding.bind(context)
         fired = decide(program, subject, context).fires
         if not fired or change(program, 0, context, obj).status is not RuleStatus.PASS:
             raise click.ClickException("the rule of the benchmark changes nothing")

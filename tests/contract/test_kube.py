@@ -13,7 +13,7 @@ import pytest
 from reconciler.api.meta import Kind
 from reconciler.api.rights import Right
 from reconciler.clock import SystemClock
-from reconciler.engine.entries import ApiLoad
+from reconciler.engine.loads import ApiLoad
 from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from reconciler.kube.access import AccessReviews, OwnAccess
 from reconciler.kube.client import connect

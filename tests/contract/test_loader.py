@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.meta import Kind
-from reconciler.engine.entries import ApiLoad, ConfigMapLoad
+from reconciler.engine.loads import ApiLoad, ConfigMapLoad
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.kube.client import connect
 from reconciler.kube.loader import KubeLoader

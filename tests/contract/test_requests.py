@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.meta import Kind, ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State
 from reconciler.clock import SystemClock
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.errors import Conflict, Invalid, NotFound
 from reconciler.services.recording.diversion import Diversion
 

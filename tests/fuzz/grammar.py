@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from reconciler.engine.jmes.functions.registry import REGISTRY
-from reconciler.engine.preconditions.operators import OPERATORS
+from reconciler.dialects.kyverno.preconditions.operators import OPERATORS
+from reconciler.languages.jmespath.functions.registry import REGISTRY
 from tests.fuzz.documents import VALUES
 
 Object = dict[str, Any]

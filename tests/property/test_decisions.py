@@ -6,12 +6,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine import pattern, scalars
+from reconciler.dialects.kyverno import pattern
+from reconciler.dialects.kyverno.match import compile_match
+from reconciler.dialects.kyverno.preconditions import compile_conditions
+from reconciler.dialects.kyverno.preconditions.operators import OPERATORS
 from reconciler.engine.context import Context
-from reconciler.engine.match import Decision, Subject, UserInfo, compile_match
-from reconciler.engine.preconditions import compile_conditions
-from reconciler.engine.preconditions.operators import OPERATORS
-from reconciler.engine.wildcard import compile_any, compile_wildcard, escape, literal, matches
+from reconciler.engine.match import Decision, Subject, UserInfo
+from reconciler.engine.values import scalars
+from reconciler.engine.values.wildcard import (
+    compile_any,
+    compile_wildcard,
+    escape,
+    literal,
+    matches,
+)
 
 texts = st.text("ab*?-.\n", max_size=8)
 json_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

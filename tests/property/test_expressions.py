@@ -4,11 +4,11 @@ import jmespath
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.dialects.kyverno.template import compile_template, find_variables, is_variable
 from reconciler.engine.context import Context
-from reconciler.engine.jmes import compile_expression
-from reconciler.engine.jmes.functions.registry import REGISTRY
-from reconciler.engine.variables import compile_template, find_variables, is_variable
 from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.languages.jmespath import compile_expression
+from reconciler.languages.jmespath.functions.registry import REGISTRY
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SCALARS = (

@@ -7,16 +7,8 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.jmes import compile_expression, surround
-from reconciler.engine.jmes.functions.instants import (
-    Civil,
-    date_of,
-    days_before,
-    from_datetime,
-    instant,
-)
-from reconciler.engine.jmes.functions.registry import REGISTRY
-from reconciler.engine.scalars import (
+from reconciler.engine.environment import surround
+from reconciler.engine.values.scalars import (
     Quantity,
     format_duration,
     format_quantity,
@@ -24,6 +16,15 @@ from reconciler.engine.scalars import (
     parse_quantity,
 )
 from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath import compile_expression
+from reconciler.languages.jmespath.functions.instants import (
+    Civil,
+    date_of,
+    days_before,
+    from_datetime,
+    instant,
+)
+from reconciler.languages.jmespath.functions.registry import REGISTRY
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 # What some function takes, so that others get it, too.

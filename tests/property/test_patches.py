@@ -8,23 +8,23 @@ import jsonpatch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.dialects.kyverno.anchors import compile_strategic
+from reconciler.dialects.kyverno.patchtext import parse_operations
+from reconciler.dialects.kyverno.pattern import parse_anchor
+from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch import (
     LENIENT,
     SHIPPED,
     STRICT,
     KeyTable,
-    Unmet,
     apply_merge_patch,
     apply_operations,
     compile_operations,
-    compile_strategic,
     equal,
     json_diff,
     merge,
     merge_diff,
-    parse_operations,
 )
-from reconciler.engine.pattern import parse_anchor
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 KEYS = st.sampled_from(["a", "b", "name", "c/d", "e~f", "", "0", "-"])

@@ -7,9 +7,9 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.evaluate import change, queries
+from reconciler.engine.evaluate import change
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import equal
 from reconciler.engine.program import Program
@@ -176,7 +176,7 @@ def test_a_name_out_of_an_object_is_that_name(text: str) -> None:
         "namespace": "{{ request.object.data.text }}",
     }
     program = program_of(targets=[policy_target], patchStrategicMerge={"a": "b"})
-    found, errors = queries(program, context_of({**TRIGGER, "data": {"text": text}}))
+    found, errors = program.targets.queries(context_of({**TRIGGER, "data": {"text": text}}))
     assert not errors
     (query,) = found
     assert query.name is not None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from reconciler.engine.match import reading
+from reconciler.engine import reading
 from reconciler.errors import InvalidSetting
 
 

@@ -18,7 +18,7 @@ from reconciler.cli.desk.values import (
     read_user,
     read_values,
 )
-from reconciler.dialects import compile_exception, is_exception
+from reconciler.dialects.registry import compile_exception, is_exception
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
 from reconciler.errors import InvalidPolicy, InvalidSetting

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.api.meta import NAMESPACES, Object, ref_of
 from reconciler.cli.desk.live import LiveCluster
-from reconciler.engine.entries import Load
+from reconciler.engine.loads import Load
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, NotFound
@@ -83,7 +83,7 @@ class Walk:
     async def _places(self, namespace: str) -> list[ListScope]:
         by_label: dict[str, ListScope] = {}
         for program in self._programs:
-            listings = program.matcher.listings(requests=True)
+            listings = program.match.listings(requests=True)
             for place in within(await self._existing.places(listings), namespace):
                 by_label.setdefault(place.label, place)
             for selector in (item for listing in listings for item in listing.kinds):

@@ -82,7 +82,7 @@ def operation_for(
         return Operation(flag, "--operation")
     if value:
         return Operation(str(value), "the value of request.operation")
-    matcher = program.matcher
+    matcher = program.match
     if program.on_policy_change and not (program.own or sent) and matcher.listings():
         return Operation(POLICY_UPDATE, "mutateExistingOnPolicyUpdate")
     order = _SENT if program.own else _EXISTING

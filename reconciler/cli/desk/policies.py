@@ -4,20 +4,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.api.meta import GROUP, Object, own_namespaces
+from reconciler.api.meta import Object, own_namespaces
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.values import DeskValues, Values, split_path
 from reconciler.cli.output.words import nearest
-from reconciler.dialects import compile_policy
-from reconciler.engine.entries import RESERVED
+from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.program import CompiledPolicy
-from reconciler.engine.readers import of_program
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.requests.account import parse_account
 from reconciler.services.catalog.protection import OWN_NAMESPACE
 
 _OPERATIONS: Final = ("validate", "generate", "verifyImages")
 _OF_OBJECTS: Final = frozenset({"target", "element", "elementIndex"})
+_OF_REQUESTS: Final = frozenset(
+    {"images", "request", "serviceAccountName", "serviceAccountNamespace"}
+)
 _REQUEST: Final = (
     *("operation", "oldObject", "name", "namespace", "kind", "resource", "subResource"),
     *("requestKind", "requestResource", "requestSubResource", "uid", "dryRun", "options"),
@@ -115,11 +116,10 @@ def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
         InvalidSetting: A path begins with a name that no rule reads.
     """
     programs = [program for policy in compiled for program in policy.programs]
-    readers = [reader for program in programs for reader in of_program(program)]
-    if any(reader.dynamic for reader in readers):
+    paths = {path[:2] for program in programs for path in program.reads}
+    if () in paths:
         return
-    roots = (RESERVED - _OF_OBJECTS).union(*(reader.roots for reader in readers))
-    paths = {path[:2] for reader in readers for path in reader.reads}
+    roots = _OF_REQUESTS.union(path[0] for path in paths)
     for name, value in given.items():
         root, *rest = split_path(name)
         if root in _OF_OBJECTS:
@@ -131,12 +131,6 @@ def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
         if root == "request" and field not in _REQUEST and (root, field) not in paths:
             text = f"a request has no field {field}{nearest(field, _REQUEST)}"
             raise InvalidSetting(f"--set {name}={value}: {text}")
-
-
-def is_policy(obj: Object) -> bool:
-    """Return whether an object is a policy of the language that is evaluated here."""
-    group = obj["apiVersion"].partition("/")[0]
-    return group == GROUP and obj["kind"] in ("ClusterPolicy", "Policy")
 
 
 def _placed(obj: Object) -> Object:

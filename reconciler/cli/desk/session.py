@@ -17,11 +17,9 @@ from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.edits import merges
-from reconciler.engine.entries import with_entries
-from reconciler.engine.evaluate import change, decide, own_change
+from reconciler.engine.environment import surround
+from reconciler.engine.evaluate import change, decide
 from reconciler.engine.exceptions import PolicyException, excepting, excepting_target, skipped
-from reconciler.engine.jmes import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, KeyTable
@@ -144,7 +142,7 @@ class Session:
     async def _evaluate(
         self, program: Program, obj: Object, operation: str
     ) -> AsyncIterator[RuleResult]:
-        if program.matcher.namespace and program.matcher.namespace != _namespace(obj):
+        if program.match.namespace and program.match.namespace != _namespace(obj):
             return
         loads = Loads(self.stock)
         values = self.values.of_trigger(program.origin.name, program.rule, obj)
@@ -160,7 +158,7 @@ class Session:
             return
         try:
             subject, context = await self._request(program, obj, chosen.name, values)
-            context = with_entries(loads.of(context), program.entries)
+            context = program.binding.bind(loads.of(context))
             decision = await loads.evaluate(lambda: decide(program, subject, context))
             if not decision.matched:
                 yield frame.unmatched(decision.message)
@@ -176,7 +174,7 @@ class Session:
             if program.own:
                 keys = await self._keys(program, obj)
                 changed = await loads.evaluate(
-                    lambda: own_change(program, context, obj, keys=keys)
+                    lambda: change(program, None, context, obj, keys=keys)
                 )
                 yield frame.own(changed.status, changed.message, changed.after)
                 return
@@ -231,7 +229,7 @@ class Session:
             return TargetChange(status=RuleStatus.ERROR, message=str(error), after=obj)
 
     async def _keys(self, program: Program, obj: Object) -> KeyTable:
-        if not merges(program.edits):
+        if not program.mutation.merge_keys:
             return SHIPPED
         return await self.stock.merge_keys(str(obj.get("apiVersion", "")))
 
@@ -286,7 +284,7 @@ class Session:
         return subject, with_values(context, values) if values else context
 
     async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:
-        asked = program.matcher.uses_namespace_selector or self.exceptions
+        asked = program.match.needs.namespace_labels or self.exceptions
         if not namespace or not asked:
             return {}
         given = self.values.namespace_labels.get(namespace)

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of
-from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, ServiceLoad
+from reconciler.engine.loads import ApiLoad, GlobalLoad, Load, ServiceLoad
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
 from reconciler.errors import AlreadyExists, Invalid, NotFound

@@ -14,7 +14,7 @@ from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.output.screen import warn
 from reconciler.config import ProcessSettings
-from reconciler.dialects import compile_exception
+from reconciler.dialects.registry import compile_exception
 from reconciler.engine.exceptions import PolicyException
 from reconciler.errors import Forbidden, InvalidPolicy, InvalidSetting, NotFound
 from reconciler.services.catalog.exceptions import ExceptionSettings

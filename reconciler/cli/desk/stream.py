@@ -6,8 +6,6 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.files import Content, no_matter, objects, read_contents
 from reconciler.cli.desk.policies import PolicySet
 from reconciler.cli.desk.stock import Scopes
-from reconciler.engine.edits import Edit, ForeachEdit
-from reconciler.engine.entries import Entry, VariableEntry
 from reconciler.engine.program import Program
 from reconciler.errors import InvalidSetting
 
@@ -49,16 +47,4 @@ def _stream(
 
 
 def _alone(program: Program) -> bool:
-    entries = (*program.entries, *_entries(program.edits))
-    return (
-        program.own
-        and not program.matcher.uses_namespace_selector
-        and all(isinstance(entry, VariableEntry) for entry in entries)
-    )
-
-
-def _entries(edits: Iterable[Edit]) -> Iterator[Entry]:
-    for edit in edits:
-        if isinstance(edit, ForeachEdit):
-            yield from edit.entries
-            yield from _entries(edit.edits)
+    return program.own and not program.match.needs.namespace_labels and not program.binding.loads

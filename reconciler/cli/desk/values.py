@@ -7,8 +7,9 @@ from typing import Any, Final
 from reconciler.api.meta import Object
 from reconciler.cli.desk.fields import read_fields
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
-from reconciler.engine.entries import ElementEntry, Given
-from reconciler.engine.match import UserInfo, reading
+from reconciler.engine import reading
+from reconciler.engine.given import Given, GivenElements
+from reconciler.engine.match import UserInfo
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
 API_GROUP: Final = "cli.kyverno.io"
@@ -62,7 +63,7 @@ class PolicyValues:
     triggers: tuple[ObjectValues, ...] = ()
     targets: tuple[ObjectValues, ...] = ()
     rules: Mapping[str, Values] = field(default_factory=dict)
-    elements: Mapping[str, tuple[ElementEntry, ...]] = field(default_factory=dict)
+    elements: Mapping[str, tuple[GivenElements, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +250,7 @@ def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectV
 
 def _of_rules(fields: Values, location: str) -> dict[str, dict[str, Any]]:
     rules: dict[str, Values] = {}
-    elements: dict[str, tuple[ElementEntry, ...]] = {}
+    elements: dict[str, tuple[GivenElements, ...]] = {}
     for index, item in enumerate(_list(fields, "rules", location)):
         place = f"{location}.rules[{index}]"
         rule = read_fields(item, place, allowed=("name", "values", "foreachValues"))
@@ -261,13 +262,13 @@ def _of_rules(fields: Values, location: str) -> dict[str, dict[str, Any]]:
     return {"rules": rules, "elements": elements}
 
 
-def _of_elements(raw: Any, location: str, common: Values) -> tuple[ElementEntry, ...]:
+def _of_elements(raw: Any, location: str, common: Values) -> tuple[GivenElements, ...]:
     lists: dict[str, dict[str, list[Any]]] = {}
     for path, values in _pairs(raw, location).items():
         if not isinstance(values, list):
             raise InvalidSetting(f"{location}.{path}: expected a list, a value for each element")
         lists.setdefault(split_path(path)[0], {})[path] = values
-    found: list[ElementEntry] = []
+    found: list[GivenElements] = []
     for name, given in lists.items():
         counts = {len(values) for values in given.values()}
         if len(counts) > 1:
@@ -278,7 +279,7 @@ def _of_elements(raw: Any, location: str, common: Values) -> tuple[ElementEntry,
             for index in range(counts.pop())
         )
         trees = tuple(place_values({}, values)[name] for values in each)
-        found.append(ElementEntry(name=name, values=trees))
+        found.append(GivenElements(name=name, values=trees))
     return tuple(found)
 
 

@@ -10,12 +10,12 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import DELETE, UPDATE
-from reconciler.cli.desk.policies import bind_account, check_settings, is_policy, rule_names
+from reconciler.cli.desk.policies import bind_account, check_settings, rule_names
 from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
 from reconciler.cli.explain.request import Request
 from reconciler.cli.explain.world import FileWorld, World
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
 from reconciler.engine.program import CompiledPolicy

@@ -7,9 +7,9 @@ from typing import Any
 from reconciler.cli.explain.page import FAIL, NO, YES, Page, shown
 from reconciler.cli.explain.values import Told, Values
 from reconciler.cli.output.masking import HIDDEN
-from reconciler.engine.preconditions import Condition, Conditions
-from reconciler.engine.preconditions.operands import Operand
-from reconciler.engine.wildcard import literal
+from reconciler.dialects.kyverno.preconditions import Condition, Conditions
+from reconciler.dialects.kyverno.preconditions.operands import Operand
+from reconciler.engine.values.wildcard import literal
 from reconciler.errors import RetrofitError
 
 

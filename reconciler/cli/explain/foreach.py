@@ -9,9 +9,10 @@ from reconciler.cli.explain.outline import written_at
 from reconciler.cli.explain.page import FAIL, NO, Page, shown
 from reconciler.cli.explain.values import Values, templates_of
 from reconciler.cli.output.masking import HIDDEN
-from reconciler.engine.edits import Edit, ForeachEdit, apply_edits, bound_elements
-from reconciler.engine.patch import KeyTable, Unmet
-from reconciler.engine.readers import of_edits
+from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, apply_edits, bound_elements
+from reconciler.dialects.kyverno.readers import of_edits
+from reconciler.engine.outcome import Unmet
+from reconciler.engine.patch import KeyTable
 from reconciler.errors import RetrofitError
 
 _MOST = 20

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.cli.explain.page import NO, OPEN, Page, shown
+from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.engine.match import KindScope
-from reconciler.engine.program import IGNORE, CompiledPolicy, Convergence, Program
-from reconciler.engine.readers import of_program
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.program import IGNORE, CompiledPolicy, Program
 from reconciler.services.catalog.caveats import why_silent
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.catchup.rules import why_lost
@@ -69,21 +70,21 @@ def written_at(policy: Mapping[str, Any], location: str) -> Mapping[str, Any]:
 
 
 def _rule(program: Program, raw: Mapping[str, Any], page: Page) -> None:
-    kinds = list(_kinds(program.matcher.kinds()))
+    kinds = list(_kinds(program.match.kinds()))
     page.line("match", f"may be fired by {', '.join(kinds)}", kinds=kinds)
     if program.on_policy_change:
         page.line("match", "also runs on what exists when the policy changes")
-    for entry in program.entries:
+    for entry in parts_of(program).entries:
         page.line("entry", f"has the context entry {entry.name}", name=entry.name)
     if raw.get("preconditions"):
         page.line("precondition", f"preconditions {shown(raw['preconditions'])}")
     for target in raw["mutate"]["targets"]:
         means = {name: target[name] for name in _SELECTING if name in target}
         page.line("target", f"target {shown(means)}", means=means)
-    reads = sorted({".".join(path) for item in of_program(program) for path in item.reads})
+    reads = sorted({".".join(path) for path in program.reads if path})
     if reads:
         page.line("reads", f"reads {', '.join(reads)}", paths=reads)
-    known = program.convergence
+    known = program.mutation.convergence
     page.line("convergence", _CONVERGENCE[known], converges=known.value)
 
 

@@ -10,7 +10,7 @@ from reconciler.cli.desk.session import with_values
 from reconciler.cli.desk.values import Values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.jmes.environment import surround
+from reconciler.engine.environment import surround
 from reconciler.engine.match import Subject, UserInfo
 
 _WITH_OLD = ("UPDATE", "DELETE")

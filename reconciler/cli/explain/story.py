@@ -15,11 +15,11 @@ from reconciler.cli.explain.targets import TargetStory
 from reconciler.cli.explain.values import Values
 from reconciler.cli.explain.world import World
 from reconciler.cli.output.masking import mask_of
-from reconciler.engine.entries import with_entries
+from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, compile_filter
+from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.engine.evaluate import decide
 from reconciler.engine.exceptions import PolicyException, excepting
 from reconciler.engine.match import Decision, Subject
-from reconciler.engine.match.filters import FILTER_FIELDS, compile_filter
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import RetrofitError
 from reconciler.services.catalog.settings import Filters
@@ -81,12 +81,13 @@ class Story:
         mask = mask_of(objects)
         mask = mask.at(request.obj, ("request", "object"), ("request", "oldObject"))
         loads = Loads(self.world)
-        context = with_entries(loads.of(request.context(given)), program.entries)
-        values = await Values(loads=loads, context=context, mask=mask).knowing(program.entries)
-        await values.tell_entries(program.entries, f"{program.origin.location}.context", page)
-        if program.preconditions is not None:
+        context = program.binding.bind(loads.of(request.context(given)))
+        parts = parts_of(program)
+        values = await Values(loads=loads, context=context, mask=mask).knowing(parts.entries)
+        await values.tell_entries(parts.entries, f"{program.origin.location}.context", page)
+        if parts.preconditions is not None:
             await explain_conditions(
-                program.preconditions, raw.get("preconditions"), "preconditions", values, page
+                parts.preconditions, raw.get("preconditions"), "preconditions", values, page
             )
         if not await self._fires(program, subject, values, page):
             return
@@ -136,7 +137,7 @@ class Story:
         location = program.origin.location
         for section in ("match", "exclude"):
             _tell_filters(raw.get(section) or {}, section, location, subject, page)
-        verdict = program.matcher.evaluate(subject)
+        verdict = program.match.evaluate(subject)
         reasons = "; ".join(verdict.reasons)
         if verdict.decision is Decision.MATCH:
             page.answer(YES, "match", "match and exclude: the rule concerns this request")

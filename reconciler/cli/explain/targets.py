@@ -16,15 +16,17 @@ from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.values import Values, templates_of
 from reconciler.cli.explain.world import World
 from reconciler.cli.output.words import number
+from reconciler.dialects.kyverno.entries import Entry, with_entries
+from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.kyverno.readers import of_edits
+from reconciler.dialects.kyverno.targets import Target, resolve
 from reconciler.engine.context import Context
-from reconciler.engine.edits import Edit, ForeachEdit
-from reconciler.engine.entries import Entry, with_entries
 from reconciler.engine.evaluate import NOTHING, change
 from reconciler.engine.exceptions import PolicyException, excepting_target
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import Program
-from reconciler.engine.readers import of_edits
-from reconciler.engine.targets import Target, TargetQuery, resolve
+from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.processing.selection import SelectedTarget
 
@@ -56,7 +58,7 @@ class TargetStory:
         """Write which objects are selected and what happens to each."""
         values = self.values
         selection = await self.world.finder.select(self.program, values.context, values.loads)
-        for index, target in enumerate(self.program.targets):
+        for index, target in enumerate(parts_of(self.program).targets):
             page.line("target", f"mutate.targets[{index}]", place=target.location)
             inner = page.inner
             await values.tell_variables(target.templates, inner)
@@ -106,7 +108,7 @@ class TargetStory:
 
     async def _change(self, found: SelectedTarget, obj: Object, page: Page) -> None:
         index = found.query.index
-        target = self.program.targets[index]
+        target = parts_of(self.program).targets[index]
         given = self.desk.of_target(self.program.origin.name, obj)
         context = with_values(self.values.context, given) if given else self.values.context
         if await self._excepted(found, obj, context, page):
@@ -124,7 +126,7 @@ class TargetStory:
             )
         if held:
             story = EditStory(policy=self.policy, keys=keys)
-            await story.tell(self.program.edits, values, obj, page)
+            await story.tell(parts_of(self.program).edits, values, obj, page)
         # What the entries of a foreach have read counts from here on.
         values = values.on(values.context, values.mask.with_loads(values.loads.found))
         changed = await values.get(lambda: change(self.program, index, context, obj, keys=keys))
@@ -148,7 +150,7 @@ class TargetStory:
     ) -> bool:
         namespace = str(obj["metadata"].get("namespace") or "")
         labels: Mapping[str, str] = {}
-        if namespace and any(it.matcher.uses_namespace_selector for it in self.exceptions):
+        if namespace and any(it.matcher.needs.namespace_labels for it in self.exceptions):
             labels = await self.world.namespace_labels(namespace) or {}
         for item in self.exceptions:
             # What its conditions read is not said: it may be as secret as what a rule reads.
@@ -164,7 +166,7 @@ class TargetStory:
     async def _diff(
         self, values: Values, obj: Object, changed: Mapping[str, Any], page: Page
     ) -> None:
-        edits, mask = self.program.edits, values.mask
+        edits, mask = parts_of(self.program).edits, values.mask
         blocks = [edit for edit in edits if isinstance(edit, ForeachEdit)]
         inside = mask.with_entries(_entries(blocks))
         told = not (inside.paths != mask.paths or any(map(mask.concerns, of_edits(blocks))))

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 from reconciler.cli.explain.page import FAIL, Page, shown
 from reconciler.cli.output.masking import HIDDEN, Mask
+from reconciler.dialects.kyverno.entries import Entry
+from reconciler.dialects.kyverno.readers import Readers
+from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import Context
-from reconciler.engine.entries import Entry
-from reconciler.engine.jmes import Expression
-from reconciler.engine.readers import Readers
-from reconciler.engine.variables import Template
 from reconciler.errors import RetrofitError
+from reconciler.languages.jmespath import Expression
 from reconciler.services.processing.loading import Loads
 
 T = TypeVar("T")

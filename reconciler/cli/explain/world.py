@@ -9,7 +9,7 @@ from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.livestock import readable
 from reconciler.cli.desk.stock import Stock
-from reconciler.engine.entries import Load
+from reconciler.engine.loads import Load
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import Forbidden, NotFound

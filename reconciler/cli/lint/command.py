@@ -16,8 +16,7 @@ from reconciler.cli.lint.sources import Broken, Source, read_sources
 from reconciler.cli.output.exits import FINDINGS, NOT_RUN
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.words import number
-from reconciler.dialects.kyverno import EXCEPTION
-from reconciler.dialects.kyverno import KINDS as POLICIES
+from reconciler.dialects.registry import EXCEPTION, POLICY_KINDS
 from reconciler.errors import InvalidSetting
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.lint import (
@@ -29,7 +28,7 @@ from reconciler.services.authoring.lint import (
 )
 from reconciler.services.catalog.policies import policy_key
 
-_KINDS = POLICIES | {ENTRY, EXCEPTION}
+_KINDS = POLICY_KINDS | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
 _EPILOG = """\b
 Examples:
@@ -149,7 +148,7 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
 
 
 def _count(kinds: Iterable[str]) -> str:
-    found = Counter("Policy" if kind in POLICIES else kind for kind in kinds)
+    found = Counter("Policy" if kind in POLICY_KINDS else kind for kind in kinds)
     texts = [
         number(found["Policy"], "policy", "policies") if found["Policy"] else "",
         number(found[EXCEPTION], "exception") if found[EXCEPTION] else "",

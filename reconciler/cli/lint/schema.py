@@ -14,7 +14,7 @@ from jsonschema.validators import extend
 
 from reconciler.api.meta import Object
 from reconciler.cli.dev.manifests import find_manifests
-from reconciler.engine.variables import place
+from reconciler.dialects.kyverno.template import place
 from reconciler.services.authoring.lint import Finding, Level
 
 CODE: Final = "crd"

@@ -9,11 +9,12 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from reconciler.api.meta import Object
-from reconciler.engine.entries import ApiCallEntry, ApiLoad, Entry
-from reconciler.engine.jmes import Expression
-from reconciler.engine.readers import of_entries
-from reconciler.engine.variables import Template
+from reconciler.dialects.kyverno.entries import ApiCallEntry, Entry
+from reconciler.dialects.kyverno.readers import of_entries
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.loads import ApiLoad
 from reconciler.errors import RetrofitError
+from reconciler.languages.jmespath import Expression
 
 HIDDEN: Final = "***"
 _CONTENT: Final = ("data", "stringData")

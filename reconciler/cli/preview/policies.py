@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.files import no_matter, objects, read_all
-from reconciler.cli.desk.policies import bind_account, is_policy
+from reconciler.cli.desk.policies import bind_account
 from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.stored import policy_key
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting, NoKindMatch, NotFound
 from reconciler.services.ports.policies import Policies

@@ -158,7 +158,7 @@ async def _rule(
         namespace=wish.namespace,
     )
     tally = RuleTally(program=program, operation=operation, limit=wish.limit)
-    if operation and program.matcher.uses_user_info and not wish.user:
+    if operation and program.match.needs.user and not wish.user:
         tally.notes.append("match asks who sends a request, and nobody is named: --userinfo")
     if preview.filters is not None:
         tally.notes += why_silent(program, preview.filters)

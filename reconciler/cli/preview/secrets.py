@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.api.account import ServiceAccount
 from reconciler.cli.output.masking import Mask, mask_of
-from reconciler.engine.entries import Load
+from reconciler.engine.loads import Load
 from reconciler.services.ports.objects import Loader, RuleLoader
 
 

@@ -20,7 +20,7 @@ from reconciler.cli.work.place import (
     work_options,
     workplace,
 )
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting, NotFound
 from reconciler.requests.naming import retry_name

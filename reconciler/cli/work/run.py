@@ -19,7 +19,7 @@ from reconciler.cli.work.place import (
     work_options,
     workplace,
 )
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy, InvalidSetting, NotFound
 from reconciler.requests.lifecycle import FINAL

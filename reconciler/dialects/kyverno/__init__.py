@@ -1,14 +1,5 @@
 """ClusterPolicy and Policy of kyverno.io: rules with ``mutate.targets`` become programs."""
 
-from reconciler.dialects.kyverno.exception import KIND as EXCEPTION
-from reconciler.dialects.kyverno.exception import compile_exception, is_exception
-from reconciler.dialects.kyverno.policy import KINDS, compile_policy, examine_policy
+from reconciler.dialects.kyverno.dialect import KYVERNO
 
-__all__ = [
-    "EXCEPTION",
-    "KINDS",
-    "compile_exception",
-    "compile_policy",
-    "examine_policy",
-    "is_exception",
-]
+__all__ = ["KYVERNO"]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.dialects.kyverno.jsonpatch import Path, count_values
-from reconciler.engine.jmes import braces
-from reconciler.engine.jmes.limits import DEFAULT_LIMITS
-from reconciler.engine.jmes.yamltext import TooManyValues
-from reconciler.engine.variables import place
+from reconciler.dialects.kyverno.template import place
 from reconciler.errors import InvalidPolicy
+from reconciler.languages.jmespath import braces
+from reconciler.languages.jmespath.limits import DEFAULT_LIMITS
+from reconciler.languages.jmespath.yamltext import TooManyValues
 
 MAX_DEPTH: Final = 100
 MAX_VALUES: Final = 20_000

@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
+from reconciler.dialects.kyverno.preconditions import Conditions, compile_conditions
 from reconciler.dialects.kyverno.variables import Scope, check_expression
-from reconciler.engine.preconditions import Conditions, compile_conditions
 
 
 def checked_conditions(raw: Any, location: str, scope: Scope) -> Conditions | None:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.dialects.kyverno import calls
-from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
-from reconciler.engine.addresses import check_own_service, check_path, check_url
-from reconciler.engine.entries import (
+from reconciler.dialects.kyverno.addresses import check_own_service, check_path, check_url
+from reconciler.dialects.kyverno.entries import (
     RESERVED,
     ApiCallEntry,
     ConfigMapEntry,
@@ -14,11 +13,12 @@ from reconciler.engine.entries import (
     GlobalEntry,
     VariableEntry,
 )
-from reconciler.engine.jmes import braces, compile_expression
-from reconciler.engine.match import reading
+from reconciler.dialects.kyverno.template import Template
+from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.engine import reading
 from reconciler.engine.program import Origin
-from reconciler.engine.variables import Template
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
+from reconciler.languages.jmespath import braces, compile_expression
 
 _SOURCES = ("variable", "configMap", "apiCall", "imageRegistry", "globalReference")
 _CALL_FIELDS = (*calls.FIELDS, "jmesPath", "default")

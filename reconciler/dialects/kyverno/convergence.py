@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
+from reconciler.dialects.kyverno.pattern import Anchor, AnchorKind, matches, parse_anchor
+from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import Scope
-from reconciler.engine import scalars
-from reconciler.engine.jmes import IMPURE
+from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import Operation
 from reconciler.engine.patch.paths import APPEND
-from reconciler.engine.pattern import Anchor, AnchorKind, matches, parse_anchor
-from reconciler.engine.program import Convergence
-from reconciler.engine.variables import Template
+from reconciler.engine.values import scalars
+from reconciler.languages.jmespath import IMPURE
 
 _STABLE = frozenset({"add", "replace", "remove"})
 _POSITIVE = frozenset({AnchorKind.CONDITION, AnchorKind.GLOBAL})

@@ -6,21 +6,20 @@ from functools import partial
 from typing import Any
 
 from reconciler.dialects.kyverno import convergence
+from reconciler.dialects.kyverno.anchors import compile_strategic
 from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
+from reconciler.dialects.kyverno.entries import ElementEntry
 from reconciler.dialects.kyverno.jsonpatch import decode
+from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.engine import reading
 from reconciler.engine.context import Context
-from reconciler.engine.edits import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
-from reconciler.engine.entries import ElementEntry
-from reconciler.engine.jmes import Expression, compile_expression
-from reconciler.engine.match import reading
-from reconciler.engine.patch import (
-    compile_operations,
-    compile_strategic,
-)
-from reconciler.engine.program import Convergence, Origin
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.patch import compile_operations
+from reconciler.engine.program import Origin
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
+from reconciler.languages.jmespath import Expression, compile_expression
 
 _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
 _NOTHING = Context({})

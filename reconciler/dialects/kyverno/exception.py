@@ -5,12 +5,13 @@ from typing import Any
 
 from reconciler.api.meta import ANNOTATION_EXCEPTS, GROUP, Object
 from reconciler.dialects.kyverno.bounds import check_bounds
+from reconciler.dialects.kyverno.match import compile_match
+from reconciler.dialects.kyverno.preconditions import Conditions, compile_conditions
 from reconciler.dialects.kyverno.projection import find_projection
+from reconciler.engine import reading
 from reconciler.engine.exceptions import ExceptedRules, PolicyException
-from reconciler.engine.match import compile_match, reading
-from reconciler.engine.preconditions import Conditions, compile_conditions
 from reconciler.engine.program import Projection
-from reconciler.engine.wildcard import compile_any, has_wildcard
+from reconciler.engine.values.wildcard import compile_any, has_wildcard
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 KIND = "PolicyException"
@@ -57,7 +58,7 @@ def compile_exception(obj: Object) -> PolicyException:
         matcher=matcher,
         conditions=conditions,
         projection=find_projection((), conditions, (), ()).joined(
-            Projection(object=matcher.annotations)
+            Projection(object=matcher.needs.annotations)
         ),
         background=background,
         triggers=triggers,

@@ -9,12 +9,13 @@ from reconciler.api.globalcontext import KIND
 from reconciler.api.meta import GROUP, Object
 from reconciler.dialects.kyverno import calls
 from reconciler.dialects.kyverno.bounds import check_bounds
-from reconciler.engine import scalars
-from reconciler.engine.entries import ApiLoad, ServiceLoad, call_load
-from reconciler.engine.jmes import Expression, compile_expression
-from reconciler.engine.match import reading
-from reconciler.engine.variables import compile_template
+from reconciler.dialects.kyverno.entries import call_load
+from reconciler.dialects.kyverno.template import compile_template
+from reconciler.engine import reading
+from reconciler.engine.loads import ApiLoad, ServiceLoad
+from reconciler.engine.values import scalars
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
+from reconciler.languages.jmespath import Expression, compile_expression
 
 _SPEC_FIELDS = ("kubernetesResource", "apiCall", "projections")
 _RESOURCE_FIELDS = ("group", "version", "resource", "namespace")

@@ -11,13 +11,14 @@ from typing import Any
 
 import orjson
 
-from reconciler.engine.jmes import braces
-from reconciler.engine.jmes.limits import DEFAULT_LIMITS
-from reconciler.engine.jmes.values import walk
-from reconciler.engine.jmes.yamltext import TooManyValues, decode_yaml
-from reconciler.engine.patch import Operation, compile_operations, parse_operations
+from reconciler.dialects.kyverno.patchtext import parse_operations
+from reconciler.engine.patch import Operation, compile_operations
 from reconciler.engine.patch.paths import MAX_DEPTH
 from reconciler.errors import InvalidPolicy
+from reconciler.languages.jmespath import braces
+from reconciler.languages.jmespath.limits import DEFAULT_LIMITS
+from reconciler.languages.jmespath.values import walk
+from reconciler.languages.jmespath.yamltext import TooManyValues, decode_yaml
 
 Path = tuple[str | int, ...]
 

@@ -9,8 +9,8 @@ from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.autogen import ANNOTATION, generated
 from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
-from reconciler.engine.entries import Given
-from reconciler.engine.match import reading
+from reconciler.engine import reading
+from reconciler.engine.given import Given
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Origin, Program
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from reconciler.engine.edits import Edit
-from reconciler.engine.entries import Entry
-from reconciler.engine.jmes import Expression
-from reconciler.engine.preconditions import Conditions
+from reconciler.dialects.kyverno.entries import Entry
+from reconciler.dialects.kyverno.mutation import Edit
+from reconciler.dialects.kyverno.preconditions import Conditions
+from reconciler.dialects.kyverno.readers import of_rule
+from reconciler.dialects.kyverno.targets import Target
+from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.program import Projection
-from reconciler.engine.readers import of_rule
-from reconciler.engine.targets import Target
-from reconciler.engine.variables import Template
+from reconciler.languages.jmespath import Expression
 
 _Reader = Template | Expression
 _USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})

@@ -1,21 +1,24 @@
 """One rule with ``mutate.targets`` as a program; every error names its place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits, patch_form
+from reconciler.dialects.kyverno.entries import ElementEntry, Entry
+from reconciler.dialects.kyverno.match import compile_match
+from reconciler.dialects.kyverno.parts import KyvernoRule
+from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.projection import find_projection
+from reconciler.dialects.kyverno.targets import Target
+from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_template
-from reconciler.engine.entries import Entry, Given
-from reconciler.engine.match import compile_match, reading
+from reconciler.engine import reading
+from reconciler.engine.given import Given
 from reconciler.engine.match.selectors import compile_selector
-from reconciler.engine.preconditions import Conditions
 from reconciler.engine.program import Origin, Program
-from reconciler.engine.targets import Target
-from reconciler.engine.variables import Template
 from reconciler.errors import ErrorList, InvalidPolicy
 
 _MUTATE_FIELDS = (
@@ -78,7 +81,7 @@ def compile_rule(
             if not defaults.own:
                 return None
         program = _program(rule, mutate, origin, defaults, errors)
-        if on_change and program.matcher.uses_user_info:
+        if on_change and program.match.needs.user:
             raise InvalidPolicy(
                 f"{place}.mutateExistingOnPolicyUpdate",
                 "a change of the policy has no user: match without roles, clusterRoles and"
@@ -115,15 +118,25 @@ def _program(
     edits, convergence = compile_edits(mutate, place, scope, origin)
     if matcher is None or errors:
         raise errors.combined()
-    return Program(
-        origin=origin,
+    parts = KyvernoRule(
+        location=location,
+        namespace=origin.namespace,
         matcher=matcher,
         entries=entries,
         preconditions=preconditions,
         targets=targets,
         edits=edits,
         convergence=convergence,
+    )
+    return Program(
+        origin=origin,
+        match=matcher,
+        binding=parts,
+        condition=preconditions,
+        targets=parts if targets else None,
+        mutation=parts,
         projection=find_projection(entries, preconditions, targets, edits),
+        reads=frozenset(_paths(parts)),
         on_policy_change=False,
         skip_background=bool(skip),
     )
@@ -134,7 +147,8 @@ def _trigger_part(
 ) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
     location = origin.location
     given = defaults.given.get(origin.rule, Given())
-    known = replace(TRIGGER, given=given.names, given_elements=given.elements)
+    elements = tuple(ElementEntry(name=it.name, values=it.values) for it in given.elements)
+    known = replace(TRIGGER, given=given.names, given_elements=elements)
     entries, scope = compile_entries(
         rule.get("context"), f"{location}.context", known, origin, errors
     )
@@ -142,6 +156,13 @@ def _trigger_part(
         checked_conditions, rule.get("preconditions"), f"{location}.preconditions", scope
     )
     return entries, preconditions, scope
+
+
+def _paths(parts: KyvernoRule) -> Iterator[tuple[str, ...]]:
+    for reader in parts.readers():
+        yield from reader.reads
+        if reader.dynamic:
+            yield ()
 
 
 def read_flag(raw: Mapping[str, Any], field: str, location: str, *, default: bool) -> bool:

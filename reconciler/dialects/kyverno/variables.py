@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from reconciler.engine.entries import ElementEntry
-from reconciler.engine.jmes import Expression
-from reconciler.engine.variables import Template, compile_template
+from reconciler.dialects.kyverno.entries import ElementEntry
+from reconciler.dialects.kyverno.template import Template, compile_template
 from reconciler.errors import ErrorList, InvalidPolicy
+from reconciler.languages.jmespath import Expression
 
 _REQUEST = frozenset({"request", "serviceAccountName", "serviceAccountNamespace", "images"})
 _TARGET = frozenset({"target", "@"})

@@ -1,25 +1,18 @@
-"""Which objects and requests a rule is meant for: match and exclude, compiled once."""
+"""Which objects and requests a rule is meant for, whatever language says so."""
 
 from reconciler.engine.match.kinds import KindSelector, parse_kind
-from reconciler.engine.match.matcher import (
-    Decision,
-    KindScope,
-    Listing,
-    Matcher,
-    Verdict,
-    compile_match,
-)
+from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds
 from reconciler.engine.match.subject import Subject, UserInfo
+from reconciler.engine.match.verdict import Decision, Verdict
 
 __all__ = [
     "Decision",
     "KindScope",
     "KindSelector",
     "Listing",
-    "Matcher",
+    "MatchNeeds",
     "Subject",
     "UserInfo",
     "Verdict",
-    "compile_match",
     "parse_kind",
 ]

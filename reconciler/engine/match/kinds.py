@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.engine import wildcard
 from reconciler.engine.match.subject import Subject
-from reconciler.engine.wildcard import Predicate
+from reconciler.engine.values import wildcard
+from reconciler.engine.values.wildcard import Predicate
 
 _VERSION: Final = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?|\*")
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from reconciler.engine import wildcard
-from reconciler.engine.match import reading
+from reconciler.engine import reading
+from reconciler.engine.values import wildcard
 from reconciler.errors import InvalidPolicy, read_each
 
 LabelPredicate = Callable[[Mapping[str, str]], bool]

@@ -3,7 +3,6 @@
 Documents are plain JSON values. Inputs are never changed; results share what did not change.
 """
 
-from reconciler.engine.patch.anchors import StrategicPatch, Unmet, compile_strategic, preprocess
 from reconciler.engine.patch.diff import equal, json_diff, merge_diff
 from reconciler.engine.patch.keys import SHIPPED, KeyTable, Schema
 from reconciler.engine.patch.merge7386 import apply_merge_patch
@@ -16,7 +15,6 @@ from reconciler.engine.patch.rfc6902 import (
     compile_operations,
 )
 from reconciler.engine.patch.strategic import merge
-from reconciler.engine.patch.text import parse_operations
 
 __all__ = [
     "LENIENT",
@@ -26,16 +24,11 @@ __all__ = [
     "Operation",
     "Profile",
     "Schema",
-    "StrategicPatch",
-    "Unmet",
     "apply_merge_patch",
     "apply_operations",
     "compile_operations",
-    "compile_strategic",
     "equal",
     "json_diff",
     "merge",
     "merge_diff",
-    "parse_operations",
-    "preprocess",
 ]

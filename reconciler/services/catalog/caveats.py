@@ -49,7 +49,7 @@ def _by_kubelets(program: Program, filters: Filters) -> Iterator[str]:
     """Yield the statuses that hardly anybody but kubelets writes, where these are left out."""
     if not filters.groups.excludes((NODES,)):
         return
-    for scope in program.matcher.kinds():
+    for scope in program.match.kinds():
         kind = scope.selector
         if kind.kind in _OF_KUBELETS and kind.subresource == "status":
             yield (
@@ -89,7 +89,7 @@ def _of_kinds(
     """Return the matched kinds that are left, and those that are not with what covers them."""
     left: set[str] = set()
     silent: dict[str, tuple[str, ...]] = {}
-    for listing in program.matcher.listings(requests=True):
+    for listing in program.match.listings(requests=True):
         for kind in listing.kinds:
             if covering := filters.covering(listing, kind):
                 silent[_name(kind)] = covering

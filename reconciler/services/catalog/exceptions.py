@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import Object
-from reconciler.dialects import compile_exception
+from reconciler.dialects.registry import compile_exception
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.program import Program
-from reconciler.engine.wildcard import compile_any
+from reconciler.engine.values.wildcard import compile_any
 from reconciler.errors import InvalidPolicy
 from reconciler.services.ports.policies import Change
 

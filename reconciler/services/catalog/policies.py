@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from reconciler.api.account import NOBODY, ServiceAccount
 from reconciler.api.meta import Object, own_namespaces, resource_version
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy
@@ -250,7 +250,7 @@ class PolicyIndex:
         anywhere: list[_Indexed] = []
         for policy in self.policies():
             for program in policy.programs:
-                selectors = tuple(item.selector for item in program.matcher.kinds())
+                selectors = tuple(item.selector for item in program.match.kinds())
                 rule = CompiledRule(policy, program), selectors
                 names = {item.kind for item in selectors}
                 if any("*" in name or "?" in name for name in names):

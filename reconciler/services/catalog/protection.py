@@ -4,13 +4,12 @@ A right says what the account may do; this says what a policy is never for. It i
 policy is written, as far as its text tells, and again with the values that a trigger gives.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
-from urllib.parse import unquote
 
 from reconciler.api.meta import GROUP, Kind, own_namespaces, split_api_version
+from reconciler.api.paths import parse_path, segments
 from reconciler.config import ProcessSettings
 from reconciler.engine.evaluate import GUARDED
 from reconciler.errors import InvalidSetting
@@ -34,25 +33,6 @@ _REVIEWS: Final = frozenset(
     }
 )
 """What a POST may create, for nothing of it is ever stored."""
-_QUERY = re.compile(r"[?#]")
-_ROOTS = {"api": 2, "apis": 3}
-_OF_NAMESPACES = frozenset({"status", "finalize"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiPath:
-    """What a path of the API means, read as the API server reads it.
-
-    Attributes:
-        namespace: Empty for all namespaces, and for what has none.
-        name: Empty for all objects.
-    """
-
-    group: str
-    resource: str
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,32 +149,6 @@ class Protection:
 
     def _is_own(self, namespace: str) -> bool:
         return namespace in own_namespaces(self.namespace)
-
-
-def segments(path: str) -> list[str]:
-    """Return the parts of a path, decoded once, as the API server decodes them."""
-    return [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
-
-
-def parse_path(parts: list[str]) -> ApiPath | None:
-    """Return what a path asks for, None where that is no resource."""
-    start = _ROOTS.get(parts[0]) if parts else None
-    rest = [] if start is None else parts[start:]
-    if rest[:1] == ["watch"]:
-        rest = rest[1:]
-    if not rest:
-        return None
-    group = parts[1] if parts[0] == "apis" else ""
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:  # noqa: PLR2004
-        namespace, rest = rest[1], rest[2:]
-    return ApiPath(
-        group=group,
-        resource=rest[0],
-        namespace=namespace,
-        name=rest[1] if len(rest) > 1 else "",
-        subresource="/".join(rest[2:]),
-    )
 
 
 def _is_own_group(group: str) -> bool:

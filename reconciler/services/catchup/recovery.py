@@ -192,7 +192,7 @@ def _concerning(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outag
 
 def _countable(program: Program) -> bool:
     """Tell whether every trigger of a rule leaves an object that says when it was changed."""
-    scopes = program.matcher.kinds()
+    scopes = program.match.kinds()
     return all(item.selector.is_listable and "DELETE" not in item.operations for item in scopes)
 
 

@@ -120,7 +120,7 @@ class Search:
         """
         members: dict[Kind, list[tuple[ListScope, Task]]] = defaultdict(list)
         for task in tasks:
-            listings = task.program.matcher.listings(requests=task.counted)
+            listings = task.program.match.listings(requests=task.counted)
             for place in await self.existing.places(listings):
                 members[place.kind].append((place, task))
         failed: ClusterError | None = None
@@ -218,7 +218,7 @@ class _Walk:
         meta = obj["metadata"]
         namespace = str(meta.get("namespace", ""))
         labels: Mapping[str, str] = {}
-        if program.matcher.uses_namespace_selector or reach.by_namespace:
+        if program.match.needs.namespace_labels or reach.by_namespace:
             labels = await self._namespace(namespace)
         subject = Subject(
             obj=obj,
@@ -232,7 +232,7 @@ class _Walk:
         )
         if not reach.holds(subject, labels):
             return
-        if program.matcher.evaluate(subject).decision is Decision.NO_MATCH:
+        if program.match.evaluate(subject).decision is Decision.NO_MATCH:
             return
         if lead.task.counted:
             self.found.lost[lead.task.key].add((str(meta.get("uid", "")), lead.moment))
@@ -245,7 +245,7 @@ class _Walk:
         """Tell whether admission would have recorded it; where that is not known, it would."""
         program, account = lead.task.program, lead.task.program.origin.account
         processor = self.search.processor.acting_as(account)
-        plain = program.preconditions is None and not program.before
+        plain = program.condition is None and not program.before
         if plain and not lead.digests and not processor.exceptions.of(program):
             return True
         ref = order.spec.resource

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object
-from reconciler.engine.entries import Load
+from reconciler.engine.loads import Load
 from reconciler.engine.patch import KeyTable
 
 

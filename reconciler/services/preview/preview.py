@@ -126,7 +126,7 @@ class Preview:
 
     async def walk(self, program: Program, occasion: Occasion) -> AsyncIterator[Chunk]:
         """Yield what the rule would do; a list that cannot be read stops no other."""
-        listings = program.matcher.listings(requests=bool(occasion.operation))
+        listings = program.match.listings(requests=bool(occasion.operation))
         try:
             places = await self.existing.places(listings)
         except ClusterError as error:
@@ -150,7 +150,7 @@ class Preview:
     async def unseen(self, program: Program, occasion: Occasion) -> list[str]:
         """Return the kinds of match whose objects cannot be found, and why."""
         found: dict[str, None] = {}
-        for listing in program.matcher.listings(requests=bool(occasion.operation)):
+        for listing in program.match.listings(requests=bool(occasion.operation)):
             for selector in listing.kinds:
                 name = "/".join(filter(None, (selector.kind, selector.subresource)))
                 if not selector.is_listable:
@@ -184,7 +184,7 @@ class Preview:
             return Seen(trigger=obj, errors=(str(error),))
         if trigger.subject is None:
             return None
-        if program.matcher.evaluate(trigger.subject).decision is Decision.NO_MATCH:
+        if program.match.evaluate(trigger.subject).decision is Decision.NO_MATCH:
             return None
         if self.filters and (reason := self.filters.why_excluded(trigger.subject)):
             return Seen(trigger=obj, unmet=reason)

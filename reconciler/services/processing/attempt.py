@@ -24,7 +24,6 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.engine.confidential import is_secret
 from reconciler.engine.context import Context
-from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
 from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
@@ -222,7 +221,7 @@ class Processor:
         subject = replace(trigger.subject, allowance=loads.allowance)
         named = frozenset({"", subject.namespace, program.origin.namespace})
         plain = loads.of(trigger.context)
-        context = with_entries(plain, program.entries)
+        context = program.binding.bind(plain)
         try:
             closed = await self.skip_reason(request.spec, program, subject, plain, loads)
         except EvaluationError as error:
@@ -295,7 +294,7 @@ class Processor:
             ClusterError: What has to be read cannot be.
             Interrupted: It was ended before it could be told.
         """
-        context = with_entries(plain, program.entries)
+        context = program.binding.bind(plain)
         decision = await loads.evaluate(lambda: decide(program, subject, context))
         if not decision.fires:
             message = f"the trigger no longer matches the rule: {decision.message}"

@@ -11,7 +11,6 @@ from typing import Any
 from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import RequestSpec, Source
 from reconciler.engine.context import Context
-from reconciler.engine.entries import with_entries
 from reconciler.engine.evaluate import decide
 from reconciler.engine.exceptions import PolicyException, excepting, excepting_target, skipped
 from reconciler.engine.match import Subject
@@ -89,10 +88,10 @@ class Eligibility:
     async def _fires(
         self, spec: RequestSpec, program: Program, subject: Subject, context: Context, loads: Loads
     ) -> bool:
-        if program.matcher.uses_namespace_selector:
+        if program.match.needs.namespace_labels:
             labels = await self.triggers.namespace_labels(subject.namespace)
             subject = replace(subject, namespace_labels=labels)
-        known = with_entries(context, program.entries)
+        known = program.binding.bind(context)
         try:
             decision = await loads.evaluate(lambda: decide(program, subject, known))
         except EvaluationError:
@@ -111,12 +110,12 @@ class Eligibility:
         if not concerned:
             return ()
         asked = replace(subject, namespace_labels=await self._labels(concerned, subject.namespace))
-        known = with_entries(context, program.entries)
+        known = program.binding.bind(context)
         return await loads.evaluate(lambda: excepting(concerned, asked, known))
 
     async def _labels(
         self, exceptions: Sequence[PolicyException], namespace: str
     ) -> Mapping[str, str]:
-        if any(item.matcher.uses_namespace_selector for item in exceptions):
+        if any(item.matcher.needs.namespace_labels for item in exceptions):
             return await self.namespaces.namespace_labels(namespace)
         return {}

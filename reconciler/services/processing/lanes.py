@@ -24,7 +24,6 @@ from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.confidential import is_secret
 from reconciler.engine.context import Context
-from reconciler.engine.edits import merges
 from reconciler.engine.evaluate import NOTHING, change
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, equal
@@ -366,7 +365,7 @@ async def _evaluate_one(
         message = "the object does not fit the target's selector"
         return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
     table = SHIPPED
-    if merges(job.program.edits):
+    if job.program.mutation.merge_keys:
         table = await keys.merge_keys(str(obj.get("apiVersion", "")))
     try:
         if job.exempt is not None and (reason := await job.exempt(key.kind, obj)):

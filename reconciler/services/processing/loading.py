@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
-from reconciler.engine.entries import ApiLoad, GlobalLoad, Load, LoadFailure, NeedsLoad
+from reconciler.engine.loads import ApiLoad, GlobalLoad, Load, LoadFailure, NeedsLoad
 from reconciler.errors import (
     ClusterError,
     EvaluationError,

@@ -8,7 +8,6 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, TargetKey
 from reconciler.config import ControllerSettings
 from reconciler.engine.context import Context
-from reconciler.engine.evaluate import queries
 from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, EvaluationError, Interrupted, NoKindMatch, NotFound
@@ -75,7 +74,7 @@ class TargetFinder:
         What a list gave and has no place in the room is left to be read again.
         """
         try:
-            asked, errors = await loads.evaluate(lambda: queries(program, context))
+            asked, errors = await loads.evaluate(lambda: _queries(program, context))
         except EvaluationError as error:
             return Selection(found=(), errors=(error,), failures=())
         except (ClusterError, Interrupted) as error:
@@ -162,3 +161,9 @@ class TargetFinder:
             room is None or room.take(self.flight.weigh(kind.resource, obj))
         )
         return SelectedTarget(query=query, key=key, obj=obj if keep else None)
+
+
+def _queries(
+    program: Program, context: Context
+) -> tuple[list[TargetQuery], list[EvaluationError]]:
+    return ([], []) if program.targets is None else program.targets.queries(context)

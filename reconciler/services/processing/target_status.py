@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from reconciler.api.meta import ObjectRef, TargetKey
 from reconciler.api.updaterequest import SUCCESSES, Outcome, RequestStatus, TargetStatus
-from reconciler.engine.confidential import named_by_content
 from reconciler.engine.program import Program
 from reconciler.requests.lifecycle import identity
 from reconciler.requests.redaction import HIDDEN
@@ -33,9 +32,13 @@ def identity_of(key: TargetKey) -> tuple[str, str, str, str, str]:
 
 def nameable(item: SelectedTarget, program: Program) -> frozenset[str]:
     """Return the namespaces of a target that a message may name, whatever is confidential."""
-    if named_by_content(program, item.query.index):
+    if _named_by_content(item, program):
         return frozenset()
     return frozenset({item.key.namespace})
+
+
+def _named_by_content(item: SelectedTarget, program: Program) -> bool:
+    return program.targets is not None and program.targets.named_by_content(item.query.index)
 
 
 def reference(
@@ -43,7 +46,7 @@ def reference(
 ) -> ObjectRef:
     """Return what a status calls a target: one that is made of a Secret only if it was read."""
     ref = _ref(item.key, result.uid)
-    if not confidential or result.uid or not named_by_content(program, item.query.index):
+    if not confidential or result.uid or not _named_by_content(item, program):
         return ref
     return replace(ref, namespace=HIDDEN if ref.namespace else "", name=HIDDEN)
 

@@ -11,7 +11,7 @@ from reconciler.api.shape import object_fault, texts_fault, type_fault
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.jmes import surround
+from reconciler.engine.environment import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
 from reconciler.errors import NoKindMatch, NotFound, RetrofitError
@@ -189,7 +189,7 @@ class TriggerReader:
             operation=operation,
             user=_user(user),
             namespace_labels=await self.namespace_labels(namespace)
-            if program.matcher.uses_namespace_selector
+            if program.match.needs.namespace_labels
             else {},
         )
         context = request_context(

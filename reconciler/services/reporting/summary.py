@@ -67,7 +67,7 @@ def _cause(program: Program, existing: int, filters: Filters) -> str:
             "no trigger came yet: admission only, without mutateExistingOnPolicyUpdate existing"
             " objects are left alone"
         )
-    if not program.matcher.listings():
+    if not program.match.listings():
         return (
             "no trigger came yet: admission only, a filter that lists operations never fires on"
             " a policy update"

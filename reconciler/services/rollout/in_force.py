@@ -15,7 +15,7 @@ from reconciler.api.updaterequest import parse_time
 from reconciler.clock import Clock
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
-from reconciler.engine.wildcard import has_wildcard
+from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.services.ports.leases import Checkpoint
 from reconciler.services.rollout.outages import Cause, Outages
 from reconciler.services.rollout.webhook_config import selectors
@@ -220,11 +220,11 @@ def _missing(
             continue
         literal = {
             scope.selector
-            for scope in program.matcher.kinds()
+            for scope in program.match.kinds()
             if not has_wildcard(scope.selector.kind)
         }
         away = {item for item in literal if not found.get(item)}
-        alone = len(away) == len({scope.selector for scope in program.matcher.kinds()})
+        alone = len(away) == len({scope.selector for scope in program.match.kinds()})
         for item in away:
             if alone or known.get(item):
                 parts = (item.group, item.version, item.kind, item.subresource)

@@ -1,7 +1,7 @@
 """Which rules can run on what exists, although nobody sent a request."""
 
+from reconciler.engine.context import reads_user
 from reconciler.engine.program import Program
-from reconciler.engine.readers import of_program, reads_user
 
 _MEANT = "set mutateExistingOnPolicyUpdate: true if it is meant to run without"
 
@@ -12,7 +12,7 @@ def why_not(program: Program) -> str:
     A rule with mutateExistingOnPolicyUpdate may read what only a request has: its author says
     with the field that it is to run without.
     """
-    listings = program.matcher.listings()
+    listings = program.match.listings()
     if program.own:
         return "it has no mutate.targets, and changes only the object of a request"
     if not listings:
@@ -27,11 +27,10 @@ def why_not(program: Program) -> str:
         )
     if program.on_policy_change:
         return ""
-    if program.matcher.uses_user_info:
+    if program.match.needs.user:
         return f"its match or exclude asks who sent the request; {_MEANT}"
-    paths = {path for reader in of_program(program) for path in reader.reads}
-    if any(path[:2] == ("request", "oldObject") for path in paths):
+    if any(path[:2] == ("request", "oldObject") for path in program.reads):
         return f"it reads request.oldObject, which only a request has; {_MEANT}"
-    if any(reads_user(path) for path in paths):
+    if any(reads_user(path) for path in program.reads):
         return f"it reads who sent the request, which nobody did; {_MEANT}"
     return ""

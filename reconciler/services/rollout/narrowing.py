@@ -51,14 +51,14 @@ def _names(
 
 def _named(program: Program) -> Iterator[tuple[KindSelector, frozenset[str] | None]]:
     """Yield what a rule matches, with the only names."""
-    listings = program.matcher.listings(requests=True)
+    listings = program.match.listings(requests=True)
     for listing in listings:
         names = None if listing.names is None else frozenset(listing.names)
         for selector in listing.kinds:
             # Of some subresources the object bears another name than what it belongs to.
             yield selector, None if selector.subresource else names
     told = {selector for listing in listings for selector in listing.kinds}
-    for scope in program.matcher.kinds():
+    for scope in program.match.kinds():
         if scope.selector not in told:
             yield scope.selector, None
 

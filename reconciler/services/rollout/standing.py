@@ -97,7 +97,7 @@ def exclusions(
         scope.selector
         for policy in policies
         for program in policy.programs
-        for scope in program.matcher.kinds()
+        for scope in program.match.kinds()
     }
     if not any(item.kind == "*" for item in selectors):
         return []

@@ -20,7 +20,7 @@ from reconciler.api.meta import (
 )
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
-from reconciler.engine.wildcard import has_wildcard
+from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.services.catalog.policies import digest_of
 from reconciler.services.catalog.settings import WebhookSettings
 from reconciler.services.rollout import narrowing, standing
@@ -85,7 +85,7 @@ def selectors(policies: Iterable[CompiledPolicy]) -> frozenset[KindSelector]:
         scope.selector
         for policy in policies
         for program in policy.programs
-        for scope in program.matcher.kinds()
+        for scope in program.match.kinds()
         if not _is_wild(scope.selector)
     )
 
@@ -273,7 +273,7 @@ def _namespaces(policies: Iterable[CompiledPolicy]) -> set[str] | None:
     found: set[str] = set()
     for policy in policies:
         for program in policy.programs:
-            names = (policy.namespace,) if policy.namespace else program.matcher.namespaces
+            names = (policy.namespace,) if policy.namespace else program.match.namespaces
             if names is None:
                 return None
             found.update(names)
@@ -306,7 +306,7 @@ def _rules(policies: Iterable[CompiledPolicy], kinds: Kinds) -> list[Object]:
     rules: Rules = {}
     for policy in policies:
         for program in policy.programs:
-            for scope in program.matcher.kinds():
+            for scope in program.match.kinds():
                 operations = _operations(program, scope)
                 for place in _places(scope.selector, kinds, namespaced=bool(policy.namespace)):
                     rules.setdefault(place, set()).update(operations)
@@ -318,7 +318,7 @@ def _operations(program: Program, scope: KindScope) -> set[str]:
         return set(scope.operations)
     operations = {"CREATE", "UPDATE"}
     # DELETE fires a rule that lists it anywhere, and then for all its kinds.
-    if any("DELETE" in other.operations for other in program.matcher.kinds()):
+    if any("DELETE" in other.operations for other in program.match.kinds()):
         operations.add("DELETE")
     if scope.selector.subresource:
         operations.add("CONNECT")

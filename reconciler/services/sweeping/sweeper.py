@@ -150,7 +150,7 @@ class Sweeper:
         if tally.diverted and (held := self._begin_round(tally)) is not None:
             return held
         existing = self._existing(program.origin.account)
-        places = await existing.places(program.matcher.listings())
+        places = await existing.places(program.match.listings())
         if tally.progress.total < 0:
             total = await _count(existing.reader, places)
             tally.progress = replace(tally.progress, total=total)
@@ -349,7 +349,7 @@ class Sweeper:
         trigger = await worker.reading.of_object(obj, program)
         if trigger.subject is None or self.is_excluded(trigger.subject):
             return None
-        if program.matcher.evaluate(trigger.subject).decision is not Decision.MATCH:
+        if program.match.evaluate(trigger.subject).decision is not Decision.MATCH:
             return None
         # The sweep's own results must not make a trigger's targets look done, and its marker on
         # a target must tell one trigger from another.

@@ -2,11 +2,16 @@
 
 from typing import Any
 
-from reconciler.engine import scalars
+from reconciler.dialects.kyverno.preconditions import compile_conditions
+from reconciler.dialects.kyverno.preconditions.durations import duration_pair
+from reconciler.dialects.kyverno.preconditions.operators import (
+    DEPRECATED,
+    OPERATORS,
+    find_operator,
+)
 from reconciler.engine.context import Context
-from reconciler.engine.preconditions import Decision, compile_conditions
-from reconciler.engine.preconditions.durations import duration_pair
-from reconciler.engine.preconditions.operators import DEPRECATED, OPERATORS, find_operator
+from reconciler.engine.outcome import ConditionResult
+from reconciler.engine.values import scalars
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.subjects import SURROUNDINGS, values_of
 
@@ -69,8 +74,8 @@ def any_all(case: Case) -> None:
     context = scope(case.given)
     blocks = case.given["conditions"]
 
-    def decide() -> Decision:
-        decision = Decision(passed=True)
+    def decide() -> ConditionResult:
+        decision = ConditionResult(passed=True)
         for block in blocks if isinstance(blocks, list) else [blocks]:
             decision = compile_conditions(block, location=LOCATION).evaluate(context)
             if not decision.passed:

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.engine.jmes import IMPURE, compile_expression
-from reconciler.engine.jmes.functions import arithmetic, quantities, signature
-from reconciler.engine.jmes.functions.arithmetic import whole_number
-from reconciler.engine.jmes.functions.signature import refusal
-from reconciler.engine.jmes.values import kind_of, plain
+from reconciler.languages.jmespath import IMPURE, compile_expression
+from reconciler.languages.jmespath.functions import arithmetic, quantities, signature
+from reconciler.languages.jmespath.functions.arithmetic import whole_number
+from reconciler.languages.jmespath.functions.signature import refusal
+from reconciler.languages.jmespath.values import kind_of, plain
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.subjects import SURROUNDINGS
 

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.meta import split_api_version
-from reconciler.dialects import compile_policy
-from reconciler.engine import wildcard
+from reconciler.dialects.kyverno.match import compile_match
+from reconciler.dialects.kyverno.match.users import compile_subjects
+from reconciler.dialects.kyverno.mutation import ForeachEdit, bound_elements
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.kyverno.pattern import Anchor, AnchorKind, match_pattern, parse_anchor
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.context import Context
-from reconciler.engine.edits import ForeachEdit, bound_elements
-from reconciler.engine.entries import with_entries
-from reconciler.engine.match import Decision, Subject, compile_match, parse_kind
+from reconciler.engine.match import Decision, Subject, parse_kind
 from reconciler.engine.match.selectors import compile_selector
-from reconciler.engine.match.users import compile_subjects
 from reconciler.engine.patch.paths import parse_pointer
-from reconciler.engine.pattern import Anchor, AnchorKind, match_pattern, parse_anchor
+from reconciler.engine.values import wildcard
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.subjects import operation_of, policy_of, subject_of, user_of
 
@@ -239,7 +240,7 @@ def has_namespace_selector(case: Case) -> None:
     found = [
         compile_match(
             complete(rule.get("match") or {}), complete(rule.get("exclude")), location="rule"
-        ).uses_namespace_selector
+        ).needs.namespace_labels
         for policy in case.given["policies"]
         for rule in policy["spec"]["rules"]
     ]
@@ -392,9 +393,9 @@ def elements_of_a_foreach(case: Case) -> None:
 
     def elements() -> list[Any]:
         (program,) = compile_policy(policy_of([rule]), own=True).programs
-        (edit,) = program.edits
+        (edit,) = parts_of(program).edits
         assert isinstance(edit, ForeachEdit)
-        context = with_entries(Context(data={}), program.entries)
+        context = program.binding.bind(Context(data={}))
         return [bound.data["element"] for _, bound in bound_elements(edit, context)]
 
     found, error = attempt(elements)

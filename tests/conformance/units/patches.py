@@ -2,21 +2,21 @@
 
 from typing import Any
 
+from reconciler.dialects.kyverno.anchors import compile_strategic
+from reconciler.dialects.kyverno.patchtext import parse_operations
+from reconciler.dialects.kyverno.pattern import AnchorKind, match_pattern, parse_anchor
+from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch import (
     LENIENT,
     SHIPPED,
     STRICT,
     Schema,
-    Unmet,
     apply_operations,
     compile_operations,
-    compile_strategic,
     equal,
     json_diff,
     merge,
-    parse_operations,
 )
-from reconciler.engine.pattern import AnchorKind, match_pattern, parse_anchor
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from reconciler.engine import pattern
+from reconciler.dialects.kyverno import pattern
 from tests.conformance.units.cases import Case, runs
 
 OPERATORS = {

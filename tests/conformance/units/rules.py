@@ -9,10 +9,9 @@ from admission.decide import Limits, decide
 from reconciler.api.meta import Object, ObjectRef, ref_of, split_api_version
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.clock import SystemClock
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.entries import with_entries
-from reconciler.engine.evaluate import change, own_change, queries
+from reconciler.engine.evaluate import change
 from reconciler.engine.evaluate import decide as decide_trigger
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import equal, json_diff
@@ -80,7 +79,7 @@ def own_results(given: Fields, policy: Object, obj: Object) -> Iterator[TargetCh
 def own_result(given: Fields, program: Program, obj: Object) -> TargetChange | None:
     """Give what a rule makes of its trigger; None where it does not match."""
     operation = operation_of(given)
-    context = with_entries(context_of(given, obj, operation), program.entries)
+    context = program.binding.bind(context_of(given, obj, operation))
     subject = subject_of(
         obj,
         operation=operation,
@@ -94,7 +93,7 @@ def own_result(given: Fields, program: Program, obj: Object) -> TargetChange | N
         return None
     if not decision.fires:
         return TargetChange(status=RuleStatus.SKIP, message=decision.message, after=obj)
-    return own_change(program, context, obj)
+    return change(program, None, context, obj)
 
 
 def check_results(case: Case, results: Sequence[TargetChange]) -> None:
@@ -182,12 +181,12 @@ def policy_existing(case: Case) -> None:
     changed: list[TargetChange] = []
     fired = []
     for program in programs_of(given, given["policy"], own=False):
-        context = with_entries(context_of(given, trigger, operation), program.entries)
+        context = program.binding.bind(context_of(given, trigger, operation))
         subject = subject_of(trigger, operation=operation, user=user)
         fired.append(decide_trigger(program, subject, context).fires)
         if not fired[-1]:
             continue
-        found, errors = queries(program, context)
+        found, errors = program.targets.queries(context)
         assert not errors
         changed += [
             change(program, query.index, context, target)

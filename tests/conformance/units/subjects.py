@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
-from reconciler.dialects import compile_policy
-from reconciler.engine.jmes import surround
+from reconciler.dialects.registry import compile_policy
+from reconciler.engine.environment import surround
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
 from tests.conformance.units.cases import Fields

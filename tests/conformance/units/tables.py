@@ -11,10 +11,10 @@ import yaml
 
 from reconciler.cli.desk.values import place_values
 from reconciler.dialects.kyverno.autogen import ANNOTATION, MAX_NAME, PREFIXES, generated
-from reconciler.engine.jmes import compile_expression
-from reconciler.engine.jmes.images import find_images, split_image
-from reconciler.engine.match import compile_match
+from reconciler.dialects.kyverno.match import compile_match
 from reconciler.errors import InvalidSetting
+from reconciler.languages.jmespath import compile_expression
+from reconciler.languages.jmespath.images import find_images, split_image
 from reconciler.services.catalog.settings.filters import parse_names, parse_resources
 from reconciler.services.catalog.settings.webhooks import parse_texts
 from tests.conformance.units.cases import Case, attempt, runs, texts

@@ -12,10 +12,11 @@ from admission.checks import ValidationDeps
 from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
-from reconciler.engine.entries import RESERVED
-from reconciler.engine.match import compile_match
-from reconciler.engine.patch import compile_operations, parse_operations
-from reconciler.engine.variables import compile_template
+from reconciler.dialects.kyverno.entries import RESERVED
+from reconciler.dialects.kyverno.match import compile_match
+from reconciler.dialects.kyverno.patchtext import parse_operations
+from reconciler.dialects.kyverno.template import compile_template
+from reconciler.engine.patch import compile_operations
 from reconciler.errors import InvalidPolicy, Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds

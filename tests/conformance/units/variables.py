@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from reconciler.engine.context import Context
-from reconciler.engine.jmes.braces import find
-from reconciler.engine.jmes.references import absolute_path, resolve
-from reconciler.engine.variables import (
+from reconciler.dialects.kyverno.template import (
     compile_template,
     find_variables,
     is_reference,
     is_variable,
 )
+from reconciler.engine.context import Context
+from reconciler.languages.jmespath.braces import find
+from reconciler.languages.jmespath.references import absolute_path, resolve
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.subjects import SURROUNDINGS
 

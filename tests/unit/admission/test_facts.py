@@ -10,7 +10,7 @@ from admission.facts import Facts
 from admission.review import parse_review
 from admission.roles import ROLE_BINDINGS, RoleIndex
 from reconciler.clock import SystemClock
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.settings import parse_filters

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reconciler.cli.desk.files import MAX_FILE, MAX_OBJECT
 from reconciler.cli.explain.asked import MAX_TRIGGERS
 from reconciler.cli.main import retrofit
-from reconciler.engine.jmes import braces
+from reconciler.languages.jmespath import braces
 
 POLICY = """\
 apiVersion: kyverno.io/v1

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reconciler.cli.main import retrofit
-from reconciler.engine.jmes.functions.registry import REGISTRY
+from reconciler.languages.jmespath.functions.registry import REGISTRY
 
 OBJECT = '{"metadata": {"annotations": {"a.b/c": "v"}}, "spec": {"replicas": 2, "list": [1, 2]}}'
 

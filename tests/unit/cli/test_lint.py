@@ -16,7 +16,7 @@ from reconciler.cli.lint.rules import RULES
 from reconciler.cli.main import retrofit
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.terminal import styled
-from reconciler.services.authoring.lint import finding
+from reconciler.dialects import finding
 
 POLICY = """
 apiVersion: kyverno.io/v1

@@ -26,8 +26,8 @@ from reconciler.cli.preview.policies import (
 from reconciler.cli.preview.report import Report, lines_of, place_of
 from reconciler.cli.preview.secrets import WatchedLoader
 from reconciler.cli.preview.tally import RuleTally, Verdict
-from reconciler.dialects import compile_policy
-from reconciler.engine.entries import ApiLoad, Load
+from reconciler.dialects.registry import compile_policy
+from reconciler.engine.loads import ApiLoad, Load
 from reconciler.engine.program import Program
 from reconciler.errors import InvalidSetting, NoKindMatch, NotFound
 from reconciler.services.preview.dryrun import Identity, Write

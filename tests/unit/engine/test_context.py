@@ -1,7 +1,8 @@
 import pytest
 
+from reconciler.dialects.kyverno.images import with_images
 from reconciler.engine.context import Context, request_context, service_account
-from reconciler.engine.jmes import MissingKey, compile_expression
+from reconciler.languages.jmespath import MissingKey, compile_expression
 
 POD = {
     "kind": "Pod",
@@ -100,7 +101,7 @@ def test_the_given_mapping_is_not_kept():
 
 
 def test_images_are_made_when_asked_for():
-    context = request()
+    context = with_images(request())
     assert search("images.containers.c.tag", context) == "1"
     assert "images" not in context.data
     assert "images" not in search("@", context)
@@ -109,6 +110,6 @@ def test_images_are_made_when_asked_for():
 
 def test_other_kinds_have_no_images():
     with pytest.raises(MissingKey):
-        search("images", request(obj={"kind": "ConfigMap"}))
+        search("images", with_images(request(obj={"kind": "ConfigMap"})))
     with pytest.raises(MissingKey):
-        search("images", Context({}))
+        search("images", with_images(Context({})))

@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.engine import scalars
+from reconciler.engine.values import scalars
 
 SECOND = scalars.SECOND
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.wildcard import (
+from reconciler.engine.values.wildcard import (
     compile_any,
     compile_wildcard,
     escape,

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.context import Context
-from reconciler.engine.evaluate import queries
 from reconciler.errors import EvaluationError, Interrupted
 from reconciler.isolation import ChildProcesses, Limits
 
@@ -173,14 +172,14 @@ POLICY = {
 async def test_targets_are_the_same_whoever_found_them():
     (program,) = compile_policy(POLICY).programs
     context = Context({"request": {"object": {"x": "it"}}})
-    found, errors = await ChildProcesses().evaluate(lambda: queries(program, context), "a")
+    found, errors = await ChildProcesses().evaluate(lambda: program.targets.queries(context), "a")
     exact, selected = found
     assert exact.accepts({"metadata": {"name": "one", "namespace": "a"}})
     assert not exact.accepts({"metadata": {"name": "two", "namespace": "a"}})
     labelled = {"metadata": {"namespace": "ab", "labels": {"app": "it"}}}
     assert selected.accepts(labelled)
     assert not selected.accepts({"metadata": {"namespace": "ab", "labels": {"app": "item"}}})
-    here, same = queries(program, context)
+    here, same = program.targets.queries(context)
     assert (exact.name.text, selected.selector.server) == (
         here[0].name.text,
         here[1].selector.server,

@@ -3,7 +3,7 @@
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.api.rights import Right
-from reconciler.engine.entries import ConfigMapLoad
+from reconciler.engine.loads import ConfigMapLoad
 from reconciler.kube.access import PolicyAccess, ProgramAccess
 from reconciler.kube.delegation import MOST, PerAccount
 from reconciler.kube.loader import KubeLoader

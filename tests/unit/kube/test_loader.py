@@ -11,7 +11,7 @@ from aiohttp import web
 
 from admission.pki import make_ca, make_serving
 from reconciler.clock import SystemClock
-from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
+from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
 from reconciler.errors import Forbidden, Invalid, NoKindMatch, NotFound, Unavailable
 from reconciler.kube.loader import KubeLoader
 

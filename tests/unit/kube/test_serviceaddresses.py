@@ -7,7 +7,7 @@ import socket
 import pytest
 from aiohttp import web
 
-from reconciler.engine.entries import ServiceLoad
+from reconciler.engine.loads import ServiceLoad
 from reconciler.errors import Invalid, Unavailable
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.serviceaddresses import ServiceResolver

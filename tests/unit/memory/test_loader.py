@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.engine.entries import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
+from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.meta import LABEL_SHARD
 from reconciler.api.requestwire import parse_spec, render_spec
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import Projection
 from reconciler.requests import naming
 from reconciler.requests.draft import (

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from jmespath.parser import Parser
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.services.catalog import policies
 
 TRIGGERS = 30

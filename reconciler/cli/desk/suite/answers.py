@@ -8,8 +8,8 @@ from reconciler.cli.desk.fields import read_fields
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.stock import Answers
 from reconciler.cli.desk.suite.model import GlobalEntry, TestFile
-from reconciler.engine.jmes import compile_expression
 from reconciler.errors import EvaluationError, InvalidPolicy, InvalidSetting
+from reconciler.languages.jmespath import compile_expression
 
 
 def answers_of(test: TestFile, folder: Path) -> Answers:

@@ -13,7 +13,7 @@ from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.fields import read_fields
 from reconciler.cli.desk.files import read
 from reconciler.cli.desk.stock import Key
-from reconciler.engine.match import reading
+from reconciler.engine import reading
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
 RESULTS: Final = ("pass", "fail", "skip", "warn", "error")

@@ -4,31 +4,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.dialects import CompiledEntry, ResourceSource, compile_entry, examine_policy
-from reconciler.engine.entries import ApiLoad
+from reconciler.dialects.finding import Finding, Level, Scope, invalid
+from reconciler.dialects.registry import (
+    CompiledEntry,
+    ResourceSource,
+    compile_entry,
+    dialect_of,
+    examine_policy,
+    lint_exception,
+)
+from reconciler.engine.loads import ApiLoad
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 from reconciler.services.authoring.lint.account import account_findings
-from reconciler.services.authoring.lint.defaults import default_findings
-from reconciler.services.authoring.lint.exceptions import lint_exception
-from reconciler.services.authoring.lint.fields import rule_findings, spec_findings
-from reconciler.services.authoring.lint.finding import Finding, Level, Scope, invalid
-from reconciler.services.authoring.lint.firing import (
-    firing_findings,
-    lost_findings,
-    unused_entries,
-)
+from reconciler.services.authoring.lint.firing import kind_findings, lost_findings
 from reconciler.services.authoring.lint.limits import limit_findings
 from reconciler.services.authoring.lint.lockout import lockout_findings
-from reconciler.services.authoring.lint.names import unknown_names
-from reconciler.services.authoring.lint.patches import patch_findings
-from reconciler.services.authoring.lint.protected import protected_findings
-from reconciler.services.authoring.lint.refusals import (
-    match_refusals,
-    policy_refusals,
-    rule_refusals,
-)
-from reconciler.services.authoring.lint.targets import target_findings
+from reconciler.services.authoring.lint.protected import protected_targets
 from reconciler.services.catalog.protection import Protection
 
 __all__ = [
@@ -106,36 +98,16 @@ def find_surprises(
         protection: Tells what no policy addresses; None where the programs are in their usual
             namespace.
     """
-    spec = policy["spec"]
-    programs = {program.origin.location: program for program in compiled.programs}
-    background = spec.get("background") is not False
-    found = [*policy_refusals(policy), *limit_findings(policy), *spec_findings(spec)]
-    found += account_findings(policy, protection or Protection())
+    guard = protection or Protection()
+    found = [*limit_findings(policy), *account_findings(policy, guard)]
     found += _not_acted_on(compiled.warnings)
     found += lockout_findings(policy, compiled)
-    for index, rule in enumerate(spec["rules"]):
-        location = f"spec.rules[{index}]"
-        if any(_is_within(error.location, location) for error in wrong):
-            continue
-        found += rule_refusals(rule, location, background=background and not programs)
-        program = programs.get(location)
-        if program is None:
-            continue
-        found += match_refusals(rule, location)
-        found += rule_findings(rule, location)
-        found += firing_findings(program, scope, background=background)
+    found += dialect_of(policy).lint(policy, compiled, scope=scope, guard=guard, wrong=wrong)
+    for program in compiled.programs:
+        found += kind_findings(program, scope)
         found += lost_findings(compiled, program)
-        found += unused_entries(program)
-        found += unknown_names(program)
-        found += protected_findings(program, rule, protection or Protection())
-        found += target_findings(program, scope)
-        found += patch_findings(program, rule)
-        found += default_findings(program)
+        found += protected_targets(program, guard)
     return tuple(sorted(found, key=_position))
-
-
-def _is_within(location: str, place: str) -> bool:
-    return location == place or location.startswith((f"{place}.", f"{place}["))
 
 
 def _not_acted_on(warnings: Iterable[str]) -> Iterator[Finding]:

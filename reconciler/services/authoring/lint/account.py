@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from reconciler.api.meta import Object, own_namespaces
+from reconciler.dialects.finding import Finding, invalid
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.account import parse_account
-from reconciler.services.authoring.lint.finding import Finding, invalid
 from reconciler.services.catalog.protection import Protection
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from reconciler.api.meta import PREFIX, Object
+from reconciler.dialects.finding import Finding, Level, invalid
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.limits import CANARY, KNOWN, PROMOTE, parse_limits, place_of, unread
-from reconciler.services.authoring.lint.finding import Finding, Level, invalid
 
 
 def limit_findings(policy: Object) -> Iterator[Finding]:

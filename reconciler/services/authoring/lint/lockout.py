@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from reconciler.api.meta import ANNOTATION_ALL_KINDS, Object
+from reconciler.dialects.finding import Finding, Level
 from reconciler.engine.program import FAIL, CompiledPolicy, Program
-from reconciler.engine.wildcard import has_wildcard
-from reconciler.services.authoring.lint.finding import Finding, Level
+from reconciler.engine.values.wildcard import has_wildcard
 
 _CONSENT = "fail"
 
@@ -37,7 +37,7 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
 
 
 def _matches_everything(program: Program) -> bool:
-    if program.matcher.namespaces is not None:
+    if program.match.namespaces is not None:
         return False
-    selectors = (scope.selector for scope in program.matcher.kinds())
+    selectors = (scope.selector for scope in program.match.kinds())
     return any(item.kind == "*" and has_wildcard(item.group) for item in selectors)

@@ -1,108 +1,22 @@
-"""What no policy may address: findings about targets and calls to the API server."""
+"""What no policy may address: findings about targets, whatever language names them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from reconciler.engine.context import Context
-from reconciler.engine.jmes import braces
+from reconciler.dialects.finding import Finding, Level
 from reconciler.engine.program import Program
-from reconciler.engine.targets import Target
-from reconciler.engine.variables import Template
-from reconciler.services.authoring.lint.finding import Finding, Level
-from reconciler.services.authoring.lint.patches import drawn, written
 from reconciler.services.catalog.protection import Protection
 
-_NOTHING = Context({})
-_VARIABLE = "{}"
-"""Stands where a variable does, and is no name."""
-_CURE = "the controller refuses it too, whatever rights are granted"
 
-
-def protected_findings(
-    program: Program, rule: Mapping[str, Any], protection: Protection
-) -> Iterator[Finding]:
-    """Yield what a rule addresses that no policy may.
-
-    Args:
-        program: The rule, compiled.
-        rule: The same rule as written.
-        protection: Tells what is refused.
-    """
-    for target in program.targets:
-        place = _namespace(program, target)
-        if reason := protection.of_api_version(_constant(target.api_version), place):
-            yield _refusal("protected-target", target.location, reason)
-    if program.targets:
-        yield from _of_mutate(rule.get("mutate"), f"{program.origin.location}.mutate", protection)
-    yield from _of_calls(rule, program.origin.location, protection)
-
-
-def _namespace(program: Program, target: Target) -> str:
-    return program.origin.namespace or _constant(target.namespace)
-
-
-def _of_mutate(mutate: Any, place: str, protection: Protection) -> Iterator[Finding]:
-    if not isinstance(mutate, Mapping):
-        return
-    for where, field in (*_merged(mutate, place), *_operated(mutate, place)):
-        if reason := protection.of_field(field):
-            yield _refusal("guarded-metadata", where, reason)
-    blocks = mutate.get("foreach")
-    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
-        yield from _of_mutate(block, f"{place}.foreach[{index}]", protection)
-
-
-def _merged(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields of metadata that a merge writes, with their places."""
-    overlay = mutate.get("patchStrategicMerge")
-    for key, value in overlay.items() if isinstance(overlay, Mapping) else ():
-        if written(str(key)) == "metadata" and isinstance(value, Mapping):
-            for name in value:
-                yield f"{place}.patchStrategicMerge.{key}.{name}", written(str(name))
-
-
-def _operated(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """Yield the same of a JSON patch."""
-    text = mutate.get("patchesJson6902")
-    if not isinstance(text, str):
-        return
-    where = f"{place}.patchesJson6902"
-    for index, operation in enumerate(drawn(text, where, "x")):
-        if operation.name == "test":
-            continue
-        for path in (operation.path, operation.source if operation.name == "move" else ()):
-            if len(path) > 1 and path[0] == "metadata":
-                yield f"{where}[{index}]", str(path[1])
-
-
-def _of_calls(value: Any, place: str, protection: Protection) -> Iterator[Finding]:
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _of_calls(item, f"{place}[{index}]", protection)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            where = f"{place}.{key}"
-            if key == "apiCall" and isinstance(item, Mapping):
-                if reason := _why_refused(item, protection):
-                    yield _refusal("protected-call", where, reason)
-            else:
-                yield from _of_calls(item, where, protection)
-
-
-def _why_refused(call: Mapping[str, Any], protection: Protection) -> str:
-    path, method = call.get("urlPath"), call.get("method") or "GET"
-    if not isinstance(path, str) or not path or not isinstance(method, str):
-        return ""
-    known = braces.replace(path, lambda _: _VARIABLE)
-    if known != path and method != "GET":
-        return ""  # What it resolves to is seen when it is called.
-    return protection.of_call(method, known)
-
-
-def _constant(template: Template | None) -> str:
-    constant = template is not None and template.constant
-    return str(template.render(_NOTHING)) if template is not None and constant else ""
-
-
-def _refusal(code: str, place: str, text: str) -> Finding:
-    return Finding(level=Level.ERROR, code=code, location=place, text=text, cure=_CURE)
+def protected_targets(program: Program, protection: Protection) -> Iterator[Finding]:
+    """Yield the targets of a rule that no policy may address."""
+    for target in () if program.targets is None else program.targets.target_rights():
+        for namespace in target.namespaces:
+            if reason := protection.of_api_version(target.api_version, namespace):
+                yield Finding(
+                    level=Level.ERROR,
+                    code="protected-target",
+                    location=target.location,
+                    text=reason,
+                    cure="the controller refuses it too, whatever rights are granted",
+                )
+                break

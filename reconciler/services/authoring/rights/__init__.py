@@ -1,7 +1,7 @@
 """Whether the controller may do what a policy asks of it."""
 
+from reconciler.api.rights import Need
 from reconciler.services.authoring.rights.checks import Lack, RightsCheck
 from reconciler.services.authoring.rights.grant import account_roles, cluster_role
-from reconciler.services.authoring.rights.need import Need
 
 __all__ = ["Lack", "Need", "RightsCheck", "account_roles", "cluster_role"]

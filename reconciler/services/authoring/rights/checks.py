@@ -10,40 +10,18 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.api.meta import NAMESPACES, Kind
-from reconciler.api.rights import Right
-from reconciler.engine.context import Context
+from reconciler.api.rights import ANY, Need, Right, TargetNeed
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
-from reconciler.engine.targets import Target
-from reconciler.engine.variables import Template
-from reconciler.engine.wildcard import has_wildcard
+from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.requests.account import PLACE
 from reconciler.requests.draft import READ_LATER
-from reconciler.services.authoring.rights.entries import entry_needs
-from reconciler.services.authoring.rights.need import Need
 from reconciler.services.ports.access import Access
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.rollout.webhook_config import lookup
 
-_NOTHING = Context({})
 _PARALLEL = 16
-_OWN_NAMESPACE = frozenset(
-    {
-        ("request", "namespace"),
-        ("request", "object", "metadata", "namespace"),
-        ("request", "oldObject", "metadata", "namespace"),
-    }
-)
-_OWN_NAME = frozenset(
-    {
-        ("request", "name"),
-        ("request", "object", "metadata", "name"),
-        ("request", "oldObject", "metadata", "name"),
-    }
-)
-_MOST_NAMESPACES = 20
 _ALL = ("",)
-_ANY = "*"
 _ANY_KIND = Kind(group="*", version="*", kind="*", plural="*", namespaced=True)
 
 
@@ -95,16 +73,16 @@ class RightsCheck:
             targets.append(Need(location=PLACE, options=(policy.account.impersonation,)))
         for program in policy.programs:
             if self.whole:
-                targets += entry_needs(program)
+                targets += program.binding.read_rights()
             elif policy.account is not None:
                 # It has nothing that was not granted on purpose, not even to read.
-                targets += filter(_is_told, entry_needs(program))
+                targets += filter(_is_told, program.binding.read_rights())
                 triggers += _of_namespaces(program)
-            for target in program.targets:
+            for target in program.targets.target_rights() if program.targets else ():
                 if self.whole and not _known_kind(target):
-                    targets += _of_target(program, target, _ANY_KIND)
+                    targets += _of_target(target, _ANY_KIND)
                 async for kind in self._target_kinds(target, unserved[True]):
-                    targets += _of_target(program, target, kind)
+                    targets += _of_target(target, kind)
             async for kind in self._trigger_kinds(program, unserved[False]):
                 triggers += _of_trigger(program, kind)
         known = await self._ask((*targets, *triggers))
@@ -116,24 +94,23 @@ class RightsCheck:
         )
 
     async def _target_kinds(
-        self, target: Target, unserved: list[tuple[str, str]]
+        self, target: TargetNeed, unserved: list[tuple[str, str]]
     ) -> AsyncIterator[Kind]:
         if not _known_kind(target):
             return
-        api_version, kind = _constant(target.api_version), _constant(target.kind)
-        found = await self.kinds.find(api_version, kind)
+        found = await self.kinds.find(target.api_version, target.kind)
         if not found:
-            unserved.append((target.location, f"{api_version} {kind}"))
+            unserved.append((target.location, f"{target.api_version} {target.kind}"))
         for item in found:
             # A cluster-scoped kind is never meant where a namespace is given.
-            if item.namespaced or target.namespace is None:
+            if item.namespaced or target.anywhere:
                 yield item
 
     async def _trigger_kinds(
         self, program: Program, unserved: list[tuple[str, str]]
     ) -> AsyncIterator[Kind]:
         place = f"{program.origin.location}.match"
-        for selector in dict.fromkeys(item.selector for item in program.matcher.kinds()):
+        for selector in dict.fromkeys(item.selector for item in program.match.kinds()):
             if has_wildcard(selector.kind):
                 if self.whole:
                     yield _ANY_KIND
@@ -180,101 +157,48 @@ def _missing(needs: Iterable[Need], known: Mapping[Right, bool]) -> Iterator[Nee
 
 def _is_told(need: Need) -> bool:
     """Tell whether the text of the policy says what is read."""
-    return all(_ANY not in (right.group, right.resource) for right in need.options)
+    return all(ANY not in (right.group, right.resource) for right in need.options)
 
 
 def _of_namespaces(program: Program) -> Iterator[Need]:
     """Yield what a rule needs of Namespaces to see their labels, which it selects by."""
-    if not program.matcher.uses_namespace_selector:
+    if not program.match.needs.namespace_labels:
         return
     home = program.origin.namespace
-    for name in (home,) if home else program.matcher.namespaces or _ALL:
+    for name in (home,) if home else program.match.namespaces or _ALL:
         right = replace(Right.of("get", NAMESPACES, name=name), namespace=name)
         yield Need(location=f"{program.origin.location}.match", options=(right,))
 
 
-def _known_kind(target: Target) -> bool:
-    kind = _constant(target.kind)
-    return bool(_constant(target.api_version) and kind) and not has_wildcard(kind)
+def _known_kind(target: TargetNeed) -> bool:
+    return bool(target.api_version and target.kind)
 
 
-def _of_target(program: Program, target: Target, kind: Kind) -> Iterator[Need]:
-    name = _constant(target.name)
+def _of_target(target: TargetNeed, kind: Kind) -> Iterator[Need]:
     parent = replace(kind, subresource="")
-    named = target.name is not None and not _is_open(target.name)
-    for namespace in _namespaces(program, target.namespace, kind):
-        exact = not kind.namespaced or bool(namespace) or _is_variable(target.namespace)
-        if not (named and exact):
+    for namespace in target.namespaces if kind.namespaced else _ALL:
+        exact = not kind.namespaced or bool(namespace) or target.in_one
+        if not (target.named and exact):
             yield _need(target, parent, "list", namespace=namespace)
-        elif kind.subresource and (target.selector is not None or target.uid is not None):
-            yield _need(target, parent, "get", namespace=namespace, name=name)
+        elif kind.subresource and target.looked_at:
+            yield _need(target, parent, "get", namespace=namespace, name=target.name)
         for verbs in (("get",), ("update", "patch")):
-            yield _need(target, kind, *verbs, namespace=namespace, name=name if named else "")
+            name = target.name if target.named else ""
+            yield _need(target, kind, *verbs, namespace=namespace, name=name)
 
 
 def _of_trigger(program: Program, kind: Kind) -> Iterator[Need]:
     home = program.origin.namespace
-    places = (home,) if home else program.matcher.namespaces or _ALL
+    places = (home,) if home else program.match.namespaces or _ALL
     for verb in ("get", "list") if program.on_policy_change else ("get",):
         for namespace in places if kind.namespaced else _ALL:
             right = Right.of(verb, kind, namespace=namespace)
             yield Need(location=f"{program.origin.location}.match", options=(right,))
 
 
-def _need(target: Target, kind: Kind, *verbs: str, namespace: str, name: str = "") -> Need:
+def _need(target: TargetNeed, kind: Kind, *verbs: str, namespace: str, name: str = "") -> Need:
     options = (Right.of(verb, kind, namespace=namespace, name=name) for verb in verbs)
     return Need(location=target.location, options=tuple(options))
-
-
-def _namespaces(program: Program, namespace: Template | None, kind: Kind) -> tuple[str, ...]:
-    """Return where rights are needed; the empty text stands for all namespaces."""
-    if not kind.namespaced:
-        return _ALL
-    if program.origin.namespace:
-        return (program.origin.namespace,)
-    if namespace is None:
-        return _ALL
-    if namespace.constant:
-        text = _constant(namespace)
-        return _ALL if has_wildcard(text) else (text,)
-    matcher, triggers = program.matcher, None
-    if _is_read(namespace, _OWN_NAMESPACE):
-        triggers = matcher.namespaces
-    elif _is_read(namespace, _OWN_NAME) and _are_namespaces(program):
-        triggers = matcher.names or matcher.namespaces
-    return triggers if triggers and len(triggers) <= _MOST_NAMESPACES else _ALL
-
-
-def _are_namespaces(program: Program) -> bool:
-    return all(item.selector.kind == "Namespace" for item in program.matcher.kinds())
-
-
-def _is_read(template: Template, paths: frozenset[tuple[str, ...]]) -> bool:
-    """Tell whether a template is one of these fields as it is."""
-    parts = template.parts
-    return (
-        parts is not None
-        and len(parts) == 1
-        and template.reads <= paths
-        and not template.expressions[0].functions
-    )
-
-
-def _is_variable(template: Template | None) -> bool:
-    return template is not None and not template.constant and not _is_open(template)
-
-
-def _is_open(template: Template) -> bool:
-    """Tell whether the policy's own text has a wildcard; what variables give never is one."""
-    parts = template.parts or ()
-    return any(isinstance(part, str) and has_wildcard(part) for part in parts)
-
-
-def _constant(template: Template | None) -> str:
-    """Return a text without variables and wildcards as it is, else the empty text."""
-    if template is None or not template.constant:
-        return ""
-    return str(template.render(_NOTHING))
 
 
 def _shown(selector: KindSelector) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.rights import Right
-from reconciler.services.authoring.rights.need import Need
+from reconciler.api.rights import Need, Right
 
 LABEL = "rbac.kyverno.io/aggregate-to-background-controller"
 """The controller's role collects every ClusterRole that has it."""

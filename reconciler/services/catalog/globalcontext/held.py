@@ -7,8 +7,8 @@ from typing import Any
 
 from reconciler.api.globalcontext import EntryStatus
 from reconciler.api.meta import Object
-from reconciler.engine.jmes import Expression
 from reconciler.errors import EvaluationError, NotReady
+from reconciler.languages.jmespath import Expression
 from reconciler.requests.redaction import said
 from reconciler.services.catalog.globalcontext.sources import Source
 

@@ -16,9 +16,9 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.globalcontext import EntryStatus, render_refresh, render_status
 from reconciler.api.meta import Object
 from reconciler.clock import Clock
-from reconciler.dialects import CallSource, CompiledEntry, ResourceSource, compile_entry
+from reconciler.dialects.registry import CallSource, CompiledEntry, ResourceSource, compile_entry
 from reconciler.engine.confidential import may_hold_secrets
-from reconciler.engine.entries import GlobalLoad, Load
+from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound, NotReady
 from reconciler.services.catalog.globalcontext.held import Held
 from reconciler.services.catalog.globalcontext.sources import Followed, Polled, Source

@@ -11,7 +11,7 @@ import orjson
 
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
-from reconciler.dialects import CallSource, ResourceSource
+from reconciler.dialects.registry import CallSource, ResourceSource
 from reconciler.errors import ClusterError, Forbidden, Invalid, NoKindMatch, NotFound
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import Kinds, Loader

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from reconciler.api.meta import Kind, own_namespaces
 from reconciler.engine.match import KindSelector, Listing, Subject, UserInfo, parse_kind
 from reconciler.engine.match.kinds import KindTable
-from reconciler.engine.wildcard import Predicate, compile_any, compile_wildcard, has_wildcard
+from reconciler.engine.values.wildcard import (
+    Predicate,
+    compile_any,
+    compile_wildcard,
+    has_wildcard,
+)
 from reconciler.errors import InvalidSetting
 
 NODES = "system:nodes"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from reconciler.cli.desk import policies
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from tests.unit.cli.desk.conftest import Desk
 
 Policy = Callable[..., str]

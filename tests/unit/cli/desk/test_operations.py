@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for, operation_of_flag
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import Program
 from tests.unit.cli.desk.conftest import Desk
 

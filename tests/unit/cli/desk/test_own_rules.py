@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.context import request_context
-from reconciler.engine.entries import Given, with_entries
-from reconciler.engine.evaluate import own_change
+from reconciler.engine.evaluate import change
+from reconciler.engine.given import Given
 from reconciler.engine.outcome import RuleStatus
 
 PODS = {"any": [{"resources": {"kinds": ["Pod"]}}]}
@@ -40,7 +41,7 @@ def changed(obj: dict[str, Any], which: int = 0, **mutate: Any) -> Any:
         operation="CREATE", obj=obj, old_object=None, name="x", namespace="y",
         kind=("", "v1", "Pod"), user_info=None,
     )  # fmt: skip
-    return own_change(program, with_entries(context, program.entries), obj)
+    return change(program, None, program.binding.bind(context), obj)
 
 
 def test_the_cluster_ignores_them_with_a_warning() -> None:
@@ -138,4 +139,4 @@ def test_given_entries_are_not_compiled() -> None:
     one = rule() | {"context": [{"name": "node", "imageRegistry": {"reference": "x"}}]}
     given = {"r": Given(names=frozenset({"node"}))}
     compiled = compile_policy(policy(one, annotations=OFF), own=True, given=given)
-    assert compiled.programs[0].entries == ()
+    assert parts_of(compiled.programs[0]).entries == ()

@@ -4,7 +4,12 @@ import time
 
 import pytest
 
-from reconciler.dialects import compile_entry, compile_exception, compile_policy, examine_policy
+from reconciler.dialects.registry import (
+    compile_entry,
+    compile_exception,
+    compile_policy,
+    examine_policy,
+)
 from reconciler.errors import InvalidPolicy
 
 ENOUGH = 1.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dialects import (
+from reconciler.dialects.registry import (
     compile_entry,
     compile_exception,
     compile_policy,

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.meta import Kind
-from reconciler.dialects import compile_exception, compile_policy
+from reconciler.dialects.registry import compile_exception, compile_policy
 from reconciler.engine.context import request_context
 from reconciler.engine.exceptions import excepting, excepting_target, skipped
 from reconciler.engine.match import Decision, Subject, UserInfo

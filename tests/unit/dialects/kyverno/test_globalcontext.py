@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.dialects import CallSource, ResourceSource, compile_entry
-from reconciler.engine.entries import ApiLoad, ServiceLoad
+from reconciler.dialects.registry import CallSource, ResourceSource, compile_entry
+from reconciler.engine.loads import ApiLoad, ServiceLoad
 from reconciler.errors import InvalidPolicy
 
 POD = {"version": "v1", "resource": "pods"}

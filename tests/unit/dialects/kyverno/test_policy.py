@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.errors import InvalidPolicy
 
 OTHER = {"match": {"any": [{"resources": {"kinds": ["Pod"]}}]}}

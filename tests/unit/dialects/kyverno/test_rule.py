@@ -1,6 +1,7 @@
 import pytest
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.registry import compile_policy
 from reconciler.errors import InvalidPolicy
 
 CONDITION = {"key": "{{ request.operation }}", "operator": "Equals", "value": "CREATE"}
@@ -112,13 +113,13 @@ def test_the_number_of_the_target_is_right(rule, second):
 class TestTarget:
     def test_an_empty_field_is_an_absent_one(self, rule):
         compiled = compile_policy(rule(target(name="", namespace="", uid=None)))
-        (built,) = compiled.programs[0].targets
+        (built,) = parts_of(compiled.programs[0]).targets
         assert (built.name, built.namespace, built.uid) == (None, None, None)
 
     def test_preconditions_may_look_at_the_target(self, rule):
         condition = {"all": [{**CONDITION, "key": "{{ target.metadata.name }}"}]}
         compiled = compile_policy(rule(target(preconditions=condition)))
-        assert compiled.programs[0].targets[0].preconditions is not None
+        assert parts_of(compiled.programs[0]).targets[0].preconditions is not None
 
     @pytest.mark.parametrize("namespace", [None, "", "a"])
     def test_a_namespaced_policy_names_its_own_namespace_or_none(self, policy, namespace):
@@ -212,7 +213,7 @@ ENTRY = {"name": "all", "globalReference": {"name": "deployments"}}
 class TestGlobalReference:
     def test_a_cluster_policy_reads_an_entry(self, rule):
         (program,) = compile_policy(rule((("context",), [ENTRY]))).programs
-        assert [item.name for item in program.entries] == ["all"]
+        assert [item.name for item in parts_of(program).entries] == ["all"]
 
     @pytest.mark.parametrize("own", [True, False])
     def test_a_policy_of_a_namespace_reads_none(self, rule, own):
@@ -271,7 +272,7 @@ def test_a_variable_where_no_value_is_safe_is_refused(rule, call, field, told):
 )
 def test_variables_for_segments_and_for_values_of_the_query_are_taken(rule, call):
     (program,) = compile_policy(rule((("context",), [{"name": "x", "apiCall": call}]))).programs
-    assert [entry.name for entry in program.entries] == ["x"]
+    assert [entry.name for entry in parts_of(program).entries] == ["x"]
 
 
 @pytest.mark.parametrize("name", ["Host", "host ", "Transfer-Encoding", "content-length"])

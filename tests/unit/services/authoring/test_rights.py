@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.rights import Lack, RightsCheck
 from tests.unit.rights import Account

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.services.catalog.caveats import filtered, is_silent, why_silent
 from reconciler.services.catalog.settings import parse_filters
 

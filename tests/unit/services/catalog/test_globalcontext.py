@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import Source
-from reconciler.engine.entries import ApiLoad, GlobalLoad
+from reconciler.engine.loads import ApiLoad, GlobalLoad
 from reconciler.errors import Conflict, Forbidden, NotReady, Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.updaterequest import Outcome
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.errors import Conflict, Denied, Forbidden, Gone
 from reconciler.requests.redaction import withheld
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings

@@ -7,7 +7,6 @@ import pytest
 from reconciler.api.meta import ANNOTATION_APPLIED, TargetKey
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
-from reconciler.engine.targets import resolve
 from reconciler.errors import (
     Conflict,
     Denied,
@@ -49,7 +48,7 @@ def job(world, make):
             request=name,
             created=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=created),
             program=program,
-            query=resolve(0, program.targets[0], context, policy_namespace=""),
+            query=program.targets.queries(context)[0][0],
             context=context,
             loads=Loads(world.loader),
             listed=listed,

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
+from reconciler.dialects.kyverno.entries import ConfigMapEntry, VariableEntry, with_entries
+from reconciler.dialects.kyverno.template import compile_template
 from reconciler.engine.context import Context
-from reconciler.engine.entries import ConfigMapEntry, ConfigMapLoad, VariableEntry, with_entries
-from reconciler.engine.jmes import compile_expression
-from reconciler.engine.variables import compile_template
+from reconciler.engine.loads import ConfigMapLoad
 from reconciler.errors import (
     EvaluationError,
     Forbidden,
@@ -19,6 +19,7 @@ from reconciler.errors import (
     Unavailable,
 )
 from reconciler.isolation import ChildProcesses
+from reconciler.languages.jmespath import compile_expression
 from reconciler.services.processing.loading import (
     ATTEMPT_STEPS,
     BRIEF_STEPS,

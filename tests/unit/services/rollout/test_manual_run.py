@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.dialects import compile_policy
+from reconciler.dialects.registry import compile_policy
 from reconciler.services.rollout.manual_run import why_not
 
 ALICE = [{"kind": "User", "name": "alice"}]

@@ -1,0 +1,72 @@
+"""What a policy language has to give; the registry has one line for each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from reconciler.api.meta import Object
+from reconciler.dialects.finding import Finding, Guard, Scope
+from reconciler.engine.given import Given
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import InvalidPolicy
+
+
+class Dialect(Protocol):
+    """A policy language: pure, and unaware of all others."""
+
+    @property
+    def name(self) -> str:
+        """The name that programs carry as that of their language."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The API group of its policies."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its policies."""
+        ...
+
+    def compile(
+        self, policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
+    ) -> CompiledPolicy:
+        """Return the programs of a policy's rules.
+
+        Args:
+            policy: The object.
+            own: Rules that change their trigger itself become programs too.
+            given: What the caller gives in place of context entries, by rule.
+
+        Raises:
+            InvalidPolicy: It cannot be compiled; holds every place that is wrong.
+        """
+        ...
+
+    def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
+        """Return what compiles of a policy, and what is wrong with the rest.
+
+        Without a policy something outside of its rules is wrong; else its programs are those of
+        the rules that compile.
+        """
+        ...
+
+    def lint(
+        self,
+        policy: Object,
+        compiled: CompiledPolicy,
+        *,
+        scope: Scope,
+        guard: Guard,
+        wrong: Sequence[InvalidPolicy] = (),
+    ) -> Iterator[Finding]:
+        """Yield what the author should know that only this language's text shows.
+
+        Args:
+            policy: The object as written.
+            compiled: The same, compiled.
+            scope: Tells which kinds are namespaced.
+            guard: Tells what no policy may address.
+            wrong: What does not compile of it; nothing more is said about such rules.
+        """
+        ...

@@ -1,0 +1,365 @@
+"""Anchors of a strategic merge patch: what they mean, and how they turn it into a plain patch.
+
+In a patch ``(k)`` is a condition on the sibling scope, ``<(k)`` one on the whole patch, ``X(k)``
+asks for the absence of a key, ``+(k)`` adds what is not there. Inside the value of a condition all
+anchors of the pattern language count. A condition that fails outside of a list switches the whole
+patch off; in an element of a list, that element. Elements with anchors are templates: they patch
+each element of the object that they fit, and are never added themselves.
+
+Different from Kyverno: each element is decided for itself, a condition at the root leaves no
+literal key, maps written empty stay, and keys that come out of a variable are never anchors.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.dialects.kyverno import pattern
+from reconciler.dialects.kyverno.pattern import Anchor, AnchorKind
+from reconciler.engine.outcome import Unmet
+from reconciler.engine.patch.keys import Schema
+from reconciler.engine.values import scalars
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+_MISSING: Final = object()
+_NOTHING: Final = object()
+
+_CONDITIONS: Final = frozenset({AnchorKind.GLOBAL, AnchorKind.CONDITION, AnchorKind.NEGATION})
+_CONTENT: Final = frozenset({AnchorKind.GLOBAL, AnchorKind.CONDITION})
+_CURES: Final = {
+    AnchorKind.EQUALITY: "use (k) for a condition or +(k) to add what is absent",
+    AnchorKind.EXISTENCE: "put it into the value of a condition, as in (list): [...]",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A key with an anchor, or a plain key with anchors below it.
+
+    Attributes:
+        index: Where in its map the key stands: variables may change its text, not its place.
+        anchor: None for a plain key.
+        child: The anchors below, None where there are none.
+        variable: The key holds a variable, so that its text is known at evaluation only.
+    """
+
+    index: int
+    anchor: Anchor | None
+    child: "_Map | _List | None"
+    variable: bool
+
+    @property
+    def is_global(self) -> bool:
+        """Whether this is a condition on the whole patch."""
+        return self.anchor is not None and self.anchor.kind is AnchorKind.GLOBAL
+
+    def read(self, written: str) -> Anchor | None:
+        """The anchor with the key as it is after substitution."""
+        if self.anchor is None or not self.variable:
+            return self.anchor
+        return pattern.parse_anchor(written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Map:
+    """The anchors in one map of a patch.
+
+    Attributes:
+        size: How many keys the map has, with and without anchors.
+        conditions: Those to check, global ones first; none below another condition, whose whole
+            value was compared.
+        adds: A key of this map is to be added if absent.
+        has_global: A global condition stands here or below.
+    """
+
+    size: int
+    entries: Mapping[int, _Entry]
+    conditions: tuple[_Entry, ...]
+    adds: bool
+    has_global: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _List:
+    """The anchors in the elements of one list; None for a plain element.
+
+    Attributes:
+        tested: The list is part of a condition, so that its templates patch nothing.
+    """
+
+    elements: tuple[_Map | None, ...]
+    has_global: bool
+    tested: bool
+
+
+class _UnmetCondition(Exception):
+    """A condition does not hold for the map in hand."""
+
+    def __init__(self, kind: AnchorKind, problem: str) -> None:
+        self.is_global = kind is AnchorKind.GLOBAL
+        self.scope = f"{'global condition' if self.is_global else 'condition'} failed"
+        super().__init__(f"{self.scope}: {problem}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategicPatch:
+    """Where the anchors of a strategic merge patch stand, found once.
+
+    Attributes:
+        anchors: None when there are none.
+    """
+
+    anchors: _Map | None
+
+    def resolve(
+        self, patch: Any, resource: dict[str, Any], *, schema: Schema | None = None
+    ) -> dict[str, Any] | Unmet:
+        """The plain patch for one object, without anchors.
+
+        Args:
+            patch: The patch that was compiled, its variables substituted.
+            resource: The object to be patched.
+            schema: Of the object; tells which fields name the element that a template fits.
+
+        Raises:
+            EvaluationError: patch and object differ in their kinds of values.
+        """
+        if not isinstance(patch, dict):
+            raise EvaluationError("the strategic merge patch must be a map after substitution")
+        if self.anchors is None:
+            return patch
+        try:
+            plain = _resolve_map(self.anchors, patch, resource, schema)
+        except _UnmetCondition as unmet:
+            return Unmet(reason=str(unmet), bare=unmet.scope)
+        except RecursionError as error:
+            raise EvaluationError("the patch is nested too deeply") from error
+        return {} if plain is _NOTHING else plain
+
+
+def preprocess(
+    patch: Any, resource: dict[str, Any], *, schema: Schema | None = None
+) -> dict[str, Any] | None:
+    """Compile and resolve a patch that holds no variables; None when a condition is unmet.
+
+    Raises:
+        InvalidPolicy: an anchor stands where it means nothing.
+        EvaluationError: patch and object differ in their kinds of values.
+    """
+    plain = compile_strategic(patch, location="patchStrategicMerge").resolve(
+        patch, resource, schema=schema
+    )
+    return None if isinstance(plain, Unmet) else plain
+
+
+def compile_strategic(patch: Any, *, location: str) -> StrategicPatch:
+    """Find the anchors of a patch, whose values and keys may still hold variables.
+
+    Raises:
+        InvalidPolicy: an anchor stands where it means nothing, or the patch is no map.
+    """
+    if isinstance(patch, dict):
+        try:
+            return StrategicPatch(anchors=_compile_map(patch, location, tested=False))
+        except RecursionError as error:
+            raise InvalidPolicy(location, "is nested too deeply") from error
+    if isinstance(patch, str) and "{{" in patch:
+        return StrategicPatch(anchors=None)
+    raise InvalidPolicy(location, "must be a map, shaped like the object that it patches")
+
+
+def _compile(value: Any, location: str, *, tested: bool) -> _Map | _List | None:
+    """The anchors in a value; ``tested`` below a condition, where all kinds of them count."""
+    match value:
+        case dict():
+            return _compile_map(value, location, tested=tested)
+        case list():
+            return _compile_list(value, location, tested=tested)
+        case _:
+            return None
+
+
+def _compile_map(patch: dict[str, Any], location: str, *, tested: bool) -> _Map | None:
+    entries = tuple(_compile_entries(patch, location, tested=tested))
+    if not entries:
+        return None
+    conditions = [e for e in entries if e.anchor and e.anchor.kind in _CONDITIONS and not tested]
+    conditions.sort(key=lambda entry: not entry.is_global)
+    return _Map(
+        size=len(patch),
+        entries={entry.index: entry for entry in entries},
+        conditions=tuple(conditions),
+        adds=any(e.anchor and e.anchor.kind is AnchorKind.ADD_IF_ABSENT for e in entries),
+        has_global=any(e.is_global or (e.child and e.child.has_global) for e in entries),
+    )
+
+
+def _compile_entries(patch: dict[str, Any], location: str, *, tested: bool) -> Iterator[_Entry]:
+    for index, (key, value) in enumerate(patch.items()):
+        if not isinstance(key, str):
+            raise InvalidPolicy(location, f"the key {key!r} must be a text; put it into quotes")
+        anchor = pattern.parse_anchor(key)
+        place = f"{location}.{key}"
+        if anchor and not tested and anchor.kind in _CURES:
+            raise InvalidPolicy(place, f"means nothing here; {_CURES[anchor.kind]}")
+        below = tested or (anchor is not None and anchor.kind in _CONDITIONS)
+        child = _compile(value, place, tested=below)
+        if anchor or child:
+            yield _Entry(index=index, anchor=anchor, child=child, variable="{{" in key)
+
+
+def _compile_list(patch: list[Any], location: str, *, tested: bool) -> _List | None:
+    elements: list[_Map | None] = []
+    for index, element in enumerate(patch):
+        anchors = _compile(element, f"{location}[{index}]", tested=tested)
+        if isinstance(anchors, _List):
+            raise InvalidPolicy(f"{location}[{index}]", "anchors cannot stand in a list of lists")
+        elements.append(anchors)
+    if not any(elements):
+        return None
+    return _List(
+        elements=tuple(elements),
+        has_global=any(anchors and anchors.has_global for anchors in elements),
+        tested=tested,
+    )
+
+
+def _resolve_map(
+    anchors: _Map, patch: dict[str, Any], resource: Any, schema: Schema | None
+) -> Any:
+    """The plain map for this part of the object, or _NOTHING when nothing is left of it."""
+    items = _items(anchors, patch)
+    for condition in anchors.conditions:
+        _check(condition, *items[condition.index], resource)
+    plain: dict[str, Any] = {}
+    for index, (written, value) in enumerate(items):
+        entry = anchors.entries.get(index)
+        if entry is None:
+            plain[written] = value
+        else:
+            key, kept = _resolve_entry(entry, written, value, resource, schema)
+            if kept is not _NOTHING:
+                plain[key] = kept
+    return plain or _NOTHING
+
+
+def _resolve_entry(
+    entry: _Entry, written: str, value: Any, resource: Any, schema: Schema | None
+) -> tuple[str, Any]:
+    anchor = entry.read(written)
+    key = anchor.key if anchor else written
+    inner = _field(resource, key)
+    if anchor and anchor.kind is not AnchorKind.ADD_IF_ABSENT:
+        return key, _content(entry, anchor, value, inner)
+    if anchor and inner is not _MISSING:
+        return key, _NOTHING
+    return key, _resolve(entry.child, value, inner, schema.field(key) if schema else None)
+
+
+def _resolve(
+    anchors: _Map | _List | None, patch: Any, resource: Any, schema: Schema | None
+) -> Any:
+    match anchors:
+        case None:
+            return patch
+        case _Map():
+            return _resolve_map(anchors, patch, resource, schema)
+        case _List():
+            return _resolve_list(anchors, patch, resource, schema)
+
+
+def _resolve_list(anchors: _List, patch: list[Any], resource: Any, schema: Schema | None) -> Any:
+    """Plain elements as written, then what the templates make of the object's elements."""
+    pairs = list(zip(anchors.elements, patch, strict=True))
+    plain = [element for template, element in pairs if template is None]
+    if anchors.tested:
+        return plain or _NOTHING
+    if resource is not _MISSING and not isinstance(resource, list | None):
+        raise EvaluationError(
+            "wrong node kind: expected SequenceNode: the patch has a list with anchors where"
+            " the object has none"
+        )
+    made: list[Any] = []
+    for template, element in pairs:
+        if template is not None:
+            made.extend(_instantiate(template, element, resource, schema))
+    return plain + made or _NOTHING
+
+
+def _instantiate(
+    template: _Map, element: dict[str, Any], resource: Any, schema: Schema | None
+) -> Iterator[dict[str, Any]]:
+    """What a template makes of each element that it fits; a global condition makes it a gate.
+
+    A gate patches nothing itself. It is shut when no element passes and one failed on a global
+    condition, or when the list is missing altogether.
+    """
+    refused: _UnmetCondition | None = None
+    passed = False
+    for item in [_MISSING] if resource is _MISSING else resource or ():
+        try:
+            plain = _resolve_map(template, element, item, schema.items if schema else None)
+        except _UnmetCondition as unmet:
+            refused = unmet if unmet.is_global else refused
+            continue
+        passed = True
+        named = _named(plain, item, schema)
+        if named and not template.has_global:
+            yield named
+    if refused and not passed:
+        raise refused
+
+
+def _named(plain: Any, item: Any, schema: Schema | None) -> dict[str, Any] | None:
+    """The plain element with the keys of the object's element, by which the merge finds it."""
+    if plain is _NOTHING or not isinstance(item, dict):
+        return None
+    keys = (schema.merge_keys if schema else None) or ("name",)
+    identity = {key: item[key] for key in keys if item.get(key) not in (None, "")}
+    return {**plain, **identity} if identity else None
+
+
+def _check(entry: _Entry, written: str, wanted: Any, resource: Any) -> None:
+    """Evaluate one condition.
+
+    Raises:
+        _UnmetCondition: it does not hold.
+    """
+    anchor = entry.read(written)
+    if anchor is None:
+        raise EvaluationError(f"{written} is no anchor any more after substitution")
+    value = _field(resource, anchor.key)
+    if anchor.kind is AnchorKind.NEGATION:
+        if value is not _MISSING:
+            raise _UnmetCondition(anchor.kind, f'the resource has the "{anchor.key}" key')
+        return
+    if value is _MISSING:
+        raise _UnmetCondition(anchor.kind, f'could not found "{anchor.key}" key in the resource')
+    if isinstance(entry.child, _Map) and entry.child.adds:
+        return
+    if not _holds(value, wanted):
+        raise _UnmetCondition(anchor.kind, f'"{anchor.key}" is not as the patch asks')
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    if isinstance(value, dict | list) or isinstance(wanted, dict | list):
+        return pattern.match_pattern(value, wanted)
+    # As texts, so that "true" asks for true and "5" for 5.
+    return pattern.matches(scalars.text(value), scalars.text(wanted))
+
+
+def _content(entry: _Entry, anchor: Anchor, value: Any, resource: Any) -> Any:
+    """What the value of a condition patches: all that is not a condition itself."""
+    if anchor.kind not in _CONTENT or not isinstance(value, dict | list) or not value:
+        return _NOTHING
+    return _resolve(entry.child, value, resource, None)
+
+
+def _items(anchors: _Map, patch: dict[str, Any]) -> list[tuple[str, Any]]:
+    if len(patch) != anchors.size:
+        raise EvaluationError("two keys of the patch became the same one after substitution")
+    return list(patch.items())
+
+
+def _field(resource: Any, key: str) -> Any:
+    return resource.get(key, _MISSING) if isinstance(resource, dict) else _MISSING

@@ -1,0 +1,79 @@
+"""This language, as the registry knows it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.api.meta import GROUP, Object
+from reconciler.dialects.finding import Finding, Guard, Scope
+from reconciler.dialects.kyverno.lint.defaults import default_findings
+from reconciler.dialects.kyverno.lint.fields import rule_findings, spec_findings
+from reconciler.dialects.kyverno.lint.firing import firing_findings, unused_entries
+from reconciler.dialects.kyverno.lint.names import unknown_names
+from reconciler.dialects.kyverno.lint.patches import patch_findings
+from reconciler.dialects.kyverno.lint.protected import protected_findings
+from reconciler.dialects.kyverno.lint.refusals import (
+    match_refusals,
+    policy_refusals,
+    rule_refusals,
+)
+from reconciler.dialects.kyverno.lint.targets import target_findings
+from reconciler.dialects.kyverno.policy import KINDS, compile_policy, examine_policy
+from reconciler.engine.given import Given
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import InvalidPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Kyverno:
+    """ClusterPolicy and Policy of Kyverno; see `reconciler.dialects.base.Dialect`."""
+
+    name: str = "kyverno"
+    group: str = GROUP
+    kinds: frozenset[str] = KINDS
+
+    def compile(
+        self, policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
+    ) -> CompiledPolicy:
+        """Return the programs of a policy's rules."""
+        return compile_policy(policy, own=own, given=given)
+
+    def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
+        """Return what compiles of a policy, and what is wrong with the rest."""
+        return examine_policy(policy)
+
+    def lint(
+        self,
+        policy: Object,
+        compiled: CompiledPolicy,
+        *,
+        scope: Scope,
+        guard: Guard,
+        wrong: Sequence[InvalidPolicy] = (),
+    ) -> Iterator[Finding]:
+        """Yield what only the text of the policy shows."""
+        spec = policy["spec"]
+        programs = {program.origin.location: program for program in compiled.programs}
+        background = spec.get("background") is not False
+        yield from policy_refusals(policy)
+        yield from spec_findings(spec)
+        for index, rule in enumerate(spec["rules"]):
+            location = f"spec.rules[{index}]"
+            if any(error.is_within(location) for error in wrong):
+                continue
+            yield from rule_refusals(rule, location, background=background and not programs)
+            program = programs.get(location)
+            if program is None:
+                continue
+            yield from match_refusals(rule, location)
+            yield from rule_findings(rule, location)
+            yield from firing_findings(program, background=background)
+            yield from unused_entries(program)
+            yield from unknown_names(program)
+            yield from protected_findings(program, rule, guard)
+            yield from target_findings(program, scope)
+            yield from patch_findings(program, rule)
+            yield from default_findings(program)
+
+
+KYVERNO: Final = Kyverno()

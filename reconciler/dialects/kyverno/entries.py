@@ -1,0 +1,348 @@
+"""Context entries of a rule, a target or a foreach: named data, evaluated only when it is read.
+
+An entry that needs something from outside raises `NeedsLoad`. Whoever called the engine reads it
+through a port, adds it to the context's loads and evaluates again, so the engine does no I/O and
+an entry that nobody names is never fetched.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+from reconciler.dialects.kyverno.addresses import (
+    check_header,
+    check_name,
+    check_own_service,
+    render_path,
+    render_url,
+)
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.context import Context
+from reconciler.engine.loads import (
+    ApiLoad,
+    ConfigMapLoad,
+    GlobalLoad,
+    Load,
+    LoadFailure,
+    NeedsLoad,
+    ServiceLoad,
+)
+from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.languages.jmespath import Expression, compile_expression
+
+RESERVED = frozenset(
+    {
+        "images",
+        "request",
+        "serviceAccountName",
+        "serviceAccountNamespace",
+        "element",
+        "elementIndex",
+        "target",
+    }
+)
+
+_QUERY = re.compile(r"[?#]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableEntry:
+    """A value, a path into it or into the context, and what stands in for what is missing."""
+
+    name: str
+    value: Template | None
+    path: Template | None
+    default: Template | None
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the value; null where everything gives null is an error."""
+        default = None if self.default is None else self.default.render(context)
+        if self.value is None:
+            found = self._search(context, default)
+            found = default if found is None else found
+        else:
+            found = self.value.render(context)
+            if self.path is not None:
+                found = self._search_in(context, found, default)
+        if found is None:
+            msg = f"failed to add context entry for variable {self.name} since it evaluated to nil"
+            raise EvaluationError(msg)
+        return found
+
+    def _search(self, context: Context, default: Any) -> Any:
+        expression = _expression(self.path, context, self.name)
+        try:
+            return context.search(expression)
+        except EvaluationError as error:
+            if default is not None:
+                return default
+            raise self._failed(expression, error) from error
+
+    def _search_in(self, context: Context, value: Any, default: Any) -> Any:
+        expression = _expression(self.path, context, self.name)
+        try:
+            return expression.search(value, context.allowance)
+        except EvaluationError as error:
+            if default is not None:
+                return default
+            raise self._failed(expression, error) from error
+
+    def _failed(self, expression: Expression, error: EvaluationError) -> EvaluationError:
+        return EvaluationError(
+            f"failed to apply jmespath {expression.source} to variable {self.name}: {error}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMapEntry:
+    """The data of a ConfigMap.
+
+    Attributes:
+        home: The namespace where none is given: of a namespaced policy, else ``default``.
+        bound: The namespace that must not be left; empty for a cluster-wide policy.
+    """
+
+    name: str
+    config_map: Template
+    namespace: Template | None
+    home: str
+    bound: str
+
+    def evaluate(self, context: Context) -> Any:
+        """Return ``{data, metadata}``."""
+        name = _text(self.config_map, context)
+        namespace = "" if self.namespace is None else _text(self.namespace, context)
+        if self.bound and namespace not in ("", self.bound):
+            msg = (
+                f'context entry {self.name}: configMap namespace "{namespace}" is different from'
+                f' policy namespace "{self.bound}"'
+            )
+            raise EvaluationError(msg)
+        place = f"context entry {self.name}: configMap"
+        load = ConfigMapLoad(
+            namespace=check_name(namespace or self.home, f"{place} namespace"),
+            name=check_name(name, f"{place} name"),
+        )
+        return _loaded(
+            load, context, f"failed to retrieve config map for context entry {self.name}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiCallEntry:
+    """An answer of the API server or of an HTTP service.
+
+    Attributes:
+        address: The urlPath, or the url of the service.
+        call: ``{service, method, data}`` as written, without the address.
+        path: Into the answer.
+        default: Stands in for a call that failed, as it is.
+        bound: The namespace that the path must name; empty for a cluster-wide policy.
+        method: Of the call.
+        outline: ``urlPath`` with ``{}`` where a variable stands; empty where a service is called.
+    """
+
+    name: str
+    address: Template
+    call: Template
+    path: Template | None
+    default: Any
+    bound: str
+    method: str = "GET"
+    outline: str = ""
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the answer, or the part of it that the path names."""
+        load = call_load(self._call(context), f"context entry {self.name}", bound=self.bound)
+        if isinstance(load, ApiLoad):
+            load = replace(load, made_of_values=_hides_resource(self.outline))
+        try:
+            found = _loaded(load, context, f"failed to execute APICall {self.name}")
+        except EvaluationError:
+            if self.default is not None:
+                return self.default
+            raise
+        if self.path is None:
+            return found
+        expression = _expression(self.path, context, self.name)
+        return expression.search(found, context.allowance)
+
+    def _call(self, context: Context) -> Mapping[str, Any]:
+        call = self.call.render(context)
+        service = call.get("service")
+        field, render = ("urlPath", render_path) if service is None else ("url", render_url)
+        try:
+            address = render(self.address, context)
+        except EvaluationError as error:
+            msg = f"context entry {self.name}: {field}: {error}"
+            raise EvaluationError(msg).bare(f"{field}: {error.without_values}") from error
+        if service is not None:
+            check_own_service(address, self.bound)
+            return {**call, "service": {**service, "url": address}}
+        _check_path(address, self.bound)
+        return {**call, "urlPath": address}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalEntry:
+    """The data of a GlobalContextEntry, kept up to date elsewhere."""
+
+    name: str
+    reference: Template
+    path: Template | None
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the data, or the part of it that the path names."""
+        load = GlobalLoad(name=_text(self.reference, context))
+        found = _loaded(load, context, f"failed to fetch entry key={load.name}")
+        if self.path is None:
+            return found
+        return _expression(self.path, context, self.name).search(found, context.allowance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementEntry:
+    """A value for each element of a foreach, which somebody gives in place of what would be read.
+
+    Attributes:
+        values: By ``elementIndex``.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+
+    def evaluate(self, context: Context) -> Any:
+        """Return the value of the element that is bound."""
+        index: int = context.data["elementIndex"]
+        if index >= len(self.values):
+            msg = (
+                f"foreachValues gives {self.name} for {len(self.values)} elements, and the list"
+                f" has one at {index}"
+            )
+            raise EvaluationError(msg)
+        return self.values[index]
+
+
+Entry = VariableEntry | ConfigMapEntry | ApiCallEntry | GlobalEntry | ElementEntry
+
+
+def _hides_resource(outline: str) -> bool:
+    """Return whether a path with ``{}`` for variables has one for its group or resource."""
+    root, *parts = outline.partition("?")[0].strip("/").split("/")
+    rest = parts[1:] if root == "api" else parts[2:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004 - its name, and a resource
+        rest = rest[2:]
+    return any("{}" in part for part in (root, *parts[:1], *rest[:1]))
+
+
+def call_load(call: Mapping[str, Any], place: str, *, bound: str = "") -> ApiLoad | ServiceLoad:
+    """Return what a call without variables asks for.
+
+    Args:
+        call: ``{urlPath | service, method, data}``.
+        place: What the call stands in, for messages.
+        bound: The namespace that a Policy must not leave; else empty.
+
+    Raises:
+        EvaluationError: Data or headers are no list of key and value, or a header is not a
+            policy's to set.
+    """
+    method = call.get("method") or "GET"
+    pairs = _pairs(call.get("data"), f"{place}: data")
+    body = json.dumps(pairs, sort_keys=True) if method == "POST" else ""
+    service = call.get("service")
+    if service is None:
+        return ApiLoad(method=method, path=str(call.get("urlPath") or ""), body=body)
+    headers = _pairs(service.get("headers"), f"{place}: headers")
+    for name in headers:
+        check_header(name)
+    return ServiceLoad(
+        method=method,
+        url=str(service.get("url") or ""),
+        body=body,
+        headers=tuple((key, str(value)) for key, value in headers.items()),
+        namespace=bound,
+        ca_bundle=str(service.get("caBundle") or ""),
+    )
+
+
+def with_entries(context: Context, entries: Iterable[Entry]) -> Context:
+    """Return a context with the entries; each sees those declared before it, and no later one."""
+    for entry in entries:
+        context = context.defer(entry.name, _bound(entry, context))
+    return context
+
+
+def _bound(entry: Entry, context: Context) -> Any:
+    def evaluate() -> Any:
+        try:
+            return entry.evaluate(context)
+        except EvaluationError as error:
+            error.bare(f"context entry {entry.name}: {error.without_values}")
+            raise
+
+    return evaluate
+
+
+def _loaded(load: Load, context: Context, failing: str) -> Any:
+    try:
+        found = context.loads[load]
+    except KeyError:
+        raise NeedsLoad(load) from None
+    if isinstance(found, LoadFailure):
+        msg = f"{failing}: {found.message}"
+        raise EvaluationError(msg).bare("it cannot be read")
+    return found
+
+
+def _expression(path: Template | None, context: Context, name: str) -> Expression:
+    source = "" if path is None else _text(path, context)
+    try:
+        return compile_expression(source, location=name)
+    except InvalidPolicy as error:
+        raise EvaluationError(str(error)) from error
+
+
+def _text(template: Template, context: Context) -> str:
+    value = template.render(context)
+    if not isinstance(value, str):
+        msg = f"expected a text in a context entry, got {type(value).__name__}"
+        raise EvaluationError(msg)
+    return value
+
+
+def _pairs(raw: Any, place: str) -> dict[str, Any]:
+    items = raw or ()
+    if not isinstance(items, list | tuple) or not all(
+        isinstance(item, dict) and isinstance(item.get("key"), str) for item in items
+    ):
+        msg = f"{place}: expected a list of key and value"
+        raise EvaluationError(msg)
+    return {item["key"]: item.get("value") for item in items}
+
+
+def _check_path(path: str, bound: str) -> None:
+    if not bound:
+        return
+    # As the server reads it, so that no writing of a path hides where it leads.
+    parts = [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
+    if ".." in parts or "." in parts:
+        msg = f"path {path} must not contain dots as a part"
+        raise EvaluationError(msg)
+    start = {"api": 2, "apis": 3}.get(parts[0]) if parts else None
+    place = [] if start is None else parts[start : start + 2]
+    if len(place) < 2 or place[0] != "namespaces":  # noqa: PLR2004 - the word and the name
+        msg = (
+            f"path {path} does not contain a namespace segment, which is required for namespaced"
+            " policies"
+        )
+        raise EvaluationError(msg)
+    if place[1] != bound:
+        msg = (
+            f"path {path} refers to namespace {place[1]}, which is different from the policy"
+            f" namespace {bound}"
+        )
+        raise EvaluationError(msg)

@@ -1,0 +1,118 @@
+"""Variables that fail where a target lacks a label or an annotation: the commonest mistake."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.kyverno.readers import of_edits, of_target
+from reconciler.dialects.kyverno.targets import Target
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.context import Context
+from reconciler.engine.program import Program
+from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath import Expression
+
+_Path = tuple[str, ...]
+_OPTIONAL: dict[_Path, str] = {
+    ("target", "metadata", "labels"): "label",
+    ("target", "metadata", "annotations"): "annotation",
+}
+_ROOT = 3
+_PRESENT = "1"
+"""A value that functions of text, numbers and versions take."""
+
+
+def default_findings(program: Program) -> Iterator[Finding]:
+    """Yield the variables that give nothing to a target without a label or an annotation."""
+    parts = parts_of(program)
+    if not parts.targets:
+        return
+    asked = frozenset.intersection(*map(_asked, parts.targets))
+    readers = [*of_edits(parts.edits)]
+    for target in parts.targets:
+        readers += of_target(target)
+    for reader in readers:
+        # The list of a foreach has no place of its own; labels are hardly ever one.
+        if not isinstance(reader, Template):
+            continue
+        for expression, place in reader.placed():
+            path = _without_default(expression)
+            if path and path not in asked:
+                yield _finding(expression, place, path)
+
+
+def _finding(expression: Expression, place: str, path: _Path) -> Finding:
+    what = _OPTIONAL[path[:_ROOT]]
+    name, default = path[_ROOT:], "''"
+    if not name:
+        default = "`{}`"
+    return Finding(
+        level=Level.WARNING,
+        code="no-default",
+        location=place,
+        text=f"{{{{ {expression.source} }}}} fails at a target without"
+        f" {f'the {what} {name[0]}' if name else f'{what}s'}, which then is not changed",
+        cure=f"give a default: {{{{ {expression.source} || {default} }}}}",
+    )
+
+
+def _without_default(expression: Expression) -> _Path:
+    """Return a path whose absence makes the expression fail; empty where there is none."""
+    if expression.dynamic or () in expression.reads:
+        return ()
+    for path in sorted(expression.reads):
+        if path[:_ROOT] not in _OPTIONAL:
+            continue
+        if _works(expression, None) and not _works(expression, path):
+            return path
+    return ()
+
+
+def _works(expression: Expression, absent: _Path | None) -> bool:
+    data: dict[str, Any] = {"target": {"metadata": {}}}
+    for path in sorted(expression.reads):
+        if path != absent:
+            _put(data, path)
+    try:
+        expression.search(data)
+    except EvaluationError:
+        return False
+    return True
+
+
+def _put(data: dict[str, Any], path: _Path) -> None:
+    for step in path[:-1]:
+        below = data.setdefault(step, {})
+        if not isinstance(below, dict):
+            return
+        data = below
+    data.setdefault(path[-1], {_PRESENT: _PRESENT} if path in _OPTIONAL else _PRESENT)
+
+
+def _asked(target: Target) -> frozenset[_Path]:
+    """Return what the target's own preconditions and its selector look at already."""
+    found = frozenset[_Path]()
+    if target.preconditions is not None:
+        found |= {
+            path
+            for template in target.preconditions.templates
+            for expression in template.expressions
+            if not _without_default(expression)
+            for path in expression.reads
+        }
+    return found.union(_selected(target))
+
+
+def _selected(target: Target) -> Iterator[_Path]:
+    """Yield the labels that each target has, because the selector wants them."""
+    if target.selector is None or not target.selector.constant:
+        return
+    selector = target.selector.render(Context({}))
+    names = list(selector.get("matchLabels") or ())
+    names += [
+        wanted["key"]
+        for wanted in selector.get("matchExpressions") or ()
+        if wanted["operator"] in ("In", "Exists")
+    ]
+    yield from (("target", "metadata", "labels", name) for name in names)

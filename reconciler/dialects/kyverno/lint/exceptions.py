@@ -1,0 +1,55 @@
+"""What the author of a PolicyException should know, beside the policies that it is given with."""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+from reconciler.api.meta import Object
+from reconciler.dialects.finding import Finding, Level, invalid
+from reconciler.dialects.kyverno.exception import compile_exception
+from reconciler.engine.values.wildcard import compile_wildcard
+from reconciler.errors import InvalidPolicy
+
+_GENERATED = "autogen-"
+
+
+def lint_exception(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> tuple[Finding, ...]:
+    """Return everything to say about an exception.
+
+    Args:
+        obj: As decoded from its file.
+        rules: Names of rules by the keys of the policies that are known.
+    """
+    try:
+        compiled = compile_exception(obj)
+    except InvalidPolicy as error:
+        return tuple(map(invalid, (error, *error.others)))
+    warnings = (
+        Finding(level=Level.WARNING, code="not-acted-on", location="spec", text=text)
+        for text in compiled.warnings
+    )
+    return *warnings, *_unknown(obj, rules)
+
+
+def _unknown(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> Iterator[Finding]:
+    for index, item in enumerate(obj["spec"]["exceptions"]):
+        place, policy = f"spec.exceptions[{index}]", item["policyName"]
+        if policy not in rules:
+            yield Finding(
+                level=Level.NOTE,
+                code="unknown-policy",
+                location=f"{place}.policyName",
+                text=f"no policy {policy} is in the given files",
+                cure="a Policy is named with its namespace: namespace/name",
+            )
+            continue
+        for number, name in enumerate(item["ruleNames"]):
+            if not name.startswith(_GENERATED) and not any(
+                map(compile_wildcard(name), rules[policy])
+            ):
+                yield Finding(
+                    level=Level.WARNING,
+                    code="unknown-rule",
+                    location=f"{place}.ruleNames[{number}]",
+                    text=f"no rule of policy {policy} has a name like {name}",
+                    cure=f"its rules are {', '.join(sorted(rules[policy]))}",
+                )

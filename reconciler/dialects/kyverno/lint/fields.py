@@ -1,0 +1,143 @@
+"""What is written in a policy: deprecated forms, and operations that no request has."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, OPERATIONS
+from reconciler.dialects.kyverno.preconditions.operators import DEPRECATED
+from reconciler.languages.jmespath import braces
+
+_SPEC_FIELDS = {
+    "failurePolicy": "spec.webhookConfiguration.failurePolicy",
+    "webhookTimeoutSeconds": "spec.webhookConfiguration.timeoutSeconds",
+    "mutateExistingOnPolicyUpdate": "mutateExistingOnPolicyUpdate under mutate of each rule",
+}
+_LISTED = f"use {', '.join(OPERATIONS)}"
+_CANONICAL = {name.lower(): name for name in DEPRECATED}
+
+
+def spec_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield findings about the fields beside the rules."""
+    for field, instead in _SPEC_FIELDS.items():
+        if spec.get(field) is not None:
+            yield _deprecated(f"spec.{field}", f"use {instead}")
+
+
+def rule_findings(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:
+    """Yield findings about one rule as it is written."""
+    operations: set[str] = set()
+    for section in ("match", "exclude"):
+        block = _map(rule.get(section))
+        place = f"{location}.{section}"
+        if any(block.get(name) for name in FILTER_FIELDS):
+            yield _deprecated(place, f"put the filter into a list, under {section}.any")
+        for item, where in _filters(block, place):
+            resources = _map(item.get("resources"))
+            if resources.get("name"):
+                yield _deprecated(f"{where}.resources.name", "use the list resources.names")
+            if section == "match":
+                operations.update(resources.get("operations") or OPERATIONS[:2])
+    for raw, place in _conditions(rule, location):
+        if isinstance(raw, list):
+            yield _deprecated(place, "put the conditions under preconditions.all")
+        for item, where in _each_condition(raw, place):
+            yield from _operator(item, where)
+            yield from _operation(item, where, operations)
+
+
+def _operator(condition: Mapping[str, Any], place: str) -> Iterator[Finding]:
+    written = condition.get("operator")
+    name = _CANONICAL.get(written.lower(), "") if isinstance(written, str) else ""
+    if name:
+        yield Finding(
+            level=Level.WARNING,
+            code="deprecated-operator",
+            location=f"{place}.operator",
+            text=f"the operator {written} is deprecated",
+            cure=f"use {' or '.join(DEPRECATED[name])}",
+        )
+
+
+def _operation(condition: Mapping[str, Any], place: str, listed: set[str]) -> Iterator[Finding]:
+    key, value = condition.get("key"), condition.get("value")
+    if not isinstance(key, str) or key.strip("{} ") != "request.operation":
+        return
+    values = value if isinstance(value, list) else [value]
+    for index, item in enumerate(values):
+        where = f"{place}.value[{index}]" if isinstance(value, list) else f"{place}.value"
+        if problem := _no_operation(item):
+            yield Finding(
+                level=Level.ERROR, code="no-operation", location=where, text=problem, cure=_LISTED
+            )
+            continue
+        if "{{" in item or "*" in item or not item:
+            continue
+        if item not in OPERATIONS:
+            yield Finding(
+                level=Level.WARNING,
+                code="unknown-operation",
+                location=f"{place}.value",
+                text=f"no request has the operation {item}",
+                cure=_LISTED,
+            )
+        elif item == "DELETE" and item not in listed:
+            yield Finding(
+                level=Level.WARNING,
+                code="delete-not-listed",
+                location=f"{place}.value",
+                text="a DELETE never gets here: it fires only rules that list the operation",
+                cure="add DELETE to resources.operations of a filter of match",
+            )
+
+
+def _no_operation(value: Any) -> str:
+    """Return why a value never is the operation of a request, whatever the variables give."""
+    if not isinstance(value, str):
+        return "values that request.operation is compared with are expected to be strings"
+    if "{{" in value and not braces.contains(value):
+        return f"the variable in {value} is not closed"
+    return ""
+
+
+def _filters(block: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    yield block, place
+    for form in ("any", "all"):
+        for index, item in enumerate(block.get(form) or ()):
+            yield _map(item), f"{place}.{form}[{index}]"
+
+
+def _conditions(raw: Mapping[str, Any], place: str) -> Iterator[tuple[Any, str]]:
+    """Yield the preconditions of a rule, of its targets and of every foreach."""
+    if raw.get("preconditions") is not None:
+        yield raw["preconditions"], f"{place}.preconditions"
+    if isinstance(raw.get("mutate"), Mapping):
+        yield from _conditions(raw["mutate"], f"{place}.mutate")
+    for field in ("targets", "foreach"):
+        for index, item in enumerate(raw.get(field) or ()):
+            yield from _conditions(_map(item), f"{place}.{field}[{index}]")
+
+
+def _each_condition(raw: Any, place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    if isinstance(raw, list):
+        for index, item in enumerate(raw):
+            yield _map(item), f"{place}[{index}]"
+        return
+    for form in ("any", "all"):
+        for index, item in enumerate(_map(raw).get(form) or ()):
+            yield _map(item), f"{place}.{form}[{index}]"
+
+
+def _deprecated(place: str, cure: str) -> Finding:
+    field = place.rpartition(".")[2]
+    return Finding(
+        level=Level.NOTE,
+        code="deprecated-field",
+        location=place,
+        text=f"this form of {field} is deprecated; it still works",
+        cure=cure,
+    )
+
+
+def _map(raw: Any) -> Mapping[str, Any]:
+    return raw if isinstance(raw, Mapping) else {}

@@ -1,0 +1,105 @@
+"""When a rule fires, and what it then knows: findings about match and context."""
+
+from collections.abc import Iterator
+
+from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.context import EVERYTHING, reads_user
+from reconciler.engine.program import Program
+
+_REQUEST_ONLY = (("request", "operation"), ("request", "oldObject"))
+
+
+def firing_findings(program: Program, *, background: bool) -> Iterator[Finding]:
+    """Yield findings about when a rule fires.
+
+    Args:
+        program: The rule, compiled.
+        background: Whether the policy says that it also runs without a request.
+    """
+    place = program.origin.location
+    if program.on_policy_change:
+        if background:
+            yield from _user_refused(program)
+        yield from _on_policy_update(program, f"{place}.match", background=background)
+
+
+def unused_entries(program: Program) -> Iterator[Finding]:
+    """Yield the context entries that nothing reads."""
+    readers = list(parts_of(program).readers())
+    used = frozenset[str]().union(*(reader.roots for reader in readers))
+    if EVERYTHING in used or any(reader.dynamic for reader in readers):
+        return
+    for place, entries in parts_of(program).entry_lists():
+        for index, entry in enumerate(entries):
+            if entry.name not in used:
+                yield Finding(
+                    level=Level.NOTE,
+                    code="unused-entry",
+                    location=f"{place}[{index}]",
+                    text=f"nothing reads the context entry {entry.name}, so it is never loaded",
+                    cure="remove it, or correct the name where it was meant to be used",
+                )
+
+
+def _user_refused(program: Program) -> Iterator[Finding]:
+    readers = parts_of(program).readers()
+    expressions = (
+        expression
+        for reader in readers
+        for expression in (reader.expressions if isinstance(reader, Template) else (reader,))
+    )
+    sources = [item.source for item in expressions if any(map(reads_user, item.reads))]
+    for source in dict.fromkeys(sources):
+        yield Finding(
+            level=Level.ERROR,
+            code="no-user-on-policy-update",
+            location=program.origin.location,
+            text="only select variables are allowed in on policy update. Set"
+            " spec.mutateExistingOnPolicyUpdate=false to disable update policy mode for this"
+            f" policy rule: variable {{{{{source}}}}} is not allowed",
+            cure="nobody sends a request when a policy changes; with spec.background=false this is"
+            " a warning",
+        )
+
+
+def _on_policy_update(program: Program, place: str, *, background: bool) -> Iterator[Finding]:
+    matcher = parts_of(program).matcher
+    if not matcher.listings():
+        yield Finding(
+            level=Level.WARNING,
+            code="never-on-policy-update",
+            location=place,
+            text="mutateExistingOnPolicyUpdate has no effect: a filter that lists operations"
+            " concerns requests only, and a policy update is none",
+            cure="add a filter without operations under match.any, or remove"
+            " mutateExistingOnPolicyUpdate",
+        )
+        return
+    if matcher.operations_listed:
+        yield Finding(
+            level=Level.NOTE,
+            code="partly-on-policy-update",
+            location=place,
+            text="when the policy changes, the filters that list operations take no part",
+        )
+    paths = {path for reader in parts_of(program).readers() for path in reader.reads}
+    if not background and any(map(reads_user, paths)):
+        yield Finding(
+            level=Level.WARNING,
+            code="no-user-on-policy-update",
+            location=program.origin.location,
+            text="the rule reads who sent the request, but also runs when the policy changes:"
+            " nobody sent anything then, so the variables of the user fail or are empty",
+            cure="set mutateExistingOnPolicyUpdate: false, or give the variables a default",
+        )
+    for wanted in _REQUEST_ONLY:
+        if any(path[:2] == wanted for path in paths):
+            yield Finding(
+                level=Level.NOTE,
+                code="no-request-on-policy-update",
+                location=program.origin.location,
+                text=f"{'.'.join(wanted)} is empty when the rule runs because the policy changed",
+                cure="give a default, as {{ " + ".".join(wanted) + " || '' }}",
+            )

@@ -1,0 +1,171 @@
+"""What a rule writes: findings about its patches."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.kyverno.patchtext import parse_operations
+from reconciler.dialects.kyverno.readers import functions, of_edits, of_entries
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.patch import Operation, compile_operations
+from reconciler.engine.patch.paths import APPEND, render_pointer
+from reconciler.engine.program import Program
+from reconciler.errors import InvalidPolicy
+from reconciler.languages.jmespath import braces
+from reconciler.languages.jmespath.functions.registry import REGISTRY
+
+_TEXTS = frozenset({"labels", "annotations"})
+_WORD, _DIGIT = "x", "1"
+
+
+def patch_findings(program: Program, rule: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield findings about the patches of a rule.
+
+    Args:
+        program: The rule, compiled.
+        rule: The same rule as written.
+    """
+    place = f"{program.origin.location}.mutate"
+    # Preconditions of the rule know the trigger only, so they cannot see what was done before.
+    guarded = all(target.preconditions is not None for target in parts_of(program).targets)
+    yield from _unsettled(program, place, guarded=guarded)
+    yield from _of_mutate(rule.get("mutate"), place, guarded=guarded)
+
+
+def _of_mutate(mutate: Any, place: str, *, guarded: bool) -> Iterator[Finding]:
+    if not isinstance(mutate, Mapping):
+        return
+    yield from _in_map(mutate.get("patchStrategicMerge"), f"{place}.patchStrategicMerge")
+    text = mutate.get("patchesJson6902")
+    if isinstance(text, str):
+        yield from _of_operations(text, f"{place}.patchesJson6902", guarded=guarded)
+    blocks = mutate.get("foreach")
+    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+        inner = guarded or (isinstance(block, Mapping) and bool(block.get("preconditions")))
+        yield from _of_mutate(block, f"{place}.foreach[{index}]", guarded=inner)
+
+
+def _of_operations(text: str, place: str, *, guarded: bool) -> Iterator[Finding]:
+    # With a digit where a variable stands, a value that is not in quotes becomes a number.
+    digits, words = drawn(text, place, _DIGIT), drawn(text, place, _WORD)
+    for index, (operation, with_word) in enumerate(zip(digits, words, strict=False)):
+        if operation.path[-1:] == (APPEND,) and operation.name != "test":
+            yield _append(place, operation, guarded=guarded)
+        for where, value in _metadata_values(operation):
+            if isinstance(value, bool | int | float):
+                variable = (where, value) not in _metadata_values(with_word)
+                yield _not_a_text(f"{place}[{index}].{where}", value, variable=variable)
+
+
+def drawn(text: str, place: str, standin: str) -> tuple[Operation, ...]:
+    """Return the operations of a JSON patch with a text where each variable stands.
+
+    There are none where it does not compile that way.
+    """
+    plain = braces.replace(text, lambda _: standin)
+    try:
+        return compile_operations(parse_operations(plain, location=place), location=place)
+    except InvalidPolicy:
+        return ()
+
+
+def _metadata_values(operation: Operation) -> list[tuple[str, Any]]:
+    """Return what an operation writes into labels and annotations."""
+    *parents, _ = operation.path or ("",)
+    value = operation.value
+    if parents[-1:] and parents[-1] in _TEXTS and parents[-2:-1] == ["metadata"]:
+        return [("value", value)]
+    if parents[-1:] == ["metadata"] and operation.path[-1] in _TEXTS and isinstance(value, dict):
+        return [(f"value.{name}", text) for name, text in value.items()]
+    return []
+
+
+def _append(place: str, operation: Operation, *, guarded: bool) -> Finding:
+    path = render_pointer(operation.path)
+    return Finding(
+        level=Level.NOTE if guarded else Level.WARNING,
+        code="append",
+        location=place,
+        text=f"{operation.name} at {path} appends another element each time the rule runs"
+        + (", unless a precondition prevents it" if guarded else ""),
+        cure="add a precondition to the target that fails once the element is there, or use a"
+        " strategic merge, which knows elements by their key",
+    )
+
+
+def _unsettled(program: Program, place: str, *, guarded: bool) -> Iterator[Finding]:
+    parts = parts_of(program)
+    entries = (*parts.entries, *(one for item in parts.targets for one in item.entries))
+    called = functions(of_edits(parts.edits)) | functions(of_entries(entries))
+    impure = sorted(name for name in called if not REGISTRY[name].pure)
+    if impure:
+        names = ", ".join(f"{name}()" for name in impure)
+        yield Finding(
+            level=Level.NOTE if guarded else Level.WARNING,
+            code="never-settles",
+            location=place,
+            text=f"{names} gives another value each time, so every run of the rule writes all of"
+            " its targets again" + (", unless a precondition prevents it" if guarded else ""),
+            cure="take a value that belongs to the change, such as"
+            " request.object.metadata.resourceVersion",
+        )
+    elif program.mutation.convergence is Convergence.NO:
+        yield Finding(
+            level=Level.WARNING,
+            code="never-settles",
+            location=place,
+            text="the rule changes its own result again, each time it runs",
+        )
+
+
+def _in_map(patch: Any, place: str) -> Iterator[Finding]:
+    if isinstance(patch, list):
+        for index, item in enumerate(patch):
+            yield from _in_map(item, f"{place}[{index}]")
+    elif isinstance(patch, dict):
+        for key, value in patch.items():
+            name = written(key)
+            if name == "metadata" and isinstance(value, dict):
+                yield from _in_metadata(value, f"{place}.{key}")
+            elif name:
+                yield from _in_map(value, f"{place}.{key}")
+
+
+def _in_metadata(metadata: Mapping[str, Any], place: str) -> Iterator[Finding]:
+    for key, value in metadata.items():
+        if written(key) not in _TEXTS or not isinstance(value, dict):
+            continue
+        for name, text in value.items():
+            if written(name) and isinstance(text, bool | int | float):
+                yield _not_a_text(f"{place}.{key}.{name}", text)
+
+
+def _not_a_text(
+    place: str,
+    value: bool | float,  # noqa: FBT001 - data
+    *,
+    variable: bool = False,
+) -> Finding:
+    kind = "a boolean" if isinstance(value, bool) else "a number"
+    if variable:
+        text = (
+            "without quotes around it, the variable becomes a number or a boolean where it looks"
+        )
+        text += " like one"
+    else:
+        text = f"this is {kind}"
+    return Finding(
+        level=Level.WARNING if variable else Level.ERROR,
+        code="unquoted-value",
+        location=place,
+        text=f"{text}; labels and annotations hold only text",
+        cure="put the value in quotes",
+    )
+
+
+def written(key: str) -> str:
+    """Return the key that a patch writes, empty where the anchor only tests."""
+    if key.startswith("+(") and key.endswith(")"):
+        return key[2:-1]
+    return "" if key.endswith(")") and "(" in key[:2] else key

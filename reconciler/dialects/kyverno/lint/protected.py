@@ -1,0 +1,90 @@
+"""What no policy may address: findings about targets and calls to the API server."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.dialects.finding import Finding, Guard, Level
+from reconciler.dialects.kyverno.lint.patches import drawn, written
+from reconciler.engine.program import Program
+from reconciler.languages.jmespath import braces
+
+_VARIABLE = "{}"
+"""Stands where a variable does, and is no name."""
+_CURE = "the controller refuses it too, whatever rights are granted"
+
+
+def protected_findings(
+    program: Program, rule: Mapping[str, Any], guard: Guard
+) -> Iterator[Finding]:
+    """Yield what a rule addresses that no policy may.
+
+    Args:
+        program: The rule, compiled.
+        rule: The same rule as written.
+        guard: Tells what is refused.
+    """
+    if not program.own:
+        yield from _of_mutate(rule.get("mutate"), f"{program.origin.location}.mutate", guard)
+    yield from _of_calls(rule, program.origin.location, guard)
+
+
+def _of_mutate(mutate: Any, place: str, guard: Guard) -> Iterator[Finding]:
+    if not isinstance(mutate, Mapping):
+        return
+    for where, field in (*_merged(mutate, place), *_operated(mutate, place)):
+        if reason := guard.of_field(field):
+            yield _refusal("guarded-metadata", where, reason)
+    blocks = mutate.get("foreach")
+    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+        yield from _of_mutate(block, f"{place}.foreach[{index}]", guard)
+
+
+def _merged(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of metadata that a merge writes, with their places."""
+    overlay = mutate.get("patchStrategicMerge")
+    for key, value in overlay.items() if isinstance(overlay, Mapping) else ():
+        if written(str(key)) == "metadata" and isinstance(value, Mapping):
+            for name in value:
+                yield f"{place}.patchStrategicMerge.{key}.{name}", written(str(name))
+
+
+def _operated(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
+    """Yield the same of a JSON patch."""
+    text = mutate.get("patchesJson6902")
+    if not isinstance(text, str):
+        return
+    where = f"{place}.patchesJson6902"
+    for index, operation in enumerate(drawn(text, where, "x")):
+        if operation.name == "test":
+            continue
+        for path in (operation.path, operation.source if operation.name == "move" else ()):
+            if len(path) > 1 and path[0] == "metadata":
+                yield f"{where}[{index}]", str(path[1])
+
+
+def _of_calls(value: Any, place: str, guard: Guard) -> Iterator[Finding]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _of_calls(item, f"{place}[{index}]", guard)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            where = f"{place}.{key}"
+            if key == "apiCall" and isinstance(item, Mapping):
+                if reason := _why_refused(item, guard):
+                    yield _refusal("protected-call", where, reason)
+            else:
+                yield from _of_calls(item, where, guard)
+
+
+def _why_refused(call: Mapping[str, Any], guard: Guard) -> str:
+    path, method = call.get("urlPath"), call.get("method") or "GET"
+    if not isinstance(path, str) or not path or not isinstance(method, str):
+        return ""
+    known = braces.replace(path, lambda _: _VARIABLE)
+    if known != path and method != "GET":
+        return ""  # What it resolves to is seen when it is called.
+    return guard.of_call(method, known)
+
+
+def _refusal(code: str, place: str, text: str) -> Finding:
+    return Finding(level=Level.ERROR, code=code, location=place, text=text, cure=_CURE)

@@ -1,0 +1,128 @@
+"""Which objects a rule changes: findings about its targets."""
+
+from collections.abc import Iterator
+
+from reconciler.api.meta import split_api_version
+from reconciler.dialects.finding import Finding, Level, Scope
+from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.kyverno.targets import Target
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.context import Context
+from reconciler.engine.match import KindScope, Subject
+from reconciler.engine.match.kinds import KindTable
+from reconciler.engine.program import Program
+from reconciler.engine.values.wildcard import has_wildcard
+
+_NOTHING = Context({})
+_OWN_NAME = frozenset(
+    {
+        ("request", "name"),
+        ("request", "object", "metadata", "name"),
+        ("request", "oldObject", "metadata", "name"),
+    }
+)
+_OWN_UID = frozenset(
+    {("request", "object", "metadata", "uid"), ("request", "oldObject", "metadata", "uid")}
+)
+
+
+def target_findings(program: Program, scope: Scope) -> Iterator[Finding]:
+    """Yield findings about the targets of a rule."""
+    for target in parts_of(program).targets:
+        api_version, kind = _constant(target.api_version), _constant(target.kind)
+        known = None
+        if api_version and kind:
+            known = scope(api_version, kind.partition("/")[0])
+        yield from _reach(program, target, kind, namespaced=known)
+        if api_version and kind and not has_wildcard(kind + api_version):
+            yield from _own_kind(program, target, api_version, kind)
+
+
+def _reach(
+    program: Program, target: Target, kind: str, *, namespaced: bool | None
+) -> Iterator[Finding]:
+    home, shown = program.origin.namespace, kind or "object of the kind"
+    if namespaced is False:
+        if home or target.namespace is not None:
+            yield Finding(
+                level=Level.ERROR,
+                code="cluster-scoped-target",
+                location=target.location,
+                text=f"{shown} is cluster-scoped, so none is ever found in a namespace",
+                cure="use a ClusterPolicy" if home else "remove the namespace of the target",
+            )
+        elif target.name is None and target.selector is None and target.uid is None:
+            yield Finding(
+                level=Level.NOTE,
+                code="every-object",
+                location=target.location,
+                text=f"the target is every {shown} of the cluster",
+                cure="give a name or a selector, unless all of them are meant",
+            )
+        return
+    if home or target.namespace is not None or target.uid is not None:
+        return
+    if target.selector is not None and target.name is None:
+        level, which = Level.NOTE, f"every {shown} that the selector selects"
+    else:
+        level, which = Level.WARNING, f"every {shown}{' of that name' if target.name else ''}"
+    doubt = "" if namespaced else "if the kind is namespaced, "
+    yield Finding(
+        level=level,
+        code="whole-cluster",
+        location=target.location,
+        text=f"{doubt}the target is {which} in all namespaces: no namespace is given",
+        cure='give one, such as "{{ request.namespace }}", or "*" to say that all are meant',
+    )
+
+
+def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> Iterator[Finding]:
+    scopes = [item for item in program.match.kinds() if _selects(item, api_version, kind)]
+    if not scopes:
+        return
+    itself = _is_read(target.name, _OWN_NAME) or _is_read(target.uid, _OWN_UID)
+    if itself and any("DELETE" in item.operations for item in scopes):
+        yield Finding(
+            level=Level.WARNING,
+            code="deleted-target",
+            location=target.location,
+            text="the target is the trigger itself, which is gone once it was deleted",
+            cure="do not list DELETE in the operations of match, or name another target",
+        )
+    elif program.skip_background and any("*" not in item.selector.kind for item in scopes):
+        yield Finding(
+            level=Level.NOTE,
+            code="trigger-is-target",
+            location=target.location,
+            text=f"{kind} is trigger and target of the rule; what the rule writes does not fire it"
+            " again",
+        )
+    elif not program.skip_background:
+        yield Finding(
+            level=Level.NOTE if program.converges else Level.WARNING,
+            code="may-loop",
+            location=target.location,
+            text=f"{kind} is trigger and target of the rule, and skipBackgroundRequests is false:"
+            " what the rule writes fires it again, until there is nothing to change",
+            cure="remove skipBackgroundRequests: false, or add a precondition that ends it",
+        )
+
+
+def _selects(scope: KindScope, api_version: str, kind: str) -> bool:
+    group, version = split_api_version(api_version)
+    name, _, subresource = kind.partition("/")
+    subject = Subject(obj={}, group=group, version=version, kind=name, subresource=subresource)
+    return KindTable((scope.selector,)).accepts(subject)
+
+
+def _constant(template: Template) -> str:
+    return str(template.render(_NOTHING)) if template.constant else ""
+
+
+def _is_read(template: Template | None, paths: frozenset[tuple[str, ...]]) -> bool:
+    """Tell whether a template is one variable that gives one of these fields as it is."""
+    if template is None or template.parts is None or len(template.parts) > 1:
+        return False
+    return (
+        not template.constant and template.reads <= paths and not template.expressions[0].functions
+    )

@@ -1,0 +1,276 @@
+"""The edits of a rule, and what they make of an object."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from reconciler.dialects.kyverno.anchors import StrategicPatch
+from reconciler.dialects.kyverno.entries import Entry, with_entries
+from reconciler.dialects.kyverno.patchtext import parse_operations
+from reconciler.dialects.kyverno.preconditions import Conditions
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.context import Context
+from reconciler.engine.outcome import Unmet
+from reconciler.engine.patch import (
+    LENIENT,
+    KeyTable,
+    Operation,
+    apply_operations,
+    compile_operations,
+    equal,
+    merge,
+)
+from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath import Expression
+from reconciler.languages.jmespath.values import walk
+
+Path = tuple[str | int, ...]
+
+_VALUE = 64
+"""Steps that copying and comparing a value of an object takes, beside its characters."""
+_WORD = re.compile(r"[-+.~\w]*")
+"""Texts that YAML may read as a number, true, false or null, and never as more than that."""
+
+UNTOUCHED = Unmet(reason="0 elements processed")
+"""The result of a foreach that changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategicEdit:
+    """A strategic merge patch with anchors; of custom resources a merge patch.
+
+    Attributes:
+        patch: The anchors, found in the text as written.
+        fronts: One of the patches of a foreach, which moves list elements in any case.
+    """
+
+    template: Template
+    patch: StrategicPatch
+    fronts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonPatchEdit:
+    """RFC 6902 operations.
+
+    Attributes:
+        patch: The list of operations with variables in it, or a text that is one variable.
+        quoted: Where the value of a variable becomes text, whatever it is.
+        plain: Where a text that a variable gives is read as YAML reads one without quotes.
+        operations: What the patch is where it holds no variable.
+    """
+
+    patch: Template
+    location: str
+    quoted: frozenset[Path] = frozenset()
+    plain: frozenset[Path] = frozenset()
+    operations: tuple[Operation, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeachEdit:
+    """Edits for each element of a list.
+
+    The list is evaluated once, before the first element; every element sees the target as it was
+    then, while its patch applies to what the elements before it made of it.
+
+    Attributes:
+        reverse: Go from the last element to the first; ``elementIndex`` stays the position.
+        depth: How many foreach are around this one.
+        own: It changes the trigger, so ``request.object`` goes on with the result.
+    """
+
+    elements: Expression
+    reverse: bool
+    depth: int
+    entries: tuple[Entry, ...]
+    preconditions: Conditions | None
+    edits: "tuple[Edit, ...]"
+    location: str
+    own: bool = False
+
+
+Edit = StrategicEdit | JsonPatchEdit | ForeachEdit
+
+
+def merges(edits: Iterable[Edit]) -> bool:
+    """Return whether an edit is a strategic merge, so that merge keys matter."""
+    return any(
+        isinstance(edit, StrategicEdit) or (isinstance(edit, ForeachEdit) and merges(edit.edits))
+        for edit in edits
+    )
+
+
+def apply_edits(
+    edits: tuple[Edit, ...], context: Context, obj: Mapping[str, Any], keys: KeyTable
+) -> dict[str, Any] | Unmet:
+    """Return the object after all edits in order, or why there is nothing to change.
+
+    Args:
+        edits: Of a rule or of one element of a foreach.
+        context: With the target bound.
+        obj: What they apply to; not changed by this call.
+        keys: Which lists merge by key.
+
+    Raises:
+        EvaluationError: An edit cannot be applied; then none is.
+        InvalidPolicy: A patch with variables became something that is no patch.
+    """
+    after: dict[str, Any] = dict(obj)
+    unmet: Unmet | None = None
+    for edit in edits:
+        result = _apply(edit, context, after, keys)
+        if isinstance(result, Unmet):
+            unmet = result
+            continue
+        if isinstance(edit, ForeachEdit):
+            # The next block shall see what this one made of the object.
+            context = context.with_object(result) if edit.own else context.bind(target=result)
+        after = result
+    if unmet is not None and equal(obj, after):
+        return unmet
+    return after
+
+
+def _apply(
+    edit: Edit, context: Context, obj: dict[str, Any], keys: KeyTable
+) -> dict[str, Any] | Unmet:
+    match edit:
+        case StrategicEdit():
+            return _merge_strategic(edit, _substitute(edit.template, context), obj, keys)
+        case JsonPatchEdit():
+            return _apply_operations(edit, context, obj)
+        case ForeachEdit():
+            return _apply_each(edit, context, obj, keys)
+
+
+def _apply_operations(
+    edit: JsonPatchEdit, context: Context, obj: dict[str, Any]
+) -> dict[str, Any]:
+    operations = edit.operations
+    if operations is None:
+        operations = compile_operations(_operations(edit, context), location=edit.location)
+    try:
+        changed: dict[str, Any] = apply_operations(obj, operations, profile=LENIENT)
+    except EvaluationError as error:
+        msg = f"failed to patch resource: {error}"
+        raise EvaluationError(msg) from error
+    return changed
+
+
+def _operations(edit: JsonPatchEdit, context: Context) -> Any:
+    rendered = _substitute(edit.patch, context)
+    if isinstance(rendered, str):
+        return parse_operations(rendered, location=edit.location)
+    for paths, convert in ((edit.quoted, _text), (edit.plain, _scalar)):
+        for path in paths:
+            _convert(rendered, path, convert)
+    return rendered
+
+
+def _convert(document: Any, path: Path, convert: Callable[[Any], Any]) -> None:
+    *steps, last = path
+    part: Any = document
+    for step in steps:
+        if isinstance(part, dict) and step not in part:
+            return  # Below a key that is a variable.
+        part = part[step]
+    if not isinstance(part, dict) or last in part:
+        part[last] = convert(part[last])
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        return value
+    (read,) = parse_operations(f"- {value}", location="")
+    return value if isinstance(read, list) else read
+
+
+def _merge_strategic(
+    edit: StrategicEdit, patch: Any, obj: dict[str, Any], keys: KeyTable
+) -> dict[str, Any] | Unmet:
+    try:
+        plain = edit.patch.resolve(patch, obj, schema=keys.of(obj))
+        if isinstance(plain, Unmet):
+            return plain
+        return merge(obj, plain, keys, fronts=edit.fronts)
+    except EvaluationError as error:
+        msg = f"failed to patch resource: {error}"
+        raise EvaluationError(msg) from error
+
+
+def _apply_each(
+    edit: ForeachEdit, context: Context, obj: dict[str, Any], keys: KeyTable
+) -> dict[str, Any] | Unmet:
+    after = obj
+    size = sum(_VALUE + (len(one) if isinstance(one, str) else 0) for one in walk(obj))
+    for index, bound in bound_elements(edit, context):
+        # Each element may copy the object, and compares it with what it was.
+        context.allowance.spend(size)
+        if not _holds(edit, bound, index):
+            continue
+        try:
+            result = apply_edits(edit.edits, bound, after, keys)
+        except EvaluationError as error:
+            msg = f"failed to mutate elements: {error}"
+            raise EvaluationError(msg) from error
+        if not isinstance(result, Unmet):
+            after = result
+    return UNTOUCHED if equal(obj, after) else after
+
+
+def bound_elements(edit: ForeachEdit, context: Context) -> Iterator[tuple[int, Context]]:
+    """Yield the position of each element, and the context that its edits are evaluated in.
+
+    Raises:
+        EvaluationError: The list cannot be evaluated.
+    """
+    for index, element in _elements(edit, context):
+        bound = context.bind(
+            **{
+                "element": element,
+                "elementIndex": index,
+                f"element{edit.depth}": element,
+                f"elementIndex{edit.depth}": index,
+            }
+        )
+        yield index, with_entries(bound, edit.entries)
+
+
+def _elements(edit: ForeachEdit, context: Context) -> Iterator[tuple[int, Any]]:
+    try:
+        found = context.search(edit.elements)
+    except EvaluationError as error:
+        msg = f"failed to evaluate list {edit.elements.source}: {error}"
+        raise EvaluationError(msg) from error
+    listed = list(enumerate(found if isinstance(found, list) else [found]))
+    for index, element in reversed(listed) if edit.reverse else listed:
+        if element is not None:
+            yield index, element
+
+
+def _holds(edit: ForeachEdit, context: Context, index: int) -> bool:
+    if edit.preconditions is None:
+        return True
+    try:
+        return edit.preconditions.evaluate(context).passed
+    except EvaluationError as error:
+        msg = f"failed to evaluate mutate.foreach[{index}].preconditions: {error}"
+        raise EvaluationError(msg) from error
+
+
+def _substitute(template: Template, context: Context) -> Any:
+    try:
+        return template.render(context)
+    except EvaluationError as error:
+        msg = f"variable substitution failed: {error}"
+        raise EvaluationError(msg) from error

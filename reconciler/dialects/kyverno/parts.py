@@ -1,0 +1,141 @@
+"""A rule of this language: its parts, and what the engine asks of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.rights import Need, TargetNeed
+from reconciler.dialects.kyverno.entries import Entry, VariableEntry, with_entries
+from reconciler.dialects.kyverno.images import with_images
+from reconciler.dialects.kyverno.match import Matcher
+from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, apply_edits, merges
+from reconciler.dialects.kyverno.naming import is_named_by_content
+from reconciler.dialects.kyverno.preconditions import Conditions
+from reconciler.dialects.kyverno.readers import Readers, of_rule
+from reconciler.dialects.kyverno.rights import entry_right, target_need
+from reconciler.dialects.kyverno.targets import Target, resolve
+from reconciler.engine.context import Context
+from reconciler.engine.evaluate import failed_at, unmet
+from reconciler.engine.outcome import Convergence, Unmet
+from reconciler.engine.patch import KeyTable
+from reconciler.engine.program import Program
+from reconciler.engine.targets import TargetQuery
+from reconciler.errors import EvaluationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KyvernoRule:
+    """The parts of a mutate rule; the engine knows it as binding, targets and mutation.
+
+    Attributes:
+        location: Of the rule, as ``spec.rules[0]``.
+        namespace: Of a namespaced policy, which its targets never leave; else empty.
+        entries: Context entries of the rule; they know the trigger and no target.
+        targets: Empty for a rule that changes its trigger itself.
+    """
+
+    location: str
+    namespace: str
+    matcher: Matcher
+    entries: tuple[Entry, ...]
+    preconditions: Conditions | None
+    targets: tuple[Target, ...]
+    edits: tuple[Edit, ...]
+    convergence: Convergence
+
+    @property
+    def merge_keys(self) -> bool:
+        """Return whether an edit is a strategic merge."""
+        return merges(self.edits)
+
+    @property
+    def loads(self) -> bool:
+        """Return whether a context entry is more than a variable."""
+        lists = (entries for _, entries in self.entry_lists())
+        return any(not isinstance(entry, VariableEntry) for found in lists for entry in found)
+
+    def bind(self, context: Context) -> Context:
+        """Return a context with ``images`` and the entries of the rule."""
+        return with_entries(with_images(context), self.entries)
+
+    def queries(self, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
+        """Return what the targets mean for a trigger, and the errors of those that fail."""
+        found: list[TargetQuery] = []
+        errors: list[EvaluationError] = []
+        for index, target in enumerate(self.targets):
+            try:
+                query = resolve(index, target, context, policy_namespace=self.namespace)
+            except EvaluationError as error:
+                errors.append(error)
+            else:
+                found.append(query)
+        return found, errors
+
+    def named_by_content(self, index: int) -> bool:
+        """Return whether a target's name or namespace may be made of more than names."""
+        return is_named_by_content(self.targets[index], self.entries)
+
+    def apply(
+        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
+    ) -> dict[str, Any] | Unmet:
+        """Return the object after all edits, or why there is nothing to change."""
+        if index is None:
+            return apply_edits(self.edits, context, obj, keys)
+        target = self.targets[index]
+        bound = with_entries(context.bind(target=obj), target.entries)
+        if target.preconditions is not None:
+            try:
+                held = target.preconditions.evaluate(bound)
+            except EvaluationError as error:
+                msg = f"failed to evaluate preconditions: {error}"
+                raise EvaluationError(msg).bare(failed_at(error)) from error
+            if not held.passed:
+                return Unmet(reason=unmet(held.message))
+        return apply_edits(self.edits, bound, obj, keys)
+
+    def target_rights(self) -> tuple[TargetNeed, ...]:
+        """Return what each target needs to be granted."""
+        return tuple(
+            target_need(target, self.matcher, namespace=self.namespace) for target in self.targets
+        )
+
+    def read_rights(self) -> Iterator[Need]:
+        """Yield what the context entries need, wherever they stand.
+
+        A GlobalContextEntry needs nothing: whoever made it gave its data to all rules.
+        """
+        for place, entries in self.entry_lists():
+            for index, entry in enumerate(entries):
+                right = entry_right(entry)
+                if right is not None:
+                    yield Need(location=f"{place}[{index}]", options=(right,))
+
+    def readers(self) -> Readers:
+        """Yield what the rule reads with, all parts of it."""
+        return of_rule(self.entries, self.preconditions, self.targets, self.edits)
+
+    def entry_lists(self) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+        """Yield all context entries of the rule, each list with its place."""
+        yield f"{self.location}.context", self.entries
+        for target in self.targets:
+            yield f"{target.location}.context", target.entries
+        yield from _foreach_lists(self.edits)
+
+
+def _foreach_lists(edits: tuple[Edit, ...]) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+    for edit in edits:
+        if isinstance(edit, ForeachEdit):
+            yield f"{edit.location}.context", edit.entries
+            yield from _foreach_lists(edit.edits)
+
+
+def parts_of(program: Program) -> KyvernoRule:
+    """Return the parts of a rule of this language.
+
+    Raises:
+        TypeError: It is of another language.
+    """
+    if not isinstance(program.mutation, KyvernoRule):
+        msg = f"{program.origin.dialect} is another language"
+        raise TypeError(msg)
+    return program.mutation

@@ -1,0 +1,102 @@
+"""Everything in a rule that reads data: its templates and expressions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from reconciler.dialects.kyverno.entries import (
+    ApiCallEntry,
+    ConfigMapEntry,
+    ElementEntry,
+    Entry,
+    GlobalEntry,
+    VariableEntry,
+)
+from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
+from reconciler.dialects.kyverno.preconditions import Conditions
+from reconciler.dialects.kyverno.targets import Target
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.context import Context
+from reconciler.languages.jmespath import Expression, compile_expression
+
+Readers = Iterator[Template | Expression]
+
+_NOTHING = Context({})
+_ANYTHING = compile_expression("@")
+
+
+def of_rule(
+    entries: Sequence[Entry],
+    preconditions: Conditions | None,
+    targets: Sequence[Target],
+    edits: Sequence[Edit],
+) -> Readers:
+    """Yield what the parts of a rule read with."""
+    yield from of_entries(entries)
+    yield from _of_conditions(preconditions)
+    for target in targets:
+        yield from of_target(target)
+    yield from of_edits(edits)
+
+
+def of_target(target: Target) -> Readers:
+    """Yield what one target reads with."""
+    yield from target.templates
+    yield from of_entries(target.entries)
+    yield from _of_conditions(target.preconditions)
+
+
+def of_edits(edits: Iterable[Edit]) -> Readers:
+    """Yield what the edits of a rule read with."""
+    for edit in edits:
+        match edit:
+            case StrategicEdit():
+                yield edit.template
+            case JsonPatchEdit():
+                yield edit.patch
+            case ForeachEdit():
+                yield edit.elements
+                yield from of_entries(edit.entries)
+                yield from _of_conditions(edit.preconditions)
+                yield from of_edits(edit.edits)
+
+
+def of_entries(entries: Iterable[Entry]) -> Readers:
+    """Yield what context entries read with; paths into an entry's own value are left out."""
+    for entry in entries:
+        match entry:
+            case VariableEntry():
+                yield from _present(entry.value, entry.path, entry.default)
+                yield from _of_context_path(entry)
+            case ConfigMapEntry():
+                yield from _present(entry.config_map, entry.namespace)
+            case ApiCallEntry():
+                yield from _present(entry.address, entry.call, entry.path)
+            case GlobalEntry():
+                yield from _present(entry.reference, entry.path)
+            case ElementEntry():
+                continue
+
+
+def functions(readers: Readers) -> frozenset[str]:
+    """Return the names of the functions that are called."""
+    expressions = (
+        expression
+        for reader in readers
+        for expression in (reader.expressions if isinstance(reader, Template) else (reader,))
+    )
+    return frozenset[str]().union(*(expression.functions for expression in expressions))
+
+
+def _of_conditions(conditions: Conditions | None) -> Readers:
+    if conditions is not None:
+        yield from conditions.templates
+
+
+def _present(*templates: Template | None) -> Readers:
+    yield from (template for template in templates if template is not None)
+
+
+def _of_context_path(entry: VariableEntry) -> Readers:
+    # Without a value the path is an expression on the context itself.
+    if entry.value is None and entry.path is not None:
+        constant = entry.path.constant
+        yield compile_expression(entry.path.render(_NOTHING)) if constant else _ANYTHING

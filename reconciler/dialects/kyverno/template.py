@@ -1,0 +1,362 @@
+r"""Documents with variables: compiled once, rendered on many contexts.
+
+``{{ expr }}`` may stand in leaf strings and in map keys. A string that is one variable becomes its
+value, of whatever type; inside other text the value becomes text. ``\{{`` is plain text.
+
+What a variable gives is data: it is put into the result and never searched for variables again.
+So ``{{- expr }}``, which asks for that, means the same as ``{{ expr }}`` but takes only strings.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from reconciler.engine.allowance import Allowance
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
+from reconciler.languages.jmespath import braces, references
+from reconciler.languages.jmespath.assembly import (
+    Constant,
+    Made,
+    Make,
+    from_entries,
+    from_items,
+    key_maker,
+    maker,
+)
+from reconciler.languages.jmespath.braces import Variable
+from reconciler.languages.jmespath.expression import Expression, compile_expression
+from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Limits, Run
+from reconciler.languages.jmespath.nested import Hole, compile_nested, read_path
+from reconciler.languages.jmespath.values import as_text, copy_value
+
+Path = tuple[str | int, ...]
+Check = Callable[[Expression, str], None]
+_HERE = "@"
+_LAZY = frozenset({"images"})
+
+
+class Scope(Protocol):
+    """What a template is rendered on; see `reconciler.engine.context.Context`."""
+
+    def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
+        """Give the data, in which at least `roots` are bound as far as they are known."""
+        ...
+
+    @property
+    def allowance(self) -> Allowance:
+        """What is left for all that is evaluated on it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variable:
+    expression: Expression
+    shallow: bool
+    place: str
+
+    def value(self, run: Run) -> Any:
+        try:
+            return self.expression.resolve(run)
+        except EvaluationError as error:
+            raise self._failed(str(error)) from error
+
+    def text(self, run: Run) -> str:
+        value = self.value(run)
+        if self.shallow and value is not None and not isinstance(value, str):
+            raise self._failed("a variable written {{- }} must give a string")
+        return as_text(value, run)
+
+    def name_part(self, run: Run) -> str:
+        value = self.value(run)
+        if value is None or isinstance(value, dict | list):
+            raise self._failed("expected a string here, got null, a map or a list")
+        return as_text(value, run)
+
+    def _failed(self, reason: str) -> EvaluationError:
+        place = f" at path {self.place}" if self.place else ""
+        said = f"failed to resolve {self.expression.source}{place}"
+        return EvaluationError(f"{said}: {reason}").bare(said)
+
+
+_Parts = tuple[str | _Variable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A compiled document.
+
+    Attributes:
+        expressions: Its variables in the order of the document; those inside others are part of
+            the outer ones.
+        places: Where each of them stands in the policy.
+        roots: The root fields that the variables can read.
+        reads: The field paths that they can read, as in `Expression.reads`.
+        constant: Whether it has no variables.
+        dynamic: Whether `roots` is incomplete, because data decides what is read from the root.
+    """
+
+    expressions: tuple[Expression, ...]
+    places: tuple[str, ...] = field(repr=False, compare=False)
+    roots: frozenset[str]
+    reads: frozenset[tuple[str, ...]]
+    constant: bool
+    dynamic: bool
+    limits: Limits = field(repr=False)
+    make: Make = field(repr=False, compare=False)
+    parts: _Parts | None = field(repr=False, compare=False)
+
+    def placed(self) -> Iterator[tuple[Expression, str]]:
+        """Yield each of its variables with the place where it stands."""
+        return zip(self.expressions, self.places, strict=True)
+
+    def render(self, context: Scope) -> Any:
+        """Give the document with the values in; it belongs to the caller, nothing is shared.
+
+        Raises:
+            EvaluationError: A variable cannot be resolved; the text names it and its path.
+        """
+        run = self._run(context)
+        try:
+            return self.make(run)
+        except RecursionError:
+            raise EvaluationError("the data is nested too deeply") from None
+        finally:
+            run.settle()
+
+    def render_literal(self, context: Scope, *, escape: Callable[[str], str]) -> str:
+        """Render a document that is one string, with `escape` applied to what variables gave.
+
+        Raises:
+            EvaluationError: As `render`; also when a variable gives null, a map or a list, or the
+                document is not a string.
+        """
+        return "".join(
+            escape(text) if is_value else text for text, is_value in self.pieces(context)
+        )
+
+    def pieces(self, context: Scope) -> list[tuple[str, bool]]:
+        """Render a document that is one string, in parts; each with whether a variable gave it.
+
+        Raises:
+            EvaluationError: As `render_literal`.
+        """
+        if self.parts is None:
+            raise EvaluationError("expected a string here")
+        run = self._run(context)
+        try:
+            return [
+                (part, False) if isinstance(part, str) else (part.name_part(run), True)
+                for part in self.parts
+            ]
+        finally:
+            run.settle()
+
+    def _run(self, context: Scope) -> Run:
+        roots = self.roots | _LAZY if self.dynamic else self.roots
+        return Run(context.view(roots), self.limits, context.allowance)
+
+
+def compile_template(
+    document: Any,
+    *,
+    location: str = "",
+    at: Path | None = (),
+    limits: Limits = DEFAULT_LIMITS,
+    check: Check | None = None,
+) -> Template:
+    """Compile a document, which stays as it is and must not be changed afterwards.
+
+    Args:
+        document: Any JSON value; references ``$(...)`` are resolved inside it.
+        location: Where it stands in the policy, for messages.
+        at: Which path of the target or trigger the document describes, for ``{{ @ }}``; None where
+            it describes none, then ``{{ @ }}`` is refused.
+        limits: The bounds of compilation and evaluation.
+        check: Refuses an expression that may not stand at its place.
+
+    Raises:
+        InvalidPolicy: Expressions or references are wrong; it holds every place.
+    """
+    with ErrorList() as errors:
+        compiler = _Compiler(
+            document=document,
+            location=location,
+            at=at,
+            limits=limits,
+            check=check,
+            errors=errors,
+        )
+        try:
+            made, parts = compiler.whole()
+        except RecursionError:
+            raise InvalidPolicy(location, "the document is nested too deeply") from None
+    expressions = tuple(compiler.expressions)
+    return Template(
+        expressions=expressions,
+        places=tuple(compiler.places),
+        roots=frozenset[str]().union(*(one.roots for one in expressions)),
+        reads=frozenset[tuple[str, ...]]().union(*(one.reads for one in expressions)),
+        constant=not expressions,
+        dynamic=any(one.dynamic for one in expressions),
+        limits=limits,
+        make=maker(made),
+        parts=parts,
+    )
+
+
+def find_variables(document: Any) -> Iterator[tuple[str, str]]:
+    """Yield ``(path, expression)`` of each variable, inner ones before those around them.
+
+    The expressions are given as written; nothing is compiled.
+
+    Raises:
+        InvalidPolicy: Variables are nested too deeply.
+    """
+    for path, text in _texts(document, ()):
+        for variable in braces.find(text, passes=DEFAULT_LIMITS.passes, location=place("", path)):
+            for one in variable.walk():
+                yield place("", path), one.body
+
+
+def is_variable(text: str) -> bool:
+    """Tell whether a variable stands in `text`."""
+    return braces.contains(text)
+
+
+def is_reference(text: str) -> bool:
+    """Tell whether a reference ``$(...)`` stands in `text`."""
+    return references.contains(text)
+
+
+def place(location: str, path: Sequence[str | int]) -> str:
+    """Write a path as people read it: ``spec.containers[0].image``, below `location`."""
+    text = location
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.replace("-", "").replace("_", "").isalnum():
+            text += f".{step}" if text else step
+        else:
+            text += f'["{step}"]'
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiler:
+    document: Any
+    location: str
+    at: Path | None
+    limits: Limits
+    check: Check | None
+    errors: ErrorList
+    expressions: list[Expression] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+
+    def whole(self) -> tuple[Made, _Parts | None]:
+        if not isinstance(self.document, str):
+            return self._value(self.document, (), self.at), None
+        parts = self._text(self.document, (), self.at)
+        return _from_parts(parts), parts
+
+    def _value(self, value: Any, path: Path, here: Path | None) -> Made:
+        if isinstance(value, str):
+            return _from_parts(self._text(value, path, here))
+        if isinstance(value, dict):
+            return self._map(value, path, here)
+        if isinstance(value, list):
+            items = [
+                self._value(item, (*path, index), _below(here, index))
+                for index, item in enumerate(value)
+            ]
+            return from_items(items)
+        return Constant(value)
+
+    def _map(self, value: Mapping[str, Any], path: Path, here: Path | None) -> Made:
+        entries: list[tuple[Made, Made]] = []
+        for key, item in value.items():
+            below = (*path, key)
+            name = _from_parts(self._text(str(key), below, None))
+            inside = _below(here, key) if isinstance(name, Constant) else None
+            if not isinstance(name, Constant):
+                name = key_maker(name, key, place(self.location, below))
+            entries.append((name, self._value(item, below, inside)))
+        return from_entries(entries, place(self.location, path))
+
+    def _text(self, text: str, path: Path, here: Path | None) -> _Parts:
+        # Nothing is rendered where a part is wrong, so anything may stand in for it.
+        return self.errors.attempt(self._parts, text, path, here) or ("",)
+
+    def _parts(self, text: str, path: Path, here: Path | None) -> _Parts:
+        at = place(self.location, path)
+        pointer = "".join("/" + references.step(str(step)) for step in path)
+        text = references.resolve(text, self.document, pointer, location=at)
+        parts: list[str | _Variable] = []
+        position = 0
+        for variable in braces.find(text, passes=self.limits.passes, location=at):
+            if position < variable.start:
+                parts.append(braces.unescape(text[position : variable.start]))
+            position = variable.end
+            expression = self.errors.attempt(self._expression, variable, at, here)
+            if expression is None:
+                continue
+            if self.check is not None:
+                self.errors.attempt(self.check, expression, at)
+            self.expressions.append(expression)
+            self.places.append(at)
+            parts.append(_Variable(expression=expression, shallow=variable.shallow, place=at))
+        if position < len(text) or not parts:
+            parts.append(braces.unescape(text[position:]))
+        return tuple(parts)
+
+    def _expression(self, variable: Variable, at: str, here: Path | None) -> Expression:
+        if variable.body == _HERE:
+            return read_path(_HERE, self._here(here, at))
+        if not variable.inner:
+            return compile_expression(variable.body, location=at, limits=self.limits)
+        holes = [
+            Hole(
+                start=one.start - variable.offset,
+                end=one.end - variable.offset,
+                inner=self._expression(one, at, here),
+            )
+            for one in variable.inner
+        ]
+        return compile_nested(variable.body, holes, location=at, limits=self.limits)
+
+    def _here(self, here: Path | None, at: str) -> Path:
+        if here is None:
+            raise InvalidPolicy(
+                at,
+                "{{ @ }} has a meaning only in a patch, and there not in or below a key with an"
+                " anchor or a variable; write the path out",
+            )
+        return here
+
+
+def _below(here: Path | None, step: str | int) -> Path | None:
+    if here is None or (isinstance(step, str) and references.is_anchored(step)):
+        return None
+    return (*here, step)
+
+
+def _from_parts(parts: _Parts) -> Made:
+    first = parts[0]
+    if len(parts) > 1:
+        return lambda run: "".join(
+            [part if isinstance(part, str) else part.text(run) for part in parts]
+        )
+    if isinstance(first, str):
+        return Constant(first)
+    return lambda run: copy_value(first.value(run), run)
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield (*path, key), str(key)
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index))

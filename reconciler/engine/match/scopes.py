@@ -1,0 +1,52 @@
+"""What a rule may match: kinds for webhooks, and where the existing objects are."""
+
+from dataclasses import dataclass
+
+from reconciler.engine.match.kinds import KindSelector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindScope:
+    """A kind that a rule may match.
+
+    Attributes:
+        operations: Of the filter that names the kind; empty for all.
+    """
+
+    selector: KindSelector
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Where the existing objects are that a rule may match; each is to be matched again.
+
+    Attributes:
+        namespaces: Literal namespaces (of a Namespace its own name), or None for all.
+        names: Literal names, or None for all.
+        label_selector: What the API server can filter by, in its own syntax; may be empty.
+    """
+
+    kinds: tuple[KindSelector, ...]
+    namespaces: tuple[str, ...] | None
+    names: tuple[str, ...] | None
+    label_selector: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchNeeds:
+    """What a match asks for beside the object and its names.
+
+    Attributes:
+        operations: What was done to the object.
+        user: Who sent the request.
+        roles: The roles of the user.
+        namespace_labels: The labels of the object's namespace.
+        annotations: The paths of the annotations that it reads.
+    """
+
+    operations: bool = False
+    user: bool = False
+    roles: bool = False
+    namespace_labels: bool = False
+    annotations: frozenset[tuple[str, ...]] = frozenset()

@@ -1,0 +1,1 @@
+"""Values that policies of every language compare: numbers, durations, versions, patterns."""

@@ -1,0 +1,156 @@
+"""A compiled expression."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.engine.allowance import UNLIMITED, Allowance
+from reconciler.engine.context import EVERYTHING
+from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath.functions.registry import REGISTRY
+from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Limits, Run
+from reconciler.languages.jmespath.reads import find_reads
+from reconciler.languages.jmespath.runtime import Build, Node, WrongCall, build
+from reconciler.languages.jmespath.syntax import Source, Tree, parse, quoted
+
+_MULTIPLIERS = frozenset({"multi_select_list", "multi_select_dict", "function_expression"})
+_TOO_DEEP = "the data is nested too deeply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """An expression that was compiled once and may be evaluated anywhere, any number of times.
+
+    Attributes:
+        source: Its text.
+        roots: The fields of the root that it can read; "@" where it uses the root as a whole.
+        reads: Field paths from the root, each as far as it is known beforehand; a path ends where
+            the whole value there is used. The empty path is the root itself.
+        functions: The functions that it calls.
+        dynamic: Whether `roots` is incomplete, because data decides what is read from the root.
+    """
+
+    source: str
+    roots: frozenset[str]
+    reads: frozenset[tuple[str, ...]]
+    functions: frozenset[str]
+    dynamic: bool = False
+    limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
+    node: Node = field(repr=False, compare=False)
+    shares: bool = field(repr=False, compare=False)
+
+    def search(self, data: Any, allowance: Allowance = UNLIMITED) -> Any:
+        """Evaluate on `data`, out of an allowance that others may share.
+
+        The result may share parts with `data`: who wants to change it copies it first.
+
+        Raises:
+            EvaluationError: A key is missing (`MissingKey`), a type is wrong, a limit is exceeded.
+        """
+        run = Run(data, self.limits, allowance)
+        try:
+            return self.resolve(run)
+        finally:
+            run.settle()
+
+    def resolve(self, run: Run) -> Any:
+        """Evaluate on the root of `run`, out of the allowance that is left there."""
+        try:
+            value = self.node(run.root, run)
+        except RecursionError:
+            raise EvaluationError(_TOO_DEEP) from None
+        if self.shares:
+            run.measure(value)
+        return value
+
+
+def compile_expression(
+    source: str, *, location: str = "", limits: Limits = DEFAULT_LIMITS
+) -> Expression:
+    """Compile a JMESPath expression.
+
+    Raises:
+        InvalidPolicy: It cannot be parsed, calls a function that is not supported, or is too
+            large; the reason names the column.
+    """
+    text = Source(text=source, shown=source, location=location)
+    return from_tree(parse(text, limits), text, limits=limits)
+
+
+def from_tree(
+    tree: Tree,
+    source: Source,
+    *,
+    limits: Limits,
+    texts: Callable[[Any], Node | None] | None = None,
+    unknown: Callable[[Any], bool] | None = None,
+) -> Expression:
+    """Compile a tree.
+
+    Args:
+        tree: What `source` was parsed to.
+        source: For messages.
+        limits: The bounds of evaluation.
+        texts: Gives, for a quoted part whose text only data can tell, the closure that tells it.
+        unknown: Tells whether a field's name only stands in for another; None if none does.
+    """
+    texts = texts or _no_text
+    try:
+        node = build(tree, Build(functions=REGISTRY, texts=texts))
+    except WrongCall as error:
+        source.refuse(_position(source.text, error.function), str(error))
+
+    def known(name: Any) -> bool:
+        return texts(name) is None and not (unknown and unknown(name))
+
+    reads = find_reads(tree, known=known)
+    return Expression(
+        source=source.shown,
+        roots=reads.roots,
+        reads=reads.paths,
+        functions=reads.functions,
+        dynamic=EVERYTHING in reads.roots and texts is not _no_text,
+        limits=limits,
+        node=node,
+        shares=_multiplies(tree),
+    )
+
+
+def with_inner(outer: Expression, inner: Iterable[Expression]) -> Expression:
+    """Give `outer` with what the expressions inside it read, too."""
+    everyone = (outer, *inner)
+    return replace(
+        outer,
+        roots=frozenset().union(*(one.roots for one in everyone)),
+        reads=frozenset().union(*(one.reads for one in everyone)),
+        functions=frozenset().union(*(one.functions for one in everyone)),
+        dynamic=any(one.dynamic for one in everyone),
+    )
+
+
+def _no_text(_value: Any) -> None:
+    return None
+
+
+def _position(source: str, function: str) -> int:
+    """Find the call of a function, outside of quotes; the tree does not keep positions."""
+    if not function:
+        return 0
+    masked = list(source)
+    for _, start, end in quoted(source):
+        masked[start:end] = " " * (end - start)
+    found = re.search(rf"(?<![A-Za-z0-9_]){re.escape(function)}\s*\(", "".join(masked))
+    return found.start() if found else 0
+
+
+def _multiplies(tree: Tree) -> bool:
+    """Tell whether a result may hold one part of the data several times."""
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node["type"] in _MULTIPLIERS:
+                return True
+            waiting.extend(node["children"])
+    return False

@@ -1,0 +1,99 @@
+"""Functions on what names a thing elsewhere: images, addresses, paths of files."""
+
+import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.images import qualified, split_image
+from reconciler.languages.jmespath.limits import Run
+
+_INSIDE = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "127.0.0.0/8",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "::1",
+        "fc00::/7",
+    )
+)
+_SHOWN = 100
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _image_normalize(_run: Run, image: str) -> str:
+    try:
+        return split_image(image)["reference"]
+    except EvaluationError:
+        reason = (
+            f"bad image: {qualified(image)[:_SHOWN]}, defaultRegistry: docker.io,"
+            " enableDefaultRegistryMutation: true: invalid reference format"
+        )
+        raise refusal("image_normalize", reason) from None
+
+
+def _is_external_url(run: Run, url: str) -> bool:
+    host = _host(url)
+    if not host:
+        raise refusal("is_external_url", "argument #1 is not a URL with a host")
+    address = _address(host)
+    if address is not None:
+        return _is_external(address)
+    known = run.surroundings.hosts.get(host)
+    if not known:
+        reason = "only addresses are looked at here, and the host of this URL is a name"
+        raise refusal("is_external_url", reason)
+    addresses = [_address(text) for text in known]
+    return all(one is not None and _is_external(one) for one in addresses)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _address(text: str) -> _Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        return None if address.scope_id else address.ipv4_mapped or address
+    return address
+
+
+def _is_external(address: _Address) -> bool:
+    return not any(address in network for network in _INSIDE)
+
+
+def _path_canonicalize(run: Run, path: str) -> str:
+    """Tidy a path without looking at any file."""
+    if not path:
+        return ""
+    run.read(len(path))
+    absolute = path.startswith("/")
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step != "..":
+            steps += [step] if step not in {"", "."} else []
+        elif steps and steps[-1] != "..":
+            steps.pop()
+        elif not absolute:
+            steps.append(step)
+    return ("/" if absolute else "") + "/".join(steps) or "."
+
+
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        "image_normalize": extension(_image_normalize, TEXT),
+        "is_external_url": extension(_is_external_url, TEXT),
+        "path_canonicalize": extension(_path_canonicalize, TEXT),
+    }
+)

@@ -1,0 +1,136 @@
+"""Functions with regular expressions, in the syntax and with the guarantees of RE2.
+
+Templates of replacements are those of Go: ``$1``, ``${1}``, ``${name}``, ``$$``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import re2
+
+from reconciler.languages.jmespath.functions.signature import (
+    TEXT,
+    TEXT_OR_NUMBER,
+    Function,
+    extension,
+    refusal,
+)
+from reconciler.languages.jmespath.limits import Run
+from reconciler.languages.jmespath.values import as_text
+
+_MEMORY = 1024 * 1024  # bytes that a compiled expression may take
+_SINGLE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+_TEMPLATE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
+_STEPS = 8  # instructions of a compiled expression that take the time of a character
+_CALL = 1024  # characters that a call counts as, beside those for each instruction
+_SEARCH = 64  # characters that the start of a search counts as
+
+_Match = Any
+"""A match of the library, which has no types."""
+
+
+def _regex_match(run: Run, pattern: str, subject: str | float) -> bool:
+    name = "regex_match"
+    found = next(_matches(run, _compile(run, pattern, name), as_text(subject, run), name), None)
+    return found is not None
+
+
+def _regex_replace_all(
+    run: Run, pattern: str, subject: str | float, replacement: str | float
+) -> str:
+    name = "regex_replace_all"
+    regex = _compile(run, pattern, name)
+    pieces = _pieces(as_text(replacement, run), regex.groupindex, regex.groups)
+
+    def expand(match: _Match) -> str:
+        run.read(len(pieces))
+        return "".join(
+            piece if isinstance(piece, str) else match.group(piece) or "" for piece in pieces
+        )
+
+    return _replace(run, regex, as_text(subject, run), expand, name)
+
+
+def _regex_replace_all_literal(
+    run: Run, pattern: str, subject: str | float, replacement: str | float
+) -> str:
+    name = "regex_replace_all_literal"
+    regex, text = _compile(run, pattern, name), as_text(replacement, run)
+    return _replace(run, regex, as_text(subject, run), lambda _match: text, name)
+
+
+def _compile(run: Run, pattern: str, name: str) -> Any:
+    if _SINGLE_BYTE.search(pattern):
+        raise refusal(name, r"argument #1 is not a regular expression: \C is not supported")
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    try:
+        regex = re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error
+        raise refusal(name, f"argument #1 is not a regular expression: {reason}") from None
+    except UnicodeError:
+        raise refusal(name, "argument #1 is not well-formed text") from None
+    run.read(_CALL + 8 * regex.programsize)
+    return regex
+
+
+def _matches(run: Run, regex: Any, text: str, name: str) -> Iterator[_Match]:
+    """Yield the matches; each search may run to the end of the text, whatever it finds."""
+    pace = 1 + regex.programsize // _STEPS
+    run.read(_SEARCH + len(text) * pace // 4)
+    try:
+        for match in regex.finditer(text):
+            yield match
+            run.read(_SEARCH + (len(text) - match.end()) * pace // 4)
+    except UnicodeError:
+        raise refusal(name, "argument #2 is not well-formed text") from None
+
+
+def _replace(
+    run: Run, regex: Any, text: str, replacement: Callable[[_Match], str], name: str
+) -> str:
+    pieces: list[str] = []
+    position, length = 0, len(text)
+    for match in _matches(run, regex, text, name):
+        start, end = match.span()
+        if start == end == position and start > 0:
+            continue  # what is empty and follows a match is none
+        new = replacement(match)
+        length += len(new) - (end - start)
+        run.check_text(length - (len(text) - end))
+        pieces += [text[position:start], new]
+        position = end
+    run.write(length)
+    return "".join([*pieces, text[position:]])
+
+
+def _pieces(template: str, names: Mapping[str, int], groups: int) -> list[str | int]:
+    """Split a template into texts and numbers of groups; groups that do not exist are empty."""
+    pieces: list[str | int] = []
+    position = 0
+    for found in _TEMPLATE.finditer(template):
+        pieces.append(template[position : found.start()])
+        position = found.end()
+        if found[1]:
+            pieces.append("$")
+            continue
+        name = found[2] or found[3]
+        number = int(name) if name.isdecimal() and name.isascii() else names.get(name)
+        if number is not None and number <= groups:
+            pieces.append(number)
+    return [*pieces, template[position:]]
+
+
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        "regex_match": extension(_regex_match, TEXT, TEXT_OR_NUMBER),
+        "regex_replace_all": extension(_regex_replace_all, TEXT, TEXT_OR_NUMBER, TEXT_OR_NUMBER),
+        "regex_replace_all_literal": extension(
+            _regex_replace_all_literal, TEXT, TEXT_OR_NUMBER, TEXT_OR_NUMBER
+        ),
+    }
+)

@@ -1,0 +1,80 @@
+"""Comparison of semantic versions with ranges.
+
+A range is made of comparisons, as ``>=1.2.0``, that all hold when spaces stand between them, and
+of alternatives between ``||``. An ``x`` stands for any number: ``1.x``, ``1.2.x``, ``1.x.x``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from reconciler.engine.values.scalars import SemverKey, parse_semver
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.limits import Run
+
+_ALTERNATIVES = re.compile(r"\s*\|\|\s*")
+_COMPARISON = re.compile(r"(==|=|!=|!|>=|>|<=|<|)\s*([0-9][^\s|]*)(?:\s+|\Z)")
+_WILD = re.compile(r"(0|[1-9][0-9]{0,19})(?:\.(0|[1-9][0-9]{0,19}))?\.x(?:\.x)?")
+_NONE: SemverKey = (0, 0, 0, 1, ())
+_LONGEST = 4096
+_PACE = 16  # a character of a range takes the time of so many that are copied
+
+_Holds = Callable[[SemverKey], bool]
+
+
+def _semver_compare(run: Run, version: str, wanted: str) -> bool:
+    if max(len(version), len(wanted)) > _LONGEST:
+        raise refusal("semver_compare", f"an argument is longer than {_LONGEST} characters")
+    run.read(len(wanted) * _PACE)
+    # What is no version counts as the smallest, as in the reference.
+    found = parse_semver(version) or _NONE
+    alternatives = [list(_comparisons(part)) for part in _ALTERNATIVES.split(wanted.strip(" "))]
+    return any(all(holds(found) for holds in part) for part in alternatives)
+
+
+def _comparisons(text: str) -> Iterator[_Holds]:
+    position = 0
+    while position < len(text) or not text:
+        found = _COMPARISON.match(text, position)
+        if found is None:
+            reason = "argument #2 is not a range of versions, as >=1.2.0 <2.0.0 || 3.x"
+            raise refusal("semver_compare", reason)
+        operator, version = found.groups()
+        yield _comparison(operator, *_bounds(version))
+        position = found.end()
+
+
+def _bounds(version: str) -> tuple[SemverKey, SemverKey | None]:
+    """Give the version; for one with an ``x`` the first that fits and the first beyond."""
+    found = _WILD.fullmatch(version)
+    if found is not None:
+        major, minor = int(found[1]), found[2]
+        if minor is None:
+            return (major, 0, 0, 1, ()), (major + 1, 0, 0, 1, ())
+        if not version.endswith(".x.x"):
+            return (major, int(minor), 0, 1, ()), (major, int(minor) + 1, 0, 1, ())
+    exact = parse_semver(version)
+    if exact is None:
+        raise refusal("semver_compare", "argument #2 holds something that is not a version")
+    return exact, None
+
+
+def _comparison(operator: str, first: SemverKey, beyond: SemverKey | None) -> _Holds:
+    match operator:
+        case "" | "=" | "==":
+            return lambda v: v == first if beyond is None else first <= v < beyond
+        case "!" | "!=":
+            return lambda v: v != first if beyond is None else not first <= v < beyond
+        case ">":
+            return lambda v: v > first if beyond is None else v >= beyond
+        case ">=":
+            return lambda v: v >= first
+        case "<":
+            return lambda v: v < first
+        case _:
+            return lambda v: v <= first if beyond is None else v < beyond
+
+
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {"semver_compare": extension(_semver_compare, TEXT, TEXT)}
+)

@@ -1,0 +1,145 @@
+"""Bounds on what one expression or document may cost; expressions come from other people."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
+from reconciler.engine.environment import NOTHING_KNOWN, SURROUNDINGS, EvaluationEnvironment
+from reconciler.errors import EvaluationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds of compilation and evaluation.
+
+    Attributes:
+        source: Characters of one expression.
+        depth: Levels of nesting in one expression.
+        passes: Variables inside variables.
+        elements: Elements that one evaluation may visit or copy.
+        output: Characters of text, and values plus text of a result.
+        text: Characters that the functions of one evaluation may read and write together; what
+            takes more time than a plain copy counts several times.
+        spliced: Expressions with text put into them that are kept compiled, per place.
+    """
+
+    source: int = 65_536
+    depth: int = 128
+    passes: int = 64
+    elements: int = 1_000_000
+    output: int = 2 * 1024 * 1024
+    text: int = 32 * 1024 * 1024
+    spliced: int = 64
+
+
+DEFAULT_LIMITS = Limits()
+
+_RUN = 160
+"""Steps that an evaluation takes beside what it works through."""
+_CALL = 160
+"""Characters that a call of a function counts as, beside those that it works through."""
+
+
+class Run:
+    """One evaluation: the data at its root, what surrounds it, what is left of its allowance.
+
+    A root may hold an `EvaluationEnvironment` under the key `SURROUNDINGS`, where no expression
+    sees it.
+    """
+
+    __slots__ = (
+        "_elements",
+        "_text",
+        "allowance",
+        "left",
+        "limits",
+        "root",
+        "surroundings",
+        "text",
+    )
+
+    def __init__(self, root: Any, limits: Limits, allowance: Allowance = UNLIMITED) -> None:
+        allowance.spend(_RUN)
+        self.root = root
+        self.limits = limits
+        self.allowance = allowance
+        # No run takes more than is left for all of them.
+        self.left = self._elements = min(limits.elements, allowance.left // STEPS_OF_ELEMENT)
+        self.text = self._text = min(limits.text, allowance.left)
+        self.surroundings = NOTHING_KNOWN
+        if isinstance(root, dict) and isinstance(root.get(SURROUNDINGS), EvaluationEnvironment):
+            self.root = {key: value for key, value in root.items() if key != SURROUNDINGS}
+            self.surroundings = root[SURROUNDINGS]
+
+    def settle(self) -> None:
+        """Take what it cost out of the allowance that it shares; called once, at its end."""
+        elements, text = self._elements - self.left, self._text - self.text
+        self.allowance.take(elements * STEPS_OF_ELEMENT + text)
+
+    def spend(self, elements: int) -> None:
+        """Count elements that are about to be visited.
+
+        Raises:
+            EvaluationError: The allowance of this evaluation is used up.
+        """
+        self.left -= elements
+        if self.left < 0:
+            msg = (
+                f"the expression visits more than {self.limits.elements} elements; narrow it down"
+            )
+            raise EvaluationError(msg)
+
+    def read(self, characters: int) -> None:
+        """Count characters that a function is about to work through.
+
+        Raises:
+            EvaluationError: The allowance of this evaluation is used up.
+        """
+        self.text -= characters
+        if self.text < 0:
+            msg = f"the functions work through more than {self.limits.text} characters"
+            raise EvaluationError(msg)
+
+    def called(self) -> "Run":
+        """Count the call of a function, which takes the time of many characters; give itself.
+
+        Raises:
+            EvaluationError: The allowance of this evaluation is used up.
+        """
+        self.read(_CALL)
+        return self
+
+    def write(self, length: int) -> None:
+        """Refuse a text that would be too long, before it is built, and count it.
+
+        Raises:
+            EvaluationError: It is too long, or the allowance of this evaluation is used up.
+        """
+        self.check_text(length)
+        self.read(length)
+
+    def check_text(self, length: int) -> None:
+        """Refuse a text that would be too long, before it is built."""
+        if length > self.limits.output:
+            msg = f"the result is longer than {self.limits.output} characters"
+            raise EvaluationError(msg)
+
+    def measure(self, value: Any) -> None:
+        """Refuse a value that is too large when written out.
+
+        Parts that a result shares count each time: they are written each time.
+        """
+        room = self.limits.output
+        waiting = [value]
+        while waiting:
+            current = waiting.pop()
+            room -= 1
+            if isinstance(current, str):
+                room -= len(current)
+            elif isinstance(current, dict):
+                waiting.extend(current.values())
+                room -= sum(map(len, current))
+            elif isinstance(current, list):
+                waiting.extend(current)
+            if room < 0:
+                self.check_text(self.limits.output + 1)

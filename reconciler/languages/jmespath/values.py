@@ -1,0 +1,174 @@
+"""How the language sees JSON values: kinds, truth, equality, text, copies."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath.limits import Run
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_NAMES = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    list: "array",
+    dict: "object",
+}
+_INT64 = 2**63
+_WRITING = 8  # a character of JSON takes the time of so many that are copied
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether `value` is a number; a boolean is none, integers and floats are alike."""
+    kind = value.__class__
+    return kind is int or kind is float
+
+
+def kind_of(value: Any) -> str:
+    """Name the JMESPath type of `value`."""
+    return _NAMES.get(value.__class__, "unknown")
+
+
+def is_falsy(value: Any) -> bool:
+    """Tell whether `value` counts as false: false, null and what is empty; never a number."""
+    return not value and not is_number(value)
+
+
+def equal(left: Any, right: Any, run: Run) -> bool:
+    """Compare deeply: 1 equals 1.0, true equals only true, maps whatever their order."""
+    if left is right:
+        return True
+    if left.__class__ in _SCALARS or right.__class__ in _SCALARS:
+        if left.__class__ is right.__class__ or (is_number(left) and is_number(right)):
+            return bool(left == right)
+        return False
+    run.spend(len(left))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            equal(value, right[key], run) for key, value in left.items()
+        )
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(
+            equal(one, other, run) for one, other in zip(left, right, strict=True)
+        )
+    return False
+
+
+def as_text(value: Any, run: Run) -> str:
+    """Give a string as it is and everything else as compact JSON, keys sorted, 1.0 as 1.
+
+    Raises:
+        EvaluationError: The text would be too long, or the value has no JSON form.
+    """
+    if isinstance(value, str):
+        run.check_text(len(value))
+        return value
+    run.measure(value)
+    try:
+        text = json.dumps(
+            _whole_floats_as_integers(value),
+            separators=(",", ":"),
+            ensure_ascii=False,
+            sort_keys=True,
+            allow_nan=False,
+        )
+    except (TypeError, ValueError):
+        msg = f"a value of type {type(value).__name__} has no JSON form"
+        raise EvaluationError(msg) from None
+    run.read(len(text) * _WRITING)
+    return text
+
+
+def copy_value(value: Any, run: Run) -> Any:
+    """Copy maps and lists all the way down, so that a caller may change what it gets."""
+    if isinstance(value, dict):
+        run.spend(len(value))
+        return {
+            key: item if item.__class__ in _SCALARS else copy_value(item, run)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        run.spend(len(value))
+        return [item if item.__class__ in _SCALARS else copy_value(item, run) for item in value]
+    return value
+
+
+def walk(value: Any) -> Iterator[Any]:
+    """Yield a value and all that it holds, keys left out, without a level of stack for each."""
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        if isinstance(current, dict):
+            waiting.extend(current.values())
+        elif isinstance(current, list):
+            waiting.extend(current)
+
+
+def deeper_than(value: Any, levels: int) -> bool:
+    """Tell whether maps and lists stand in each other more than so many levels deep.
+
+    It takes no level of the interpreter's stack for a level of the value.
+    """
+    below = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        below = [
+            item
+            for one in below
+            for item in (one.values() if isinstance(one, dict) else one)
+            if isinstance(item, dict | list)
+        ]
+    return bool(below)
+
+
+def plain(value: Any) -> Any:
+    """Bring a decoded JSON literal into the range that Kubernetes objects have.
+
+    Integers beyond 64 bits become floats and lone surrogates U+FFFD, as other decoders have it.
+
+    Raises:
+        ValueError: A number is too large for a float.
+    """
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, str):
+        return value if value.isascii() else well_formed(value)
+    return bounded(value) if is_number(value) else value
+
+
+def well_formed(text: str) -> str:
+    """Replace lone surrogates, which no encoder would write."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def bounded(number: float) -> float:
+    """Keep integers of 64 bits exact, give others as floats.
+
+    Raises:
+        ValueError: The number is not finite.
+    """
+    if isinstance(number, int) and -_INT64 <= number < 2 * _INT64:
+        return number
+    try:
+        result = float(number)
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise ValueError("number out of range")
+    return result
+
+
+def _whole_floats_as_integers(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _whole_floats_as_integers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole_floats_as_integers(item) for item in value]
+    return value

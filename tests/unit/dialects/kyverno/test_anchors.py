@@ -1,0 +1,282 @@
+"""Anchors in strategic merge patches, from the patch as written to the object as it becomes."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.dialects.kyverno.anchors import compile_strategic, preprocess
+from reconciler.engine.outcome import Unmet
+from reconciler.engine.patch import SHIPPED, merge
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+POD = SHIPPED.schema("v1", "Pod")
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "shop", "labels": {"tier": "front"}},
+        "spec": spec
+        or {
+            "containers": [
+                {"name": "cart", "image": "acme/cart:latest"},
+                {"name": "proxy", "image": "acme/proxy:7"},
+            ]
+        },
+    }
+
+
+def apply(patch: dict[str, Any], resource: dict[str, Any]) -> dict[str, Any]:
+    plain = preprocess(patch, resource, schema=POD)
+    return resource if plain is None else merge(resource, plain, SHIPPED)
+
+
+def containers(patch: list[Any], **spec: Any) -> list[Any]:
+    result: list[Any] = apply({"spec": {"containers": patch}}, pod(**spec))["spec"]["containers"]
+    return result
+
+
+def reason(patch: dict[str, Any], resource: dict[str, Any]) -> str:
+    plain = compile_strategic(patch, location="patch").resolve(patch, resource, schema=POD)
+    assert isinstance(plain, Unmet)
+    return plain.reason
+
+
+def test_a_condition_in_an_element_selects_the_elements() -> None:
+    found = containers([{"(image)": "*:latest", "imagePullPolicy": "Always"}])
+    assert found == [
+        {"name": "cart", "image": "acme/cart:latest", "imagePullPolicy": "Always"},
+        {"name": "proxy", "image": "acme/proxy:7"},
+    ]
+
+
+def test_a_condition_that_no_element_meets_changes_nothing() -> None:
+    resource = pod()
+    patch = {"spec": {"containers": [{"(image)": "*:9", "imagePullPolicy": "Always"}]}}
+    assert apply(patch, resource) is resource
+
+
+def test_a_failed_condition_outside_of_a_list_switches_the_whole_patch_off() -> None:
+    patch = {
+        "metadata": {"labels": {"(tier)": "back", "a": "b"}, "annotations": {"x": "y"}},
+    }
+    assert preprocess(patch, pod()) is None
+    assert reason(patch, pod()) == 'condition failed: "tier" is not as the patch asks'
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("(gone)", 'condition failed: could not found "gone" key in the resource'),
+        ("<(gone)", 'global condition failed: could not found "gone" key in the resource'),
+        ("X(tier)", 'condition failed: the resource has the "tier" key'),
+    ],
+)
+def test_the_reason_names_the_condition(key: str, expected: str) -> None:
+    assert reason({"metadata": {"labels": {key: "x"}}}, pod()) == expected
+
+
+def test_an_absent_key_fulfils_a_negation_which_leaves_nothing_behind() -> None:
+    patch = {"metadata": {"labels": {"X(team)": None, "owner": "ops"}}}
+    assert apply(patch, pod())["metadata"]["labels"] == {"tier": "front", "owner": "ops"}
+
+
+def test_add_if_absent_adds_only_what_is_absent() -> None:
+    patch = {"metadata": {"labels": {"+(tier)": "back", "+(team)": "core"}}}
+    assert preprocess(patch, pod()) == {"metadata": {"labels": {"team": "core"}}}
+    assert preprocess({"metadata": {"labels": {"+(tier)": "back"}}}, pod()) == {}
+
+
+def test_a_key_with_null_counts_as_present() -> None:
+    patch = {"spec": {"+(priority)": 5}}
+    assert preprocess(patch, pod(priority=None)) == {}
+
+
+def test_add_if_absent_is_decided_for_each_element() -> None:
+    patch = [{"(name)": "*", "+(imagePullPolicy)": "Always"}]
+    found = containers(
+        patch, containers=[{"name": "a"}, {"name": "b", "imagePullPolicy": "Never"}, {"name": "c"}]
+    )
+    assert [(item["name"], item["imagePullPolicy"]) for item in found] == [
+        ("a", "Always"),
+        ("c", "Always"),
+        ("b", "Never"),
+    ]
+
+
+def test_several_templates_in_one_list_all_apply() -> None:
+    patch = [
+        {"(name)": "cart", "tty": True},
+        {"(name)": "proxy", "stdin": True},
+        {"(name)": "*", "workingDir": "/"},
+    ]
+    assert containers(patch) == [
+        {"name": "cart", "image": "acme/cart:latest", "tty": True, "workingDir": "/"},
+        {"name": "proxy", "image": "acme/proxy:7", "stdin": True, "workingDir": "/"},
+    ]
+
+
+def test_templates_that_fit_nothing_lose_nothing() -> None:
+    patch = [{"(name)": "x", "tty": True}, {"(name)": "y", "tty": True}]
+    assert containers(patch) == pod()["spec"]["containers"]
+
+
+def test_a_template_beside_a_plain_element() -> None:
+    patch = [{"(name)": "cart", "tty": True}, {"name": "new", "image": "acme/new:1"}]
+    assert [item["name"] for item in containers(patch)] == ["new", "cart", "proxy"]
+
+
+def test_a_template_overwrites_a_plain_name_by_that_of_the_element() -> None:
+    patch = [{"name": "ignored", "+(tty)": True}]
+    assert [(item["name"], item["tty"]) for item in containers(patch)] == [
+        ("cart", True),
+        ("proxy", True),
+    ]
+
+
+def test_a_template_names_the_element_by_the_keys_of_its_list() -> None:
+    ports = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 81, "protocol": "TCP"}]
+    patch = [{"(name)": "cart", "ports": [{"(containerPort)": 81, "hostPort": 9}]}]
+    found = containers(patch, containers=[{"name": "cart", "ports": ports}])
+    assert found[0]["ports"] == [
+        {"containerPort": 81, "protocol": "TCP", "hostPort": 9},
+        {"containerPort": 80, "protocol": "TCP"},
+    ]
+
+
+def test_an_inner_mismatch_skips_only_the_inner_element() -> None:
+    patch = [{"(name)": "*", "tty": True, "env": [{"(name)": "DEBUG", "value": "0"}]}]
+    found = containers(
+        patch, containers=[{"name": "a", "env": [{"name": "DEBUG", "value": "1"}]}, {"name": "b"}]
+    )
+    assert found == [
+        {"name": "a", "env": [{"name": "DEBUG", "value": "0"}], "tty": True},
+        {"name": "b", "tty": True},
+    ]
+
+
+def test_a_template_without_a_list_does_nothing() -> None:
+    patch = {"spec": {"initContainers": [{"(name)": "*", "tty": True}], "hostPID": False}}
+    assert preprocess(patch, pod()) == {"spec": {"hostPID": False}}
+
+
+def test_a_gate_in_a_list_is_open_when_one_element_passes() -> None:
+    patch = {
+        "spec": {"containers": [{"<(image)": "acme/*", "(name)": "cart"}], "dnsPolicy": "None"}
+    }
+    assert preprocess(patch, pod()) == {"spec": {"dnsPolicy": "None"}}
+
+
+def test_a_gate_is_shut_when_no_element_passes_or_the_list_is_missing() -> None:
+    patch = {"spec": {"containers": [{"<(image)": "other/*"}], "dnsPolicy": "None"}}
+    assert preprocess(patch, pod()) is None
+    assert preprocess(patch, pod(hostPID=True)) is None
+    assert preprocess(patch, pod(containers=[])) == {"spec": {"dnsPolicy": "None"}}
+
+
+def test_content_beside_a_global_condition_in_an_element_is_not_applied() -> None:
+    patch = {
+        "metadata": {"annotations": {"seen": "yes"}},
+        "spec": {"containers": [{"<(image)": "*:latest", "imagePullPolicy": "Always"}]},
+    }
+    assert preprocess(patch, pod()) == {"metadata": {"annotations": {"seen": "yes"}}}
+
+
+def test_a_condition_with_a_map_patches_its_plain_leaves() -> None:
+    resource = pod(securityContext={"runAsUser": 5})
+    patch = {"spec": {"(securityContext)": {"(runAsUser)": ">0", "runAsGroup": 7}}}
+    assert preprocess(patch, resource) is None
+    patch = {"spec": {"(securityContext)": {"(runAsUser)": ">0", "+(runAsGroup)": 7}}}
+    assert preprocess(patch, resource) == {"spec": {"securityContext": {"runAsGroup": 7}}}
+    patch = {"spec": {"(securityContext)": {"(runAsUser)": ">0"}, "hostPID": False}}
+    assert preprocess(patch, resource) == {"spec": {"hostPID": False}}
+
+
+def test_a_condition_at_the_root_is_stripped_not_left() -> None:
+    patch = {"(metadata)": {"labels": {"tier": "front"}}, "spec": {"hostPID": False}}
+    assert preprocess(patch, pod()) == {
+        "metadata": {"labels": {"tier": "front"}},
+        "spec": {"hostPID": False},
+    }
+    tested = {"(metadata)": {"(labels)": {"(tier)": "front"}}, "spec": {"hostPID": False}}
+    assert preprocess(tested, pod()) == {"spec": {"hostPID": False}}
+
+
+def test_all_anchors_count_inside_the_value_of_a_condition() -> None:
+    patch = {
+        "spec": {"(containers)": [{"X(tty)": True, "=(image)": "acme/*"}], "hostPID": False},
+    }
+    assert preprocess(patch, pod()) == {"spec": {"hostPID": False}}
+    with_terminal = pod(containers=[{"name": "a", "tty": True}])
+    assert preprocess(patch, with_terminal) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "met"),
+    [
+        (True, "true", True),
+        (True, True, True),
+        (5, ">4", True),
+        (5, "1-4", False),
+        ("x", "!y", True),
+        ("", "*", True),
+        (None, "null", True),
+        ({"a": 1}, "*", False),
+    ],
+)
+def test_scalars_are_compared_as_texts(value: Any, wanted: Any, met: bool) -> None:
+    patch = {"spec": {"(field)": wanted, "hostPID": False}}
+    assert (preprocess(patch, pod(field=value)) is not None) is met
+
+
+def test_maps_written_empty_stay() -> None:
+    patch = {"spec": {"volumes": [{"name": "tmp", "emptyDir": {}}], "+(hostPID)": True}}
+    assert preprocess(patch, pod()) == {
+        "spec": {"volumes": [{"name": "tmp", "emptyDir": {}}], "hostPID": True}
+    }
+
+
+def test_keys_may_hold_variables() -> None:
+    written = {"metadata": {"labels": {"+({{ key }})": "{{ value }}", "(tier)": "front"}}}
+    compiled = compile_strategic(written, location="patch")
+    filled = {"metadata": {"labels": {"+(team)": "core", "(tier)": "front"}}}
+    assert compiled.resolve(filled, pod()) == {"metadata": {"labels": {"team": "core"}}}
+
+
+@pytest.mark.parametrize(
+    ("patch", "place", "cure"),
+    [
+        ({"spec": {"=(hostPID)": True}}, "p.spec.=(hostPID)", "use (k)"),
+        ({"spec": {"^(containers)": [{}]}}, "p.spec.^(containers)", "value of a condition"),
+        ({"a": [[{"(b)": 1}]]}, "p.a[0]", "list of lists"),
+        ([], "p", "must be a map"),
+        ("text", "p", "must be a map"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_its_place(patch: Any, place: str, cure: str) -> None:
+    with pytest.raises(InvalidPolicy) as caught:
+        compile_strategic(patch, location="p")
+    assert caught.value.location == place
+    assert cure in caught.value.reason
+
+
+def test_a_template_where_the_object_has_no_list_is_an_error() -> None:
+    patch = {"spec": {"containers": [{"(name)": "*", "tty": True}]}}
+    with pytest.raises(EvaluationError, match="wrong node kind"):
+        preprocess(patch, pod(containers={"name": "a"}))
+
+
+def test_a_patch_from_one_variable_must_be_a_map() -> None:
+    compiled = compile_strategic("{{ request.object.data }}", location="patch")
+    assert compiled.resolve({"(a)": 1}, pod()) == {"(a)": 1}
+    with pytest.raises(EvaluationError, match="must be a map"):
+        compiled.resolve("x", pod())
+
+
+def test_nesting_without_end_is_refused() -> None:
+    patch: dict[str, Any] = {"(a)": 1}
+    for _ in range(2000):
+        patch = {"a": patch}
+    with pytest.raises(InvalidPolicy, match="nested too deeply"):
+        compile_strategic(patch, location="p")

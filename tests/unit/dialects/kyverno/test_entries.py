@@ -1,0 +1,471 @@
+"""Context entries: what they give, what they ask for, and when."""
+
+from urllib.parse import unquote
+
+import pytest
+
+from reconciler.dialects.kyverno.entries import (
+    ApiCallEntry,
+    ConfigMapEntry,
+    GlobalEntry,
+    VariableEntry,
+    with_entries,
+)
+from reconciler.dialects.kyverno.template import compile_template
+from reconciler.engine.context import Context
+from reconciler.engine.loads import (
+    ApiLoad,
+    ConfigMapLoad,
+    GlobalLoad,
+    LoadFailure,
+    NeedsLoad,
+    ServiceLoad,
+)
+from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath import MissingKey, compile_expression
+
+OBJECT = {"metadata": {"name": "o", "labels": {"team": "red"}}, "spec": {"x": [1, 2], "no": None}}
+MAP = {"data": {"k": "v", "a.b": "dotted"}, "metadata": {"name": "c"}}
+
+
+def template(value):
+    return None if value is None else compile_template(value, location="entry")
+
+
+def variable(name="v", *, value=None, path=None, default=None):
+    return VariableEntry(
+        name=name, value=template(value), path=template(path), default=template(default)
+    )
+
+
+def config_map(name="cm", *, of="c", namespace="n", home="default", bound=""):
+    return ConfigMapEntry(
+        name=name,
+        config_map=template(of),
+        namespace=template(namespace),
+        home=home,
+        bound=bound,
+    )
+
+
+def api_call(name="api", *, path=None, default=None, bound="", **call):
+    call = call or {"urlPath": "/api/v1/pods"}
+    address = call.pop("urlPath", None)
+    if "service" in call:
+        address = call["service"].pop("url")
+    return ApiCallEntry(
+        name=name,
+        address=template(address),
+        call=template(call),
+        path=template(path),
+        default=default,
+        bound=bound,
+    )
+
+
+def context(*entries, loads=None, **data):
+    base = Context({"request": {"object": OBJECT, "operation": "CREATE"}, **data})
+    return with_entries(base if loads is None else base.with_loads(loads), entries)
+
+
+def search(source, seen):
+    return seen.search(compile_expression(source))
+
+
+def needed(source, seen):
+    with pytest.raises(NeedsLoad) as caught:
+        search(source, seen)
+    return caught.value.load
+
+
+def failure(source, seen):
+    with pytest.raises(EvaluationError) as caught:
+        search(source, seen)
+    return str(caught.value)
+
+
+class TestVariable:
+    @pytest.mark.parametrize(
+        ("entry", "expected"),
+        [
+            ({"value": {"a": [1, 2]}}, {"a": [1, 2]}),
+            ({"value": {"a": [1, 2]}, "path": "a[0]"}, 1),
+            ({"value": "{{ request.object.metadata.name }}-x"}, "o-x"),
+            ({"value": "{{ request.object.spec.x }}"}, [1, 2]),
+            ({"value": False}, False),
+            ({"value": ""}, ""),
+            ({"value": []}, []),
+            ({"value": {"a": 0}, "path": "a", "default": 7}, 0),
+            ({"path": "request.object.metadata.labels.team"}, "red"),
+            ({"path": "request.object.metadata.labels.team", "default": "core"}, "red"),
+            ({"path": "request.object.metadata.labels.none", "default": "core"}, "core"),
+            ({"path": "request.object.none.deep", "default": {"a": 1}}, {"a": 1}),
+            ({"path": "request.object.spec.x[9]", "default": 0}, 0),
+            ({"path": "request.object.spec.no", "default": "d"}, "d"),
+            ({"path": "request.object.{{ 'spec' }}.x[0]"}, 1),
+            ({"value": {"a": 1}, "path": "b.c", "default": "d"}, "d"),
+            ({"path": "none.x", "default": "{{ request.object.metadata.name }}"}, "o"),
+        ],
+    )
+    def test_it_gives(self, entry, expected):
+        assert search("v", context(variable(**entry))) == expected
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            {"path": "request.object.spec.x[9]"},
+            {"path": "request.object.spec.no"},
+            {"value": {"a": None}, "path": "a", "default": "not used for what is null"},
+            {"value": "{{ request.object.spec.no }}"},
+        ],
+    )
+    def test_null_is_an_error(self, entry):
+        told = failure("v", context(variable(**entry)))
+        assert told == "failed to add context entry for variable v since it evaluated to nil"
+
+    def test_what_is_missing_is_an_error_that_names_the_path(self):
+        told = failure("v", context(variable(path="request.object.none")))
+        assert "failed to apply jmespath request.object.none to variable v" in told
+        told = failure("v", context(variable(value={"a": 1}, path="b")))
+        assert "failed to apply jmespath b to variable v" in told
+
+    def test_a_default_that_cannot_be_made_is_an_error(self):
+        entry = variable(path="request.object.metadata.name", default="{{ none.x }}")
+        assert "none" in failure("v", context(entry))
+
+    def test_a_path_made_of_data_may_be_none(self):
+        entry = variable(path="{{ request.object.metadata.name }}[")
+        assert failure("v", context(entry))
+
+
+class TestLaziness:
+    def test_an_entry_that_nobody_names_is_not_evaluated(self):
+        seen = context(config_map(), variable("broken", path="none.at.all"))
+        assert search("request.object.metadata.name", seen) == "o"
+        assert search("request.object.metadata.labels.{broken: team}", seen) == {"broken": "red"}
+
+    @pytest.mark.parametrize(
+        "source", ["cm", "cm.data.k", "keys(cm)", "[cm]", "{a: cm}", "'' || cm"]
+    )
+    def test_an_entry_that_is_named_is(self, source):
+        assert needed(source, context(config_map())) == ConfigMapLoad(namespace="n", name="c")
+
+    def test_the_failure_comes_before_the_expression(self):
+        loads = {ConfigMapLoad(namespace="n", name="c"): LoadFailure("not there")}
+        told = failure("cm.data.k || 'd'", context(config_map(), loads=loads))
+        assert told == "failed to retrieve config map for context entry cm: not there"
+
+    def test_a_variable_with_a_default_rescues_it(self):
+        loads = {ConfigMapLoad(namespace="n", name="c"): LoadFailure("not there")}
+        entries = config_map(), variable(path="cm.data.k", default="d")
+        assert search("v", context(*entries, loads=loads)) == "d"
+        assert needed("v", context(*entries)) == ConfigMapLoad(namespace="n", name="c")
+
+    def test_each_sees_those_before_it_and_none_after(self):
+        first = variable("first", value=1)
+        second = variable("second", path="first")
+        assert search("second", context(first, second)) == 1
+        assert failure("second", context(second, first))
+        assert failure("me", context(variable("me", path="me")))
+
+    def test_of_two_with_one_name_the_last_counts(self):
+        entries = variable("a", value=1), variable("a", path="[a]"), variable("b", path="a[0]")
+        assert search("[a, b]", context(*entries)) == [[1], 1]
+
+    def test_an_entry_is_evaluated_once(self):
+        calls = []
+        seen = Context({}).defer("a", lambda: calls.append(1) or len(calls))
+        inner = seen.bind(element=1)
+        assert [search("a", inner), search("a", seen), search("a", inner.bind(x=1))] == [1, 1, 1]
+
+    def test_one_that_needs_something_is_tried_again(self):
+        loads = {}
+        seen = context(config_map(), loads=loads)
+        load = needed("cm", seen)
+        loads[load] = MAP
+        assert search("cm.data.k", seen) == "v"
+
+    def test_it_sees_what_was_bound_where_it_was_declared(self):
+        outer = context(variable(value=1), element="outer")
+        inner = with_entries(outer.bind(element="inner"), [variable("mine", path="element")])
+        assert search("mine", inner) == "inner"
+        with pytest.raises(MissingKey):
+            search("mine", outer)
+
+    def test_what_is_bound_later_replaces_it_and_the_other_way_round(self):
+        seen = context(variable("a", value=1))
+        assert search("a", seen.bind(a=2)) == 2
+        assert search("a", with_entries(seen.bind(a=2), [variable("a", value=3)])) == 3
+        assert search("a", seen) == 1
+
+    def test_they_are_evaluated_in_the_order_of_the_policy(self):
+        names = [f"e{n}" for n in range(20)]
+        seen = context(*(config_map(name, of=name) for name in names))
+        assert needed("@", seen).name == "e0"
+        assert needed(f"[{', '.join(reversed(names[3:]))}]", seen).name == "e3"
+
+    def test_the_whole_context_holds_all_entries(self):
+        found = search("@", context(variable("a", value=1), variable("b", value=2)))
+        assert (found["a"], found["b"]) == (1, 2)
+
+
+class TestConfigMap:
+    def test_it_gives_data_and_metadata(self):
+        loads = {ConfigMapLoad(namespace="n", name="c"): MAP}
+        seen = context(config_map(), loads=loads)
+        assert search('cm.data."a.b"', seen) == "dotted"
+        assert search("cm.metadata.name", seen) == "c"
+
+    @pytest.mark.parametrize(
+        ("entry", "expected"),
+        [
+            ({"namespace": None}, "default"),
+            ({"namespace": ""}, "default"),
+            ({"namespace": "{{ request.object.spec.empty || '' }}"}, "default"),
+            ({"namespace": "x"}, "x"),
+            ({"namespace": None, "home": "shop", "bound": "shop"}, "shop"),
+            ({"namespace": "shop", "home": "shop", "bound": "shop"}, "shop"),
+        ],
+    )
+    def test_its_namespace(self, entry, expected):
+        assert needed("cm", context(config_map(**entry))).namespace == expected
+
+    def test_a_policy_of_a_namespace_stays_in_it(self):
+        entry = config_map(
+            namespace="{{ request.object.metadata.name }}", home="shop", bound="shop"
+        )
+        assert failure("cm", context(entry)) == (
+            'context entry cm: configMap namespace "o" is different from policy namespace "shop"'
+        )
+
+    def test_its_name_is_made_of_data(self):
+        entry = config_map(of="{{ request.object.metadata.labels.team }}-settings")
+        assert needed("cm", context(entry)).name == "red-settings"
+
+    def test_a_name_that_is_no_text_is_refused(self):
+        entry = config_map(of="{{ request.object.spec.x }}")
+        assert "expected a text in a context entry, got list" in failure("cm", context(entry))
+
+
+class TestApiCall:
+    PODS = ApiLoad(method="GET", path="/api/v1/pods")
+
+    def test_it_gives_the_answer_or_a_part_of_it(self):
+        loads = {self.PODS: {"items": [1, 2]}}
+        assert search("api", context(api_call(), loads=loads)) == {"items": [1, 2]}
+        part = api_call(path="items | length(@)")
+        assert search("api", context(part, loads=loads)) == 2
+
+    def test_null_is_an_answer(self):
+        seen = context(api_call(path="none"), loads={self.PODS: {"none": None}})
+        assert search("api", seen) is None
+
+    def test_the_path_is_made_of_data(self):
+        entry = api_call(urlPath="/api/v1/pods/{{ request.object.metadata.name }}")
+        assert needed("api", context(entry)) == ApiLoad(method="GET", path="/api/v1/pods/o")
+
+    def test_data_is_posted(self):
+        data = [
+            {"key": "b", "value": "{{ request.object.spec.x }}"},
+            {"key": "a", "value": {"c": 1}},
+        ]
+        load = needed("api", context(api_call(urlPath="/x", method="POST", data=data)))
+        assert load.body == '{"a": {"c": 1}, "b": [1, 2]}'
+        load = needed("api", context(api_call(urlPath="/x", data=data)))
+        assert load.body == ""
+
+    @pytest.mark.parametrize("data", [[{"value": 1}], ["x"], "x", [{"key": 1, "value": 2}]])
+    def test_data_that_is_malformed_is_named(self, data):
+        entry = api_call(urlPath="/x", method="POST", data=data)
+        assert "context entry api: data: expected" in failure("api", context(entry))
+
+    def test_a_service(self):
+        service = {
+            "url": "https://s.shop.svc/{{ request.object.metadata.name }}",
+            "headers": [{"key": "X-A", "value": "b"}, {"key": "C", "value": 1}],
+            "caBundle": "pem",
+        }
+        load = needed("api", context(api_call(service=service, bound="shop")))
+        assert load == ServiceLoad(
+            method="GET",
+            url="https://s.shop.svc/o",
+            namespace="shop",
+            headers=(("X-A", "b"), ("C", "1")),
+            ca_bundle="pem",
+        )
+
+    def test_what_it_asks_for_is_not_shown(self):
+        service = {"url": "https://s/?secret", "headers": [{"key": "a", "value": "secret"}]}
+        with pytest.raises(NeedsLoad) as caught:
+            search("api", context(api_call(service=service)))
+        assert "secret" not in str(caught.value)
+
+    def test_a_default_stands_in_for_a_call_that_failed(self):
+        loads = {self.PODS: LoadFailure("no answer")}
+        told = failure("api", context(api_call(path="items"), loads=loads))
+        assert told == "failed to execute APICall api: no answer"
+        # As it is written: without variables, without the path.
+        entry = api_call(path="items", default="{{ x }}")
+        assert search("api", context(entry, loads=loads)) == "{{ x }}"
+        assert search("api", context(api_call(default=[]), loads=loads)) == []
+
+    def test_a_default_does_not_stand_in_for_an_answer_without_the_path(self):
+        entry = api_call(path="none.deep", default="d")
+        assert "none" in failure("api", context(entry, loads={self.PODS: {"items": []}}))
+
+    def test_a_default_does_not_stand_in_for_a_call_that_cannot_be_made(self):
+        entry = api_call(urlPath="/{{ none.x }}", default="d")
+        assert "none" in failure("api", context(entry))
+
+
+class TestPathOfAPolicyInANamespace:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/api/v1/namespaces/shop",
+            "/api/v1/namespaces/shop/pods",
+            "//api/v1//namespaces/shop/pods?labelSelector=a%2Fb",
+            "/apis/apps/v1/namespaces/shop/deployments/d",
+            "/api/v1/namespaces/%73hop/pods",
+        ],
+    )
+    def test_what_lies_in_it_is_read(self, path):
+        assert needed("api", context(api_call(urlPath=path, bound="shop"))).path == path
+
+    @pytest.mark.parametrize(
+        ("path", "told"),
+        [
+            ("/api/v1/pods", "does not contain a namespace segment"),
+            ("/api/v1/namespaces", "does not contain a namespace segment"),
+            ("/api/v1/namespaces/", "does not contain a namespace segment"),
+            ("", "does not contain a namespace segment"),
+            ("/metrics/x/namespaces/shop", "does not contain a namespace segment"),
+            ("/api/v1/pods?x=/namespaces/shop/", "does not contain a namespace segment"),
+            ("/api/v1/secrets#/namespaces/shop", "does not contain a namespace segment"),
+            ("/api/v1/nodes/n/proxy/namespaces/shop/x", "does not contain a namespace segment"),
+            ("/api/v1/namespaces/other/pods", "refers to namespace other, which is different"),
+            ("/api/v1/namespaces/other/pods/namespaces/shop", "refers to namespace other"),
+            ("/api/v1/%6eamespaces/other/services/s/proxy/namespaces/shop", "namespace other"),
+            ("/api/v1/namespaces/shop/../other/pods", "must not contain dots"),
+            ("/api/v1/namespaces/shop/%2e%2e/other/pods", "must not contain dots"),
+            ("/api/v1/namespaces/shop%2f..%2fother/pods", "must not contain dots"),
+        ],
+    )
+    def test_what_lies_elsewhere_is_not(self, path, told):
+        assert told in failure("api", context(api_call(urlPath=path, bound="shop")))
+
+
+class TestGlobal:
+    def test_it_gives_the_entry_or_a_part_of_it(self):
+        whole = GlobalEntry(name="g", reference=template("e"), path=None)
+        part = GlobalEntry(name="p", reference=template("e.p"), path=template("[0]"))
+        loads = {GlobalLoad(name="e"): {"a": 1}, GlobalLoad(name="e.p"): [7]}
+        assert search("[g, p]", context(whole, part, loads=loads)) == [{"a": 1}, 7]
+        loads = {GlobalLoad(name="e"): LoadFailure("none")}
+        assert failure("g", context(whole, loads=loads)) == "failed to fetch entry key=e: none"
+
+
+def named(value, **more):
+    obj = {"metadata": {"name": value}}
+    return Context({"request": {"object": obj, "operation": "CREATE"}, **more})
+
+
+NAME = "{{ request.object.metadata.name }}"
+
+
+class TestAddressesMadeOfData:
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "x/secrets/y",
+            "x/secrets/y?z=",
+            "x?watch=true",
+            "x#y",
+            "x%2Fsecrets%2Fy",
+            "%2e%2e",
+            "..",
+            ".",
+            "",
+            "x\\y",
+            "x\ny",
+            "x\0",
+        ],
+    )
+    @pytest.mark.parametrize(
+        "path",
+        [f"/api/v1/namespaces/n/configmaps/{NAME}", f"/api/v1/namespaces/{NAME}/configmaps"],
+    )
+    def test_a_value_never_leads_out_of_its_segment(self, path, value):
+        seen = with_entries(named(value), [api_call(urlPath=path)])
+        told = failure("api", seen)
+        assert told.startswith("context entry api: urlPath: ")
+        assert "secrets" not in told, "the value may be secret"
+
+    def test_dots_are_not_put_together(self):
+        path = f"/api/v1/namespaces/n/configmaps/{NAME}{NAME}/x"
+        assert "dots" in failure("api", with_entries(named("."), [api_call(urlPath=path)]))
+
+    @pytest.mark.parametrize("value", ["plain", "system:node:a", "a.b-c", "0", "of us"])
+    def test_a_name_is_taken_as_it_is(self, value):
+        path = f"/api/v1/namespaces/{NAME}/configmaps/x-{NAME}?limit=1"
+        load = needed("api", with_entries(named(value), [api_call(urlPath=path)]))
+        assert unquote(load.path) == f"/api/v1/namespaces/{value}/configmaps/x-{value}?limit=1"
+
+    def test_a_value_in_a_query_stays_one_value(self):
+        path = f"/api/v1/pods?labelSelector=app={NAME}&limit=1"
+        seen = with_entries(named("a&fieldSelector=b#?%2F/ c"), [api_call(urlPath=path)])
+        load = needed("api", seen)
+        told = "app=a%26fieldSelector%3Db%23%3F%252F%2F%20c"
+        assert load.path == f"/api/v1/pods?labelSelector={told}&limit=1"
+
+    @pytest.mark.parametrize("value", ["x/y", "x?y", "..", "x%2Fy", ""])
+    def test_a_value_in_the_path_of_a_service_neither(self, value):
+        call = api_call(service={"url": f"https://s.n.svc/check/{NAME}/run"})
+        assert "url: " in failure("api", with_entries(named(value), [call]))
+
+    @pytest.mark.parametrize(
+        "value", ["evil.example/", "me@evil", "evil:80", "evil#", "evil?", ""]
+    )
+    def test_a_value_in_a_host_is_part_of_a_name(self, value):
+        call = api_call(service={"url": f"https://{NAME}.n.svc/check"})
+        assert "within the host" in failure("api", with_entries(named(value), [call]))
+
+    def test_a_service_may_be_named_by_data_as_a_whole(self):
+        call = api_call(service={"url": f"{NAME}/check?name={NAME}"})
+        load = needed("api", with_entries(named("https://s.n.svc:8443"), [call]))
+        assert load.url == "https://s.n.svc:8443/check?name=https%3A%2F%2Fs.n.svc%3A8443"
+
+    @pytest.mark.parametrize("value", ["../secrets/s", "a/b", "a%2Fb", "..", "."])
+    def test_a_name_that_no_object_can_have_is_not_asked_for(self, value):
+        told = failure("cm", with_entries(named(value), [config_map(of=NAME)]))
+        assert "context entry cm: configMap name" in told
+        told = failure("cm", with_entries(named(value), [config_map(namespace=NAME)]))
+        assert "context entry cm: configMap namespace" in told
+
+
+class TestServicesOfAPolicyInANamespace:
+    @pytest.mark.parametrize("host", ["s.shop.svc", "s.shop.svc:80", "s.shop.svc.cluster.local"])
+    def test_those_of_the_namespace_are_called(self, host):
+        call = api_call(service={"url": f"https://{host}/x"}, bound="shop")
+        assert needed("api", context(call)).namespace == "shop"
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "s.other.svc",
+            "s.other.svc.cluster.local",
+            "shop.svc",
+            "s.shop.svc.evil.example",
+            "s.shop.svc@s.other.svc",
+            "10.0.0.1",
+            "s.shop",
+        ],
+    )
+    def test_no_other_is(self, host):
+        call = api_call(service={"url": f"https://{host}/x"}, bound="shop")
+        assert "own namespace only: NAME.shop.svc" in failure("api", context(call))
+
+    def test_a_header_made_of_data_does_not_say_who_is_called(self):
+        headers = [{"key": "{{ 'Host' }}", "value": "x"}]
+        call = api_call(service={"url": "https://s.shop.svc", "headers": headers})
+        assert "set by the connection" in failure("api", context(call))

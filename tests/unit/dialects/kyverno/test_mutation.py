@@ -1,0 +1,392 @@
+"""Foreach and patches: order, names, errors, and what later edits see."""
+
+import copy
+
+import pytest
+
+from reconciler.dialects.registry import compile_policy
+from reconciler.engine.context import request_context
+from reconciler.engine.evaluate import change
+from reconciler.engine.loads import ConfigMapLoad, LoadFailure, NeedsLoad
+from reconciler.engine.outcome import RuleStatus
+
+PASS, SKIP, ERROR = RuleStatus.PASS, RuleStatus.SKIP, RuleStatus.ERROR
+TRIGGER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "c", "namespace": "a"},
+    "data": {"v": "1"},
+}
+WIDGET = {
+    "apiVersion": "x.example/v1",
+    "kind": "Widget",
+    "metadata": {"name": "w", "namespace": "a"},
+    "spec": {
+        "log": [],
+        "items": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
+        "holes": [{"name": "a"}, None, {"name": "c"}],
+        "one": {"name": "single"},
+        "tree": [{"name": "x", "leaves": [1, 2]}, {"name": "y", "leaves": [3]}],
+    },
+}
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "w", "namespace": "a"},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [
+                    {"name": "a", "image": "a:1", "env": [{"name": "DEBUG"}, {"name": "KEEP"}]},
+                    {"name": "b", "image": "b:1"},
+                    {"name": "c", "image": "c:1", "env": [{"name": "DEBUG"}]},
+                ]
+            }
+        }
+    },
+}
+LOG = '- {op: add, path: "/spec/log/-", value: %s}'
+
+
+def block(elements, patch=None, **more):
+    edit = {} if patch is None else {"patchesJson6902": patch}
+    return {"list": elements, **edit, **more}
+
+
+def program(*blocks, target=None, **rule):
+    mutate = {
+        "targets": [
+            {
+                "apiVersion": "x.example/v1",
+                "kind": "Widget",
+                "namespace": "a",
+                "name": "w",
+                **(target or {}),
+            }
+        ],
+        "foreach": list(blocks),
+    }
+    match = {"any": [{"resources": {"kinds": ["ConfigMap"]}}]}
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"rules": [{"name": "r", "match": match, "mutate": mutate, **rule}]},
+    }
+    return compile_policy(policy).programs[0]
+
+
+def changed(*blocks, obj=WIDGET, loads=None, **rule):
+    before = copy.deepcopy(obj)
+    built = program(*blocks, **rule)
+    context = request_context(
+        operation="CREATE",
+        obj=TRIGGER,
+        old_object={},
+        name="c",
+        namespace="a",
+        kind=("", "v1", "ConfigMap"),
+        user_info=None,
+    ).with_loads({} if loads is None else loads)
+    done = change(built, 0, built.binding.bind(context), obj)
+    assert obj == before
+    return done
+
+
+def log(*blocks, **rule):
+    done = changed(*blocks, **rule)
+    assert done.status is PASS, done.message
+    return done.after["spec"]["log"]
+
+
+def when(key, value, operator="Equals"):
+    return {"all": [{"key": key, "operator": operator, "value": value}]}
+
+
+class TestElements:
+    def test_each_in_order_with_its_position(self):
+        found = log(block("target.spec.items", LOG % '"{{ elementIndex }}{{ element.name }}"'))
+        assert found == ["0a", "1b", "2c"]
+
+    @pytest.mark.parametrize(
+        ("order", "expected"),
+        [("Ascending", ["0a", "1b", "2c"]), ("Descending", ["2c", "1b", "0a"])],
+    )
+    def test_the_order_turns_and_the_position_stays(self, order, expected):
+        patch = LOG % '"{{ elementIndex }}{{ element.name }}"'
+        assert log(block("target.spec.items", patch, order=order)) == expected
+
+    def test_null_is_left_out_and_counts_as_a_position(self):
+        patch = LOG % '"{{ elementIndex }}{{ element.name }}"'
+        assert log(block("target.spec.holes", patch)) == ["0a", "2c"]
+
+    @pytest.mark.parametrize(
+        ("elements", "expected"),
+        [
+            ("target.spec.one", ["0:single"]),
+            ("target.spec.one.name | {name: @}", ["0:single"]),
+            ("[target.spec.one, target.spec.one]", ["0:single", "1:single"]),
+        ],
+    )
+    def test_what_is_no_list_is_one_element(self, elements, expected):
+        patch = LOG % '"{{ elementIndex }}:{{ element.name }}"'
+        assert log(block(elements, patch)) == expected
+
+    def test_an_element_of_any_type_keeps_it(self):
+        assert log(block("[`1`, 'x', `true`, `[2]`]", LOG % "'{{ element }}'")) == [
+            "1",
+            "x",
+            "true",
+            "[2]",
+        ]
+        assert log(block("`[[1], {}]`", LOG % "{{ element }}")) == [[1], {}]
+
+    @pytest.mark.parametrize(
+        "elements", ["`[]`", "`null`", "target.spec.none || `[]`", "`[null]`"]
+    )
+    def test_nothing_is_nothing_to_do(self, elements):
+        done = changed(block(elements, LOG % "x"))
+        assert (done.status, done.message) == (SKIP, "0 elements processed")
+
+    def test_a_list_that_is_missing_is_an_error(self):
+        done = changed(block("target.spec.none", LOG % "x"))
+        assert done.status is ERROR
+        assert done.message.startswith("failed to evaluate list target.spec.none: ")
+
+    def test_the_list_may_come_from_the_trigger(self):
+        assert log(block("request.object.data.v", LOG % '"got {{ element }}"')) == ["got 1"]
+
+
+class TestPatches:
+    def test_a_merge_goes_backwards_so_that_the_order_is_kept(self):
+        containers = [{"(name)": "{{ element.name }}", "image": "reg/{{ element.image }}"}]
+        patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+        done = changed(
+            block("target.spec.template.spec.containers", patchStrategicMerge=patch),
+            obj=DEPLOYMENT,
+            target={"apiVersion": "apps/v1", "kind": "Deployment"},
+        )
+        images = [c["image"] for c in done.after["spec"]["template"]["spec"]["containers"]]
+        assert (done.status, images) == (PASS, ["reg/a:1", "reg/b:1", "reg/c:1"])
+
+    def test_elements_are_removed_from_the_end(self):
+        remove = '- {op: remove, path: "/spec/items/{{ elementIndex }}"}'
+        done = changed(
+            block(
+                "target.spec.items",
+                remove,
+                order="Descending",
+                preconditions=when("{{ element.name }}", "b", "NotEquals"),
+            )
+        )
+        assert done.after["spec"]["items"] == [{"name": "b"}]
+
+    def test_patches_add_up_and_elements_see_the_target_as_it_was(self):
+        patch = LOG % '"{{ length(target.spec.log) }}"'
+        assert log(block("target.spec.items", patch)) == ["0", "0", "0"]
+
+    def test_later_blocks_see_what_earlier_ones_made(self):
+        found = log(
+            block("target.spec.items", LOG % '"{{ element.name }}"'),
+            block("target.spec.log", LOG % '"{{ element }} of {{ length(target.spec.log) }}"'),
+        )
+        assert found == ["a", "b", "c", "a of 3", "b of 3", "c of 3"]
+
+    def test_a_block_that_does_nothing_hides_no_other(self):
+        never = block("target.spec.items", LOG % "no", preconditions=when("a", "b"))
+        always = block("target.spec.one", LOG % "yes")
+        assert log(never, always) == ["yes"]
+        assert log(always, never) == ["yes"]
+        done = changed(never, never)
+        assert (done.status, done.message) == (SKIP, "0 elements processed")
+
+    def test_one_error_is_the_end_and_nothing_is_changed(self):
+        done = changed(
+            block("target.spec.items", LOG % "x"),
+            block("target.spec.items", "- {op: copy, from: /spec/none, path: /spec/x}"),
+        )
+        assert done.status is ERROR
+        assert done.message.startswith("failed to mutate elements: failed to patch resource: ")
+        assert done.after == WIDGET
+
+    def test_a_variable_that_is_missing(self):
+        done = changed(block("target.spec.items", LOG % '"{{ element.none }}"'))
+        assert done.status is ERROR
+        assert done.message.startswith("failed to mutate elements: variable substitution failed: ")
+
+    def test_the_trigger_stays_as_it_is(self):
+        found = log(
+            block("target.spec.one", LOG % '"{{ request.object.kind }}"'),
+            block("target.spec.one", LOG % '"{{ request.object.kind }}"'),
+        )
+        assert found == ["ConfigMap", "ConfigMap"]
+
+    def test_what_repeats_is_known(self):
+        assert changed(block("target.spec.items", LOG % "x")).repeats
+        done = changed(block("target.spec.one", '- {op: add, path: "/spec/done", value: "yes"}'))
+        assert not done.repeats
+
+
+class TestPreconditions:
+    def test_they_choose_elements(self):
+        found = log(
+            block(
+                "target.spec.items",
+                LOG % '"{{ element.name }}"',
+                preconditions=when("{{ elementIndex }}", 1, "GreaterThanOrEquals"),
+            )
+        )
+        assert found == ["b", "c"]
+
+    def test_an_error_names_the_element(self):
+        done = changed(
+            block(
+                "target.spec.items",
+                LOG % "x",
+                preconditions=when("{{ element.none }}", "x"),
+            )
+        )
+        assert done.status is ERROR
+        start = "failed to evaluate mutate.foreach[0].preconditions: "
+        assert done.message.startswith(start)
+
+
+class TestNesting:
+    INNER = "element.leaves"
+
+    def test_outer_elements_have_numbered_names(self):
+        patch = LOG % (
+            '"{{ element0.name }}{{ elementIndex0 }} {{ element }}{{ elementIndex }}'
+            ' {{ element1 }}{{ elementIndex1 }}"'
+        )
+        found = log(block("target.spec.tree", foreach=[block(self.INNER, patch)]))
+        assert found == ["x0 10 10", "x0 21 21", "y1 30 30"]
+
+    def test_the_inner_list_sees_the_outer_element(self):
+        inner = block("element0.leaves[?@ > `1`]", LOG % '"{{ element }}"')
+        assert log(block("target.spec.tree", foreach=[inner])) == ["2", "3"]
+
+    def test_the_outer_order_and_the_inner_one(self):
+        inner = block(self.INNER, LOG % '"{{ element }}"', order="Descending")
+        outer = block("target.spec.tree", foreach=[inner], order="Descending")
+        assert log(outer) == ["3", "2", "1"]
+
+    def test_three_levels(self):
+        patch = LOG % '"{{ element0.name }}{{ element1 }}{{ element2 }}{{ elementIndex2 }}"'
+        deep = block("['p', 'q']", patch)
+        found = log(block("target.spec.tree", foreach=[block(self.INNER, foreach=[deep])]))
+        assert found == ["x1p0", "x1q1", "x2p0", "x2q1", "y3p0", "y3q1"]
+
+    def test_a_later_inner_block_sees_the_earlier_one_in_the_same_element(self):
+        first = block(self.INNER, LOG % '"{{ element }}"')
+        second = block("[`0`]", LOG % '"sum {{ length(target.spec.log) }}"')
+        found = log(block("target.spec.tree", foreach=[first, second]))
+        # The next outer element begins with the target as the outer list found it.
+        assert found == ["1", "2", "sum 2", "3", "sum 4"]
+
+    def test_environment_is_cleaned(self):
+        path = "/spec/template/spec/containers/{{elementIndex0}}/env/{{elementIndex1}}"
+        inner = block(
+            "element.env || `[]`",
+            f'- {{op: remove, path: "{path}"}}',
+            order="Descending",
+            preconditions=when("{{ element.name }}", "DEBUG"),
+        )
+        done = changed(
+            block("target.spec.template.spec.containers", foreach=[inner]),
+            obj=DEPLOYMENT,
+            target={"apiVersion": "apps/v1", "kind": "Deployment"},
+        )
+        containers = done.after["spec"]["template"]["spec"]["containers"]
+        assert [c.get("env") for c in containers] == [[{"name": "KEEP"}], None, []]
+
+    def test_an_error_has_one_prefix_per_level(self):
+        inner = block(self.INNER, LOG % '"{{ element0.none }}"')
+        done = changed(block("target.spec.tree", foreach=[inner]))
+        twice = "failed to mutate elements: " * 2
+        assert done.message.startswith(twice + "variable substitution failed")
+        done = changed(block("target.spec.tree", foreach=[block("element.none", LOG % "x")]))
+        assert done.message.startswith("failed to mutate elements: failed to evaluate list ")
+
+    def test_nothing_inside_is_nothing_at_all(self):
+        inner = block(self.INNER, LOG % "x", preconditions=when("a", "b"))
+        done = changed(block("target.spec.tree", foreach=[inner]))
+        assert (done.status, done.message) == (SKIP, "0 elements processed")
+
+
+class TestEntries:
+    LOADED = ConfigMapLoad(namespace="default", name="of-b")
+
+    def test_each_element_has_its_own(self):
+        upper = {"name": "up", "variable": {"value": "{{ to_upper(element.name) }}"}}
+        found = log(block("target.spec.items", LOG % '"{{ up }}"', context=[upper]))
+        assert found == ["A", "B", "C"]
+
+    def test_they_see_those_around_them(self):
+        found = log(
+            block(
+                "target.spec.items",
+                LOG % '"{{ three }}"',
+                context=[{"name": "three", "variable": {"value": "{{ two }}{{ element.name }}"}}],
+            ),
+            target={
+                "context": [{"name": "two", "variable": {"value": "{{ one }}{{ target.kind }}"}}]
+            },
+            context=[{"name": "one", "variable": {"value": "{{ request.name }}"}}],
+        )
+        assert found == ["cWidgeta", "cWidgetb", "cWidgetc"]
+
+    def test_a_list_may_be_an_entry(self):
+        wanted = {"name": "wanted", "variable": {"value": ["p", "q"]}}
+        assert log(block("wanted", LOG % '"{{ element }}"'), context=[wanted]) == ["p", "q"]
+
+    def test_only_elements_that_name_an_entry_need_it(self):
+        of_element = {"name": "cm", "configMap": {"name": "of-{{ element.name }}"}}
+        blocks = block(
+            "target.spec.items",
+            LOG % '"{{ cm.data.k }}"',
+            context=[of_element],
+            preconditions=when("{{ element.name }}", "b"),
+        )
+        with pytest.raises(NeedsLoad) as caught:
+            changed(blocks)
+        assert caught.value.load == self.LOADED
+        assert log(blocks, loads={self.LOADED: {"data": {"k": "v"}}}) == ["v"]
+
+    def test_one_that_cannot_be_read_is_an_error_of_its_element(self):
+        of_element = {"name": "cm", "configMap": {"name": "of-b"}}
+        done = changed(
+            block("target.spec.items", LOG % '"{{ cm.data.k }}"', context=[of_element]),
+            loads={self.LOADED: LoadFailure("absent")},
+        )
+        assert done.status is ERROR
+        assert "failed to retrieve config map for context entry cm: absent" in done.message
+
+    def test_preconditions_of_the_target_may_name_its_entries(self):
+        rule = {
+            "context": [{"name": "x", "variable": {"value": "{{ target.metadata.name }}"}}],
+            "preconditions": when("{{ x }}", "other"),
+        }
+        done = changed(block("target.spec.items", LOG % "x"), target=rule)
+        assert (done.status, done.message) == (SKIP, "preconditions not met")
+
+
+def test_what_one_target_binds_the_next_does_not_see():
+    entry = {"name": "mine", "variable": {"value": "{{ target.metadata.name }}"}}
+    built = program(
+        block("`[1]`", LOG % '"{{ mine }}"'),
+        target={"context": [entry], "name": "w*"},
+    )
+    context = request_context(
+        operation="CREATE",
+        obj=TRIGGER,
+        old_object={},
+        name="c",
+        namespace="a",
+        kind=("", "v1", "ConfigMap"),
+        user_info=None,
+    )
+    for name in ("w1", "w2"):
+        obj = {**WIDGET, "metadata": {"name": name, "namespace": "a"}}
+        assert change(built, 0, context, obj).after["spec"]["log"] == [name]
+    assert not context.deferred

@@ -1,0 +1,89 @@
+"""The text of a JSON patch."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.dialects.kyverno.patchtext import parse_operations
+from reconciler.errors import InvalidPolicy
+
+
+def value_of(text: str) -> Any:
+    return parse_operations(f"- value: {text}", location="p")[0]["value"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", True), ("False", False), ("~", None), ("", None), ("null", None),
+        ("yes", "yes"), ("on", "on"), ("n", "n"), ('"true"', "true"), ("'5'", "5"),
+        ("5", 5), ("-5", -5), ("1_000", 1000), ("0644", 420), ("0o644", 420), ("0x1F", 31),
+        ("0b101", 5), ("1.5", 1.5), (".5", 0.5), ("1e3", 1000), ("1.0", 1), ("0899", "0899"),
+        ("1:30", "1:30"), (".inf", ".inf"), ("1e999", "1e999"), ("2026-11-21", "2026-11-21"),
+        ("2026-11-21T10:00:00Z", "2026-11-21T10:00:00Z"), ("0x_", "0x_"), ("!!str 5", "5"),
+        ("{1: a, true: b}", {"1": "a", "true": "b"}), ("[a, [b]]", ["a", ["b"]]),
+        ("|\n    a\n    b\n", "a\nb\n"), ("1_", 1),
+    ],
+)  # fmt: skip
+def test_yaml_gives_json_values_only(text: str, expected: Any) -> None:
+    found = value_of(text)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_json_is_read_as_it_is() -> None:
+    assert parse_operations('[{"value": 1.0}]', location="p") == [{"value": 1.0}]
+
+
+def test_an_alias_repeats_what_was_named() -> None:
+    text = "- &one {value: [1]}\n- *one"
+    assert parse_operations(text, location="p") == [{"value": [1]}, {"value": [1]}]
+
+
+def bomb(levels: int, width: int, seed: str = "x") -> str:
+    lines = [f"- &a0 {seed}"]
+    lines += [f"- &a{at} [{', '.join([f'*a{at - 1}'] * width)}]" for at in range(1, levels)]
+    return "\n".join(lines)
+
+
+def test_an_alias_counts_as_large_as_what_it_repeats() -> None:
+    with pytest.raises(InvalidPolicy, match="has more than 100000 values, those that alias"):
+        parse_operations(bomb(30, 9), location="p")
+    assert len(parse_operations(bomb(5, 9), location="p")) == 5
+
+
+def test_an_alias_counts_as_deep_as_what_it_repeats() -> None:
+    seed = "[" * 50 + "]" * 50
+    assert len(parse_operations(bomb(100, 1, seed), location="p")) == 100
+    with pytest.raises(InvalidPolicy, match="nested deeper than 200 levels"):
+        parse_operations(bomb(200, 1, seed), location="p")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 300 + "]" * 300, "is nested deeper than 200 levels"),
+        ("- op: add\n  path: [", "is not YAML: line 3, column 1"),
+        ("- op: add\n  value: {{ x }}", "line 2, column 11: a map, list or alias as a key"),
+        ("- <<: {a: 1}", "merge keys (<<) are not supported"),
+        ("- !!python/name:os.system x", "the tag"),
+        ("- !!timestamp 2026-11-21", "the tag"),
+        ("- *gone", "nothing before has the anchor gone"),
+        ("- &a [*a]", "nothing before has the anchor a"),
+        ("- a\n---\n- b", "a second document begins"),
+        ("- \x01", "is not YAML"),
+        ("a: 1", "must be a list"),
+        ("", "must be a list"),
+        ("[1,", "is not JSON: line 1, column"),
+        ("[NaN]", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        (" " + "[" * 100_000, "nested deeper than 200 levels"),
+        ("- " * 100_000, "nested deeper than 200 levels"),
+        ("? " * 100_000, "a map, list or alias as a key"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(InvalidPolicy) as caught:
+        parse_operations(text, location="p")
+    assert caught.value.location == "p"
+    assert words in caught.value.reason
