@@ -94,7 +94,7 @@ control-plane: $(READY) ## Find, download or build etcd, kube-apiserver and kube
 	$(BIN)/retrofit dev control-plane
 
 schemas: $(READY) control-plane ## Write the list merge keys of the control plane's Kubernetes version
-	$(BIN)/python -m reconciler.cli.dev.schemas --start --output reconciler/engine/patch/keytable.py
+	$(BIN)/python -m devcluster.schemas --start --output reconciler/engine/patch/keytable.py
 
 clean: ## End the local cluster; remove .venv and every cache of this folder
 	@if [ -d .retrofit ] && [ -x $(BIN)/retrofit ]; then $(BIN)/retrofit dev down; fi

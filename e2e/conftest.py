@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.binaries import Binaries, locate, read_source
+from devcluster.cluster import Cluster, ControlPlane, Options
+from devcluster.install import install
+from devcluster.programs import start_programs
 from e2e.person import Person
-from reconciler.cli.dev.binaries import Binaries, locate, read_source
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.programs import start_programs
 from reconciler.errors import InvalidSetting
 
 _WEBHOOKS = (

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from string import Template
 from typing import Any
 
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.cluster import Cluster
+from devcluster.waiting import wait_until
 
 WITHIN = 30.0
 _REQUESTS = ("-n", "kyverno")

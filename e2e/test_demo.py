@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev import state
-from reconciler.cli.dev.binaries import Binaries
+from devcluster import state
+from devcluster.binaries import Binaries
 
 RETROFIT = Path(sys.executable).with_name("retrofit")
 # What the issue promises on an idle machine; this one may have other work.

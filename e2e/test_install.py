@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.binaries import Binaries
+from devcluster.cluster import Cluster, ControlPlane, Options
+from devcluster.waiting import wait_until
 from reconciler.errors import ClusterError
 
 ROOT = Path(__file__).parents[1]

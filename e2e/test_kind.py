@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from devcluster.cluster import Cluster
 from e2e.person import Person
-from reconciler.cli.dev.cluster import Cluster
 
 ROOT = Path(__file__).parents[1]
 IMAGE = "ghcr.io/kube-retrofit/kube-retrofit:0.1.0"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from devcluster.waiting import wait_until
 from e2e.person import WITHIN, Person
-from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import ClusterError
 
 RESTART = """

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 
-from reconciler.cli.dev.binaries import Binaries, locate, read_source
-from reconciler.cli.dev.cluster import Cluster, ControlPlane
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.binaries import Binaries, locate, read_source
+from devcluster.cluster import Cluster, ControlPlane
+from devcluster.install import install
+from devcluster.programs import CONTROLLER, Programs, start_programs
+from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
 from tests.distribution import Distribution, place_of

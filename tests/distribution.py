@@ -14,7 +14,7 @@ from typing_extensions import override
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from reconciler.cli.dev.binaries import locate, read_source
+from devcluster.binaries import locate, read_source
 from reconciler.errors import InvalidSetting
 
 _CHAINSAW = "tests/conformance/chainsaw/test_chainsaw.py"

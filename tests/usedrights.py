@@ -22,8 +22,8 @@ import orjson
 import pytest
 import yaml
 
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
+from devcluster.binaries import Binaries
+from devcluster.cluster import ControlPlane, Options
 
 ACCOUNT = "system:serviceaccount:kyverno:"
 FOLDER = "RETROFIT_TEST_RIGHTS"

@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 import yaml
 
+from devcluster.binaries import Binaries, cache_root, read_source
+from devcluster.lock import locked
+from devcluster.obtain import obtain
 from e2e.node.images import ROOT, Store
 from e2e.node.machine import install_packages, obstacle
 from e2e.node.node import left_behind, started
 from e2e.node.running import RigError, Running
-from reconciler.cli.dev.binaries import Binaries, cache_root, read_source
-from reconciler.cli.dev.lock import locked
-from reconciler.cli.dev.obtain import obtain
 from reconciler.errors import RetrofitError
 
 FACTS = "RETROFIT_NODE"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.cluster import Cluster
+from devcluster.waiting import wait_until
 from e2e.node.__main__ import FACTS
 from e2e.node.stream import NAMESPACE, POLICY, ROLE, Row, Stream
 from e2e.node.tokens import ShortTokens
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.waiting import wait_until
 from reconciler.errors import ClusterError
 
 ACCOUNTS = {

@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from string import Template
 
-from e2e.node.images import PAUSE, Image
-from e2e.node.machine import hierarchies, mounted
-from e2e.node.running import RigError, Running
-from reconciler.cli.dev import parts
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.credentials import (
+from devcluster import parts
+from devcluster.binaries import Binaries
+from devcluster.cluster import Cluster
+from devcluster.credentials import (
     ADMIN,
     CONTROLLER_MANAGER,
     LOOPBACK,
@@ -20,8 +17,11 @@ from reconciler.cli.dev.credentials import (
     create,
     write_kubeconfig,
 )
-from reconciler.cli.dev.supervision import Supervision, last_lines
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.supervision import Supervision, last_lines
+from devcluster.waiting import wait_until
+from e2e.node.images import PAUSE, Image
+from e2e.node.machine import hierarchies, mounted
+from e2e.node.running import RigError, Running
 from reconciler.clock import SystemClock
 from reconciler.errors import RetrofitError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.dev.supervision import last_lines
+from devcluster.supervision import last_lines
 from reconciler.clock import SystemClock
 
 

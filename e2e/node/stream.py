@@ -9,7 +9,7 @@ from typing import Self
 
 import orjson
 
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.waiting import wait_until
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.kube.client import Client, connect

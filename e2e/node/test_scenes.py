@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from devcluster.cluster import Cluster
+from devcluster.waiting import pause, wait_until
 from e2e.node.conftest import ACCOUNTS, Facts, applied
 from e2e.node.stream import MARK, Stream
 from e2e.node.tokens import LIFE, ShortTokens, patch_of
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.waiting import pause, wait_until
 from reconciler.errors import ClusterError
 from tests.conformance import data
 from tests.conformance.chainsaw import loader

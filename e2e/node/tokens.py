@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from reconciler.cli.dev.cluster import Cluster
+from devcluster.cluster import Cluster
 from reconciler.clock import SystemClock
 
 LIFE = 45.0

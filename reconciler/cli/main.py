@@ -15,8 +15,13 @@ from typing_extensions import override
 from reconciler.cli.output.exits import INTERRUPTED, code_of
 from reconciler.cli.output.screen import warn
 from reconciler.cli.output.terminal import visible_streams
-from reconciler.errors import RetrofitError
+from reconciler.errors import InvalidSetting, RetrofitError
 
+_DEVCLUSTER = "devcluster"
+_NO_DEVCLUSTER = (
+    "the local control plane is a package of its own, which is not installed: "
+    "pip install 'kube-retrofit[dev]', or . ./devcluster in a checkout"
+)
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -53,7 +58,7 @@ _COMMANDS: Mapping[str, _Command] = {
         "reconciler.cli.work.retry", "retry", "Do failed work again, and what waits at once."
     ),
     "dev": _Command(
-        "reconciler.cli.dev.commands",
+        f"{_DEVCLUSTER}.commands",
         "dev",
         "Run a real local control plane with kube-retrofit installed.",
     ),
@@ -89,7 +94,15 @@ class _Retrofit(click.Group):
         entry = _COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(importlib.import_module(entry.module), entry.attribute)
+        try:
+            module = importlib.import_module(entry.module)
+        except ModuleNotFoundError as error:
+            if error.name != _DEVCLUSTER:
+                raise
+            if ctx.resilient_parsing:
+                return None
+            raise InvalidSetting(_NO_DEVCLUSTER) from error
+        command = getattr(module, entry.attribute)
         return command if isinstance(command, click.Command) else None
 
     @override

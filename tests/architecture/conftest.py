@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("reconciler", "admission")
+PRODUCT = ("reconciler", "admission")
+PACKAGES = (*PRODUCT, "devcluster")
 
 
 def sources(*folders: str) -> list[Path]:

@@ -61,6 +61,11 @@ PLANTED = (
         "import admission.review",
     ),
     (
+        "What is shipped is unaware of the local control plane",
+        "reconciler/cli/lint/schema.py",
+        "import devcluster.waiting",
+    ),
+    (
         "Only the CLI runs on the in-memory cluster",
         "reconciler/wiring.py",
         "import reconciler.memory.cluster",

@@ -4,24 +4,23 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.conftest import PACKAGES, ROOT
+from tests.architecture.conftest import PACKAGES, PRODUCT, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-INSTALL = "reconciler/cli/dev/install"
+DEVCLUSTER = tomllib.loads((ROOT / "devcluster/pyproject.toml").read_text())["project"]
+INSTALL = "reconciler/cli/install"
 SHIPPED = (
     "reconciler/__main__.py",
     "reconciler/engine/evaluate.py",
     "reconciler/controller/handlers.py",
-    "reconciler/cli/dev/demo/objects/shop.yaml",
-    "reconciler/cli/dev/controlplane/main.go",
-    "reconciler/cli/dev/controlplane/go.mod",
-    "reconciler/cli/dev/controlplane/go.sum",
     "admission/main.py",
     f"{INSTALL}/crds/kustomization.yaml",
     f"{INSTALL}/crds/updaterequests.yaml",
@@ -40,36 +39,118 @@ for package in {packages!r}:
 PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==\S+(?: ; [^\\]+)?")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The names of the files in a wheel that is built now."""
-    folder = tmp_path_factory.mktemp("wheel")
+def built(project: Path, folder: Path) -> Path:
+    """Build the wheel of a project now, and return its file."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
-        cwd=ROOT,
+        cwd=project,
         check=True,
         capture_output=True,
         text=True,
     )
-    (built,) = folder.glob("*.whl")
-    with zipfile.ZipFile(built) as archive:
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT, tmp_path_factory.mktemp("product"))
+
+
+@pytest.fixture(scope="module")
+def devcluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT / "devcluster", tmp_path_factory.mktemp("devcluster"))
+
+
+def names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
         return archive.namelist()
 
 
-def test_the_wheel_holds_what_an_installation_needs(wheel: list[str]) -> None:
-    assert set(SHIPPED) - set(wheel) == set()
+def test_the_wheel_holds_what_an_installation_needs(product: Path) -> None:
+    assert set(SHIPPED) - set(names(product)) == set()
 
 
-def test_the_wheel_holds_nothing_else(wheel: list[str]) -> None:
+def test_the_wheel_holds_nothing_else(product: Path) -> None:
     metadata = f"kube_retrofit-{PROJECT['version']}.dist-info"
-    assert {name.partition("/")[0] for name in wheel} == {*PACKAGES, metadata}
-    assert [name for name in wheel if "__pycache__" in name or "/tests/" in name] == []
+    assert {name.partition("/")[0] for name in names(product)} == {*PRODUCT, metadata}
+    assert [name for name in names(product) if "__pycache__" in name or "/tests/" in name] == []
 
 
-def test_every_manifest_is_in_the_wheel(wheel: list[str]) -> None:
+def test_every_manifest_is_in_the_wheel(product: Path) -> None:
     folders = (ROOT / "crds", ROOT / "manifests")
     files = (file for folder in folders for file in folder.rglob("*.yaml"))
-    assert {f"{INSTALL}/{file.relative_to(ROOT)}" for file in files} - set(wheel) == set()
+    assert {f"{INSTALL}/{file.relative_to(ROOT)}" for file in files} - set(names(product)) == set()
+
+
+def test_the_local_control_plane_has_a_wheel_of_its_own(devcluster: Path) -> None:
+    metadata = f"kube_retrofit_devcluster-{PROJECT['version']}.dist-info"
+    held = {name for name in names(devcluster) if not name.startswith(f"{metadata}/")}
+    files = (file for file in (ROOT / "devcluster").rglob("*.*") if file.is_file())
+    assert held == {
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        if "__pycache__" not in file.parts and file.name != "pyproject.toml"
+    }
+
+
+def test_both_wheels_are_one_version() -> None:
+    assert DEVCLUSTER["version"] == PROJECT["version"]
+    assert PROJECT["optional-dependencies"] == {
+        "dev": [f"{DEVCLUSTER['name']}=={PROJECT['version']}"]
+    }
+    assert f"{PROJECT['name']}=={PROJECT['version']}" in DEVCLUSTER["dependencies"]
+    floors = {*PROJECT["dependencies"], f"{PROJECT['name']}=={PROJECT['version']}"}
+    assert set(DEVCLUSTER["dependencies"]) <= floors
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A virtual environment that has every dependency of this one, and nothing of the project."""
+    there = tmp_path / "dependencies"
+    there.mkdir()
+    for item in Path(sysconfig.get_path("purelib")).iterdir():
+        if "kube_retrofit" not in item.name:
+            (there / item.name).symlink_to(item)
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{there}\n")
+    return tmp_path / "venv/bin"
+
+
+def install(programs: Path, *wheels: Path | str) -> None:
+    pip = (sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-index")
+    subprocess.run([*pip, *wheels], check=True, capture_output=True, cwd=programs)
+
+
+def retrofit(programs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [programs / "retrofit", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=programs,
+        env={**os.environ, **variables},
+    )
+
+
+def test_the_extra_brings_the_local_control_plane(
+    product: Path, devcluster: Path, elsewhere: Path
+) -> None:
+    install(elsewhere, product)
+    absent = retrofit(elsewhere, "dev", "up")
+    assert (absent.returncode, absent.stdout) == (2, "")
+    assert absent.stderr == (
+        "Error: the local control plane is a package of its own, which is not installed: "
+        "pip install 'kube-retrofit[dev]', or . ./devcluster in a checkout\n"
+    )
+    line = {"COMP_WORDS": "retrofit dev ", "COMP_CWORD": "2"}
+    completed = retrofit(elsewhere, _RETROFIT_COMPLETE="bash_complete", **line)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    install(elsewhere, f"{product}[dev]", devcluster)
+    there = retrofit(elsewhere, "dev", "status")
+    assert (there.returncode, there.stdout) == (1, "")
+    assert there.stderr.startswith("Nothing runs in ")
 
 
 def test_every_module_loads_without_a_cluster(tmp_path: Path) -> None:

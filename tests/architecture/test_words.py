@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.conftest import ROOT, relative, sources
+from tests.architecture.conftest import PACKAGES, ROOT, relative, sources
 
 ROW = re.compile(r"^\| `([A-Za-z_]+)` \| (.+) \|$", re.MULTILINE)
 WORDS = dict(ROW.findall((ROOT / "CONTRIBUTING.md").read_text().partition("## Words")[2]))
-SOURCES = sources("reconciler", "admission", "tests", "e2e")
+SOURCES = sources(*PACKAGES, "tests", "e2e")
 
 
 def names(path: Path) -> set[str]:

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from devcluster.install import NAMESPACE
+from devcluster.programs import HOST, Programs
 from reconciler.api.meta import Object
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import HOST, Programs
 from reconciler.errors import NotFound
 from reconciler.kube.client import connect
 from tests.attacks.roles import Neighbour, Peer, Roles, names, rights

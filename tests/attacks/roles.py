@@ -9,8 +9,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
 
+from devcluster.install import NAMESPACE
 from reconciler.api.meta import Object
-from reconciler.cli.dev.install import NAMESPACE
 from reconciler.errors import ClusterError
 from tests.faults.rig import Rig, config_map
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from devcluster.install import NAMESPACE
 from reconciler.api.meta import Object
-from reconciler.cli.dev.install import NAMESPACE
 from reconciler.errors import ClusterError
 from tests.attacks.roles import Roles
 from tests.faults.rig import BACKGROUND, Rig, config_map, rule, target

@@ -16,9 +16,9 @@ import uvloop
 import yaml
 from click.testing import CliRunner
 
+from devcluster.install import NAMESPACE
+from devcluster.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.api.meta import Object
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.cli.main import retrofit
 from tests.attacks.conftest import asked_about_policies
 from tests.faults.rig import Rig, config_map, open_rig, rule, target

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.install import NAMESPACE
 from reconciler.api.meta import ANNOTATION_RETRY, Object
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.install import NAMESPACE
 from reconciler.errors import Denied, Forbidden, Invalid
 from reconciler.kube.client import connect
 from tests.attacks.roles import Roles

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from devcluster.install import NAMESPACE
+from devcluster.programs import ADMISSION, HOST, Programs
+from devcluster.waiting import wait_until
 from reconciler.api.meta import CONFIG_MAPS, NAMESPACES, Kind, Object
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import ADMISSION, HOST, Programs
-from reconciler.cli.dev.waiting import wait_until
 from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
 from tests.attacks.roles import Answer, Peer
 from tests.faults.rig import Rig, config_map, rule, target

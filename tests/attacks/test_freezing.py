@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from devcluster.programs import ADMISSION, CONTROLLER, HOST, Programs
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, HOST, Programs
 from reconciler.errors import ClusterError
 from tests.attacks.roles import Neighbour, Roles
 from tests.attacks.vitals import ALLOWED, endure

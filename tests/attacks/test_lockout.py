@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane, Options
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.binaries import Binaries
+from devcluster.cluster import ControlPlane, Options
+from devcluster.install import install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from devcluster.waiting import wait_until
 from reconciler.errors import ClusterError
 from tests.architecture.conftest import ROOT
 from tests.documents import blocks

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.install import NAMESPACE
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT, Object
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.install import NAMESPACE
 from reconciler.errors import ClusterError
 from tests.attacks.roles import Neighbour, Roles
 from tests.faults.rig import BACKGROUND, Rig, config_map, rule, target

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from devcluster.install import NAMESPACE
+from devcluster.programs import CONTROLLER
 from reconciler.api.meta import Object
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import CONTROLLER
 from reconciler.errors import ClusterError
 from reconciler.kube.client import connect
 from tests.attacks.roles import Neighbour, Roles

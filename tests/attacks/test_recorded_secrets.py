@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from devcluster.install import NAMESPACE
 from reconciler.api.meta import (
     ANNOTATION_RETRY_FAILED,
     LABEL_RECORDED,
@@ -14,7 +15,6 @@ from reconciler.api.meta import (
     Object,
 )
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.install import NAMESPACE
 from reconciler.requests.naming import recorded_name
 from tests.faults.rig import Rig, config_map, rule, target
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.cli.dev.install import NAMESPACE
+from devcluster.install import NAMESPACE
 from reconciler.errors import Forbidden
 from tests.attacks.roles import Roles
 from tests.faults.rig import Rig, config_map

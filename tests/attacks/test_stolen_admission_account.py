@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.cluster import Cluster
+from devcluster.install import NAMESPACE
 from reconciler.api.meta import RECORDED_NAMESPACE, Object
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.install import NAMESPACE
 from reconciler.errors import ClusterError
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET
 from tests.faults.rig import Rig

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from devcluster.install import NAMESPACE
+from devcluster.programs import ADMISSION, CONTROLLER
 from tests.attacks.roles import Neighbour
 from tests.faults.rig import Rig, config_map
 

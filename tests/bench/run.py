@@ -16,9 +16,9 @@ import orjson
 import uvloop
 from rich.console import Console
 
-from reconciler.cli.dev.cluster import ControlPlane, Options
-from reconciler.cli.dev.install import ProgramSettings, install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from devcluster.cluster import ControlPlane, Options
+from devcluster.install import ProgramSettings, install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from tests.bench import audit, desk, handler, load
 from tests.bench.figures import Figures, tables
 from tests.bench.processes import measured

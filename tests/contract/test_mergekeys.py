@@ -11,8 +11,8 @@ import orjson
 import pytest
 import yaml
 
+from devcluster import schemas
 from reconciler.api.meta import Kind
-from reconciler.cli.dev import schemas
 from reconciler.clock import SystemClock
 from reconciler.engine.patch import SHIPPED, keytable, merge
 from reconciler.engine.patch.openapi import read_definitions, read_document

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.programs import Programs
+from devcluster.binaries import Binaries
+from devcluster.programs import Programs
 from tests.faults.rig import Rig, open_rig
 
 

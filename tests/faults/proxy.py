@@ -14,9 +14,9 @@ import aiohttp
 from aiohttp import web
 
 from admission.pki import make_ca, make_serving
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster, ControlPlane
-from reconciler.cli.dev.credentials import ADMIN, write_kubeconfig
+from devcluster.binaries import Binaries
+from devcluster.cluster import Cluster, ControlPlane
+from devcluster.credentials import ADMIN, write_kubeconfig
 from reconciler.clock import SystemClock
 
 HOST = "127.0.0.1"

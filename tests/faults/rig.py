@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
+from devcluster.cluster import Cluster, ControlPlane
+from devcluster.install import NAMESPACE, ProgramSettings, install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.api.meta import Kind, Object
 from reconciler.api.requestwire import parse_request
 from reconciler.api.rights import parse_right
 from reconciler.api.updaterequest import Source, State, UpdateRequest
-from reconciler.cli.dev.cluster import Cluster, ControlPlane
-from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.kube.access import AccessReviews

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from reconciler.cli.dev.cluster import ControlPlane
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from devcluster.cluster import ControlPlane
+from devcluster.programs import ADMISSION, CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

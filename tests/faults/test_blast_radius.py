@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.cli.dev.programs import ADMISSION
+from devcluster.programs import ADMISSION
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

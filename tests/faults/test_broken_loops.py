@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.install import ProgramSettings
-from reconciler.cli.dev.programs import CONTROLLER
+from devcluster.install import ProgramSettings
+from devcluster.programs import CONTROLLER
 from tests.faults.rig import Rig
 
 pytestmark = pytest.mark.cluster

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from devcluster.programs import CONTROLLER
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.programs import CONTROLLER
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
 from tests.faults.siblings import labelled, open_sibling
 

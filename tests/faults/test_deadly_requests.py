@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.programs import CONTROLLER
 from reconciler.api.updaterequest import State, UpdateRequest
-from reconciler.cli.dev.programs import CONTROLLER
 from reconciler.requests.lifecycle import INTERRUPTED, MOST_INTERRUPTIONS
 from tests.faults.rig import Rig, config_map, rule, target
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from devcluster.install import NAMESPACE
+from devcluster.programs import CONTROLLER
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import CONTROLLER
 from tests.faults.rig import Rig
 
 pytestmark = pytest.mark.cluster

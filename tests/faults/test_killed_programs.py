@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.programs import CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, State, UpdateRequest
-from reconciler.cli.dev.programs import CONTROLLER
 from reconciler.requests.limits import PAUSED
 from tests.faults.rig import Rig, config_map, rule, target
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from devcluster.install import NAMESPACE
+from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.errors import ClusterError, NotFound
 from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
 from tests.faults.rig import Burst, Rig, config_map, rule, target

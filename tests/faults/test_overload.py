@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from devcluster.binaries import Binaries
+from devcluster.install import NAMESPACE, install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, State, UpdateRequest
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.install import NAMESPACE, install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.cli.main import retrofit
 from reconciler.errors import ClusterError
 from tests.faults.rig import FINAL, SHORT_LEASE, Rig, config_map, open_rig, rule, target

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import CONTROLLER
+from devcluster.install import NAMESPACE
+from devcluster.programs import CONTROLLER
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.cli.dev.programs import CONTROLLER
+from devcluster.programs import CONTROLLER
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

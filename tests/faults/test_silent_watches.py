@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.binaries import Binaries
+from devcluster.cluster import ControlPlane
+from devcluster.install import install
+from devcluster.programs import Programs, start_programs
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.programs import Programs, start_programs
 from tests.faults.proxy import CALM, Disturbance, Proxy, open_proxy
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
 from tests.usedrights import audited

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries
+from devcluster.binaries import Binaries
 from tests.faults.table.play import Scenario, play
 from tests.faults.table.scenarios import scenarios
 from tests.faults.table.stage import House, Setting, open_house

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reconciler.cli.dev.programs import Programs
+from devcluster.programs import Programs
 from tests.faults.rig import Rig, open_rig
 
 

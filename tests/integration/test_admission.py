@@ -19,13 +19,13 @@ import orjson
 import pytest
 import yaml
 
+from devcluster.credentials import ADMIN
+from devcluster.install import install
+from devcluster.parts import free_ports
+from devcluster.programs import ADMISSION, Programs
+from devcluster.waiting import wait_until
 from reconciler.api.meta import RECORDED_NAMESPACE
 from reconciler.api.requestwire import parse_request
-from reconciler.cli.dev.credentials import ADMIN
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.parts import free_ports
-from reconciler.cli.dev.programs import ADMISSION, Programs
-from reconciler.cli.dev.waiting import wait_until
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError
 from reconciler.kube.client import connect

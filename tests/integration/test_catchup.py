@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.install import NAMESPACE
+from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.updaterequest import Source, State
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 from tests.integration.test_metrics import scraped
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev import state
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
-from reconciler.cli.dev.install import ProgramSettings
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
-from reconciler.cli.dev.state import process_mark
-from reconciler.cli.dev.waiting import wait_until
+from devcluster import state
+from devcluster.binaries import Binaries
+from devcluster.cluster import Cluster, ControlPlane, Options
+from devcluster.install import ProgramSettings
+from devcluster.programs import ADMISSION, CONTROLLER, Programs
+from devcluster.state import process_mark
+from devcluster.waiting import wait_until
 from reconciler.errors import ClusterError, Unavailable
 
 _COMMAND = f"{sys.executable} -m reconciler.cli.main"
 _PARENT = """
 import sys
-from reconciler.cli.dev.cluster import ControlPlane
+from devcluster.cluster import ControlPlane
 plane = ControlPlane.start()
 print(plane.directory)
 print(plane.supervision.pid, *plane.supervision.pids.values(), flush=True)

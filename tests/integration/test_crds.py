@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.cluster import Cluster
+from devcluster.waiting import wait_until
 from reconciler.cli.lint.schema import crd_findings
 from reconciler.errors import ClusterError
 

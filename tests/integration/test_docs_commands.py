@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries
+from devcluster.binaries import Binaries
 from tests.architecture.conftest import ROOT, relative
 from tests.documents import DOCUMENTS, Block, blocks, command_blocks
 

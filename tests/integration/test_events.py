@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reconciler.cli.dev.programs import CONTROLLER
+from devcluster.programs import CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

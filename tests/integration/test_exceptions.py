@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from devcluster.binaries import Binaries
+from devcluster.install import ProgramSettings, install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Outcome, State
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.install import ProgramSettings, install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.errors import ClusterError, Denied
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
 from tests.usedrights import audited

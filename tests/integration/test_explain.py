@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.cli.dev.cluster import Cluster
+from devcluster.cluster import Cluster
 from reconciler.cli.main import retrofit
 
 pytestmark = pytest.mark.cluster

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from reconciler.errors import ClusterError, NotFound
 from tests.faults.rig import Rig, config_map, rule, target
 

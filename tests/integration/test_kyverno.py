@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from devcluster.binaries import Binaries
+from devcluster.cluster import ControlPlane
+from devcluster.install import NAMESPACE, ProgramSettings, install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from devcluster.waiting import wait_until
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State, render_time
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane
-from reconciler.cli.dev.install import NAMESPACE, ProgramSettings, install
-from reconciler.cli.dev.manifests import find_manifests
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
-from reconciler.cli.dev.waiting import wait_until
+from reconciler.cli.manifests import find_manifests
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, open_rig, rule, target

@@ -11,10 +11,10 @@ import click
 import pytest
 import yaml
 
+from devcluster.binaries import Binaries
+from devcluster.cluster import Cluster, ControlPlane, Options
+from devcluster.waiting import wait_until
 from reconciler.api.meta import RECORDED_NAMESPACE
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
-from reconciler.cli.dev.waiting import wait_until
 from reconciler.config import AdmissionSettings, ControllerSettings, ProcessSettings, options
 
 pytestmark = pytest.mark.cluster

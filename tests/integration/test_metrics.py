@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
+from devcluster.programs import ADMISSION, CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

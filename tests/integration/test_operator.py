@@ -9,8 +9,8 @@ from pathlib import Path
 import kopf
 import pytest
 
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.cluster import Cluster
+from devcluster.waiting import wait_until
 from reconciler.controller.operator import Operator
 from reconciler.errors import Unauthorized
 from reconciler.kube.client import connect

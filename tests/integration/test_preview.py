@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from devcluster.cluster import Cluster, ControlPlane
+from devcluster.waiting import wait_until
 from reconciler.api.meta import Object
-from reconciler.cli.dev.cluster import Cluster, ControlPlane
-from reconciler.cli.dev.waiting import wait_until
 from reconciler.cli.main import retrofit
 from tests.faults.rig import Rig, config_map, rule, target
 from tests.faults.siblings import open_sibling

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from devcluster.programs import CONTROLLER
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.programs import CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.programs import CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.api.policyreport import NAME
-from reconciler.cli.dev.programs import CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from devcluster.install import NAMESPACE
+from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster

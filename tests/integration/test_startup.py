@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.parts import HOST, free_ports
-from reconciler.cli.dev.programs import answers
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.binaries import Binaries
+from devcluster.cluster import ControlPlane
+from devcluster.install import install
+from devcluster.parts import HOST, free_ports
+from devcluster.programs import answers
+from devcluster.waiting import wait_until
 from tests.usedrights import audited
 
 MODULES = {"controller": "reconciler", "admission": "admission.main"}

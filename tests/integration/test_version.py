@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from reconciler.cli.dev.cluster import Cluster
+from devcluster.cluster import Cluster
 from reconciler.cli.main import retrofit
 
 pytestmark = pytest.mark.cluster

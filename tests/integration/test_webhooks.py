@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from devcluster.binaries import Binaries
+from devcluster.cluster import ControlPlane
+from devcluster.install import install
+from devcluster.programs import CONTROLLER, Programs, start_programs
+from devcluster.waiting import wait_until
 from reconciler.api.meta import ANNOTATION_ALL_KINDS, Object
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.manifests import find_manifests
-from reconciler.cli.dev.programs import CONTROLLER, Programs, start_programs
-from reconciler.cli.dev.waiting import wait_until
+from reconciler.cli.manifests import find_manifests
 from reconciler.errors import Denied, NotFound
 from tests.faults.rig import Rig, config_map, rule, target
 from tests.usedrights import audited

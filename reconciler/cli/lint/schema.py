@@ -13,7 +13,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
 from reconciler.api.meta import Object
-from reconciler.cli.dev.manifests import find_manifests
+from reconciler.cli.manifests import find_manifests
 from reconciler.dialects.kyverno.template import place
 from reconciler.services.authoring.lint import Finding, Level
 

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from reconciler.cli.dev.cluster import Cluster, ControlPlane
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs, start_programs
-from reconciler.cli.dev.supervision import last_lines
+from devcluster.cluster import Cluster, ControlPlane
+from devcluster.install import install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from devcluster.supervision import last_lines
 from reconciler.errors import ClusterError
 from tests.conformance.chainsaw.shell import Shell
 from tests.conformance.kubeconfig import Access, read

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster
+from devcluster.binaries import Binaries
+from devcluster.cluster import Cluster
 from tests.conformance import data, verdicts
 from tests.conformance.chainsaw import loader
 from tests.conformance.chainsaw.cluster import ApiServer

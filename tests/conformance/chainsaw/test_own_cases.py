@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import Cluster
+from devcluster.binaries import Binaries
+from devcluster.cluster import Cluster
 from tests.conformance.chainsaw import loader
 from tests.conformance.chainsaw.cluster import ApiServer
 from tests.conformance.chainsaw.environment import copy_tree, make_shell, missing_tools

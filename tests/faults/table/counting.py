@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import orjson
 
+from devcluster.cluster import ControlPlane
 from reconciler.api.meta import Object
-from reconciler.cli.dev.cluster import ControlPlane
 from tests.faults.rig import CONTROLLER_USER, Rig, rule, target
 
 LISTS = 8

@@ -5,8 +5,8 @@ from typing import Any
 
 import aiohttp
 
-from reconciler.cli.dev.cluster import ControlPlane
-from reconciler.cli.dev.parts import HOST
+from devcluster.cluster import ControlPlane
+from devcluster.parts import HOST
 from reconciler.errors import ClusterError
 from tests.faults.rig import Rig, config_map
 

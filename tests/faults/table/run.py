@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reconciler.cli.dev.binaries import Binaries, locate, read_source
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
-from reconciler.cli.dev.supervision import last_lines
+from devcluster.binaries import Binaries, locate, read_source
+from devcluster.programs import ADMISSION, CONTROLLER
+from devcluster.supervision import last_lines
 from reconciler.clock import SystemClock
 from tests.faults.table.counting import Row
 from tests.faults.table.play import Scenario, play

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from admission.certificates import TLS_SECRET
+from devcluster import parts
+from devcluster.install import NAMESPACE, install
+from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.meta import Object
-from reconciler.cli.dev import parts
-from reconciler.cli.dev.install import NAMESPACE, install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER
 from reconciler.errors import Conflict, Denied, NotFound
 from reconciler.kube.authority import CA_SECRET
 from tests.faults.proxy import CALM, Disturbance

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
-from reconciler.cli.dev import parts
-from reconciler.cli.dev.binaries import Binaries
-from reconciler.cli.dev.cluster import ControlPlane
-from reconciler.cli.dev.install import ProgramSettings, install
-from reconciler.cli.dev.programs import ADMISSION, CONTROLLER, Programs
+from devcluster import parts
+from devcluster.binaries import Binaries
+from devcluster.cluster import ControlPlane
+from devcluster.install import ProgramSettings, install
+from devcluster.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.errors import Unavailable
 from tests.faults.proxy import CALM, Proxy, open_proxy
 from tests.faults.rig import SHORT_LEASE, Rig, clock_environment, open_rig, set_clock

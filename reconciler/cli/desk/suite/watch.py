@@ -1,13 +1,13 @@
 """What tests read, watched by a look at it now and then."""
 
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from reconciler.cli.desk.files import SUFFIXES, has_wildcards
 from reconciler.cli.desk.suite.model import TestFile, read_tests
-from reconciler.cli.dev.waiting import pause
 from reconciler.clock import Clock
 from reconciler.errors import RetrofitError
 
@@ -71,7 +71,7 @@ def changed_after(look: Callable[[], State], before: State, clock: Clock) -> lis
             if now == last or tries > _LONGEST:
                 return sorted({path for path, _ in now.items() ^ before.items()})
         last = now
-        pause(max(_INTERVAL, took * _SHARE))
+        threading.Event().wait(max(_INTERVAL, took * _SHARE))
 
 
 def _named(test: TestFile) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from reconciler.cli.dev import schemas
+from devcluster import schemas
 from reconciler.engine.patch import SHIPPED, Schema, keytable
 from reconciler.errors import InvalidSetting
 

@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reconciler.cli.dev import build, download
-from reconciler.cli.dev.binaries import (
+from devcluster import build, download
+from devcluster.binaries import (
     VARIABLE,
     Binaries,
     Source,
@@ -13,8 +13,8 @@ from reconciler.cli.dev.binaries import (
     in_folder,
     locate,
 )
-from reconciler.cli.dev.lock import locked
-from reconciler.cli.dev.progress import Progress
+from devcluster.lock import locked
+from devcluster.progress import Progress
 from reconciler.errors import RetrofitError, Unavailable
 
 _PART = ".part"

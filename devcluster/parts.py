@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from reconciler.cli.dev.credentials import Credentials
+from devcluster.credentials import Credentials
 
 ETCD = "etcd"
 API_SERVER = "kube-apiserver"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
-from reconciler.cli.dev.binaries import NEEDED, Source
-from reconciler.cli.dev.progress import Progress
+from devcluster.binaries import NEEDED, Source
+from devcluster.progress import Progress
 from reconciler.errors import Unavailable
 
 VARIABLE = "RETROFIT_RELEASES"

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from reconciler.cli.dev.demo.run import run
+from devcluster.demo.run import run
 
 _EPILOG = """\b
 Examples:

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 
 _FILE = "state.json"

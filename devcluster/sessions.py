@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.cli.dev import parts, state
-from reconciler.cli.dev.binaries import Binaries, read_source
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
-from reconciler.cli.dev.install import install
-from reconciler.cli.dev.lock import locked
-from reconciler.cli.dev.obtain import obtain
-from reconciler.cli.dev.programs import start_programs
-from reconciler.cli.dev.shell import link_programs
-from reconciler.cli.dev.supervision import Supervision
+from devcluster import parts, state
+from devcluster.binaries import Binaries, read_source
+from devcluster.cluster import Cluster, ControlPlane, Options
+from devcluster.install import install
+from devcluster.lock import locked
+from devcluster.obtain import obtain
+from devcluster.programs import start_programs
+from devcluster.shell import link_programs
+from devcluster.supervision import Supervision
 
 _STOP = 30.0
 Note = Callable[[str], None]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.install import NAMESPACE, ProgramSettings
-from reconciler.cli.dev.parts import HOST, free_ports
-from reconciler.cli.dev.supervision import Supervision, last_lines
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.cluster import Cluster
+from devcluster.install import NAMESPACE, ProgramSettings
+from devcluster.parts import HOST, free_ports
+from devcluster.supervision import Supervision, last_lines
+from devcluster.waiting import wait_until
 from reconciler.errors import Unavailable
 
 ADMISSION = "retrofit-admission"

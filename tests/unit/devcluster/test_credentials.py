@@ -6,7 +6,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from reconciler.cli.dev.credentials import (
+from devcluster.credentials import (
     ADMIN,
     WEBHOOK_CLIENT,
     create,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reconciler.cli.dev.waiting import pause
+from devcluster.waiting import pause
 
 Print = Callable[[str], object]
 _PAUSE = 0.2

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.manifests import find_manifests
+from devcluster.cluster import Cluster
+from reconciler.cli.manifests import find_manifests
 from reconciler.errors import InvalidSetting
 
 NAMESPACE = "kyverno"

@@ -10,13 +10,13 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
-from reconciler.cli.dev import parts, sessions, shell, state
-from reconciler.cli.dev.binaries import Binaries, read_source
-from reconciler.cli.dev.demo.command import demo
-from reconciler.cli.dev.follow import follow, log_files, print_last
-from reconciler.cli.dev.install import OVERLAYS
-from reconciler.cli.dev.obtain import obtain
-from reconciler.cli.dev.programs import answers
+from devcluster import parts, sessions, shell, state
+from devcluster.binaries import Binaries, read_source
+from devcluster.demo.command import demo
+from devcluster.follow import follow, log_files, print_last
+from devcluster.install import OVERLAYS
+from devcluster.obtain import obtain
+from devcluster.programs import answers
 from reconciler.errors import InvalidSetting
 
 _DIRECTORY = click.option(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from reconciler.cli.dev import parts, state
-from reconciler.cli.dev.binaries import Binaries
+from devcluster import parts, state
+from devcluster.binaries import Binaries
 
 _OWN: Final = ("retrofit", "kubectl-retrofit")
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.cli.dev import binaries
-from reconciler.cli.dev.binaries import NEEDED, Binaries, Source
+from devcluster import binaries
+from devcluster.binaries import NEEDED, Binaries, Source
 from reconciler.errors import InvalidSetting
 
 SOURCE = Source(

@@ -12,10 +12,10 @@ def find_manifests() -> Path:
         InvalidSetting: There is neither.
     """
     here = Path(__file__).resolve().parent
-    for folder in (here / "install", here.parents[2]):
+    for folder in (here / "install", here.parents[1]):
         if (folder / "crds").is_dir() and (folder / "manifests").is_dir():
             return folder
     raise InvalidSetting(
-        f"no folders crds and manifests in {here / 'install'} or {here.parents[2]}: "
+        f"no folders crds and manifests in {here / 'install'} or {here.parents[1]}: "
         "this installation of kube-retrofit is incomplete"
     )

@@ -10,14 +10,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from reconciler.cli.dev import sessions, state
-from reconciler.cli.dev.binaries import VARIABLE, Binaries, read_source
-from reconciler.cli.dev.cluster import Cluster, ControlPlane, Options
-from reconciler.cli.dev.demo.scenes import SCENES
-from reconciler.cli.dev.demo.stage import OBJECTS, Stage, heading
-from reconciler.cli.dev.install import NAMESPACE, install
-from reconciler.cli.dev.obtain import obtain
-from reconciler.cli.dev.programs import start_programs
+from devcluster import sessions, state
+from devcluster.binaries import VARIABLE, Binaries, read_source
+from devcluster.cluster import Cluster, ControlPlane, Options
+from devcluster.demo.scenes import SCENES
+from devcluster.demo.stage import OBJECTS, Stage, heading
+from devcluster.install import NAMESPACE, install
+from devcluster.obtain import obtain
+from devcluster.programs import start_programs
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import InvalidSetting, RetrofitError
 

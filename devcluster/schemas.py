@@ -1,13 +1,12 @@
 """Generate the table of list merge keys from the OpenAPI document of an API server.
 
-    kubectl get --raw /openapi/v2 | python -m reconciler.cli.dev.schemas --output FILE
+    kubectl get --raw /openapi/v2 | python -m devcluster.schemas --output FILE
 
 FILE is ``reconciler/engine/patch/keytable.py``; without a document on standard input, with
 ``--start``, a control plane that serves every API is started and asked. Nodes that are equal are
 written once, and every node refers to nodes before it only.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO
 import click
 import orjson
 
-from reconciler.cli.dev.cluster import ControlPlane, Options
+from devcluster.cluster import ControlPlane, Options
 from reconciler.engine.patch import Schema
 from reconciler.engine.patch.openapi import Kinds, read_document
 from reconciler.errors import InvalidSetting, RetrofitError
@@ -111,7 +110,7 @@ def main(document: BinaryIO, output: Path, *, start: bool) -> None:
     try:
         text = render(orjson.loads(published() if start else document.read()))
     except (RetrofitError, orjson.JSONDecodeError) as error:
-        print(f"schemas: {error}", file=sys.stderr)
+        click.echo(f"schemas: {error}", err=True)
         raise SystemExit(2) from error
     output.write_text(text, encoding="utf-8")
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reconciler.cli.dev.demo.stage import Stage
-from reconciler.cli.dev.install import NAMESPACE
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.demo.stage import Stage
+from devcluster.install import NAMESPACE
+from devcluster.waiting import wait_until
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, RetrofitError
 

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.syntax import Syntax
 from rich.text import Text
 
-from reconciler.cli.dev.cluster import Cluster
-from reconciler.cli.dev.install import NAMESPACE
+from devcluster.cluster import Cluster
+from devcluster.install import NAMESPACE
 from reconciler.errors import ClusterError
 
 OBJECTS = Path(__file__).with_name("objects")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev import state
-from reconciler.cli.dev.lock import locked
-from reconciler.cli.dev.state import Group, Process, State, process_mark
-from reconciler.cli.dev.supervision import Supervision, last_lines
-from reconciler.cli.dev.waiting import wait_until
+from devcluster import state
+from devcluster.lock import locked
+from devcluster.state import Group, Process, State, process_mark
+from devcluster.supervision import Supervision, last_lines
+from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 
 SLEEP = ("/bin/sleep", "60")
@@ -71,7 +71,7 @@ def test_children_of_a_program_end_with_it(tmp_path: Path) -> None:
 
 def test_a_detached_group_outlives_its_starter_until_it_is_stopped(tmp_path: Path) -> None:
     script = (
-        "import pathlib, sys; from reconciler.cli.dev.supervision import Supervision\n"
+        "import pathlib, sys; from devcluster.supervision import Supervision\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
         "s = Supervision(folder / 'supervisor.log')\n"
         f"print(s.pid, s.start('a', {SLEEP!r}, log=folder / 'log'))\n"

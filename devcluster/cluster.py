@@ -17,9 +17,9 @@ from typing import Any, Self
 
 from typing_extensions import override
 
-from reconciler.cli.dev import parts
-from reconciler.cli.dev.binaries import VARIABLE, Binaries, locate, read_source
-from reconciler.cli.dev.credentials import (
+from devcluster import parts
+from devcluster.binaries import VARIABLE, Binaries, locate, read_source
+from devcluster.credentials import (
     ADMIN,
     CONTROLLER_MANAGER,
     SCHEDULER,
@@ -27,8 +27,8 @@ from reconciler.cli.dev.credentials import (
     create,
     write_kubeconfig,
 )
-from reconciler.cli.dev.supervision import Supervision, last_lines
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.supervision import Supervision, last_lines
+from devcluster.waiting import wait_until
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, InvalidSetting, Unavailable
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.dev.binaries import Binaries, read_source
-from reconciler.cli.dev.obtain import obtain
-from reconciler.cli.dev.waiting import wait_until
+from devcluster.binaries import Binaries, read_source
+from devcluster.obtain import obtain
+from devcluster.waiting import wait_until
 from reconciler.errors import Unavailable
 
 SOURCE = read_source()

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from reconciler.cli.dev.binaries import NEEDED, Binaries, Source
-from reconciler.cli.dev.download import fetch_releases
-from reconciler.cli.dev.obtain import obtain
-from reconciler.cli.dev.progress import Progress
+from devcluster.binaries import NEEDED, Binaries, Source
+from devcluster.download import fetch_releases
+from devcluster.obtain import obtain
+from devcluster.progress import Progress
 from reconciler.errors import Unavailable
 
 SOURCE = Source(

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from reconciler.cli.dev.binaries import BUNDLE, GO_SOURCES, Source
-from reconciler.cli.dev.progress import Progress
-from reconciler.cli.dev.supervision import Supervision, last_lines
+from devcluster.binaries import BUNDLE, GO_SOURCES, Source
+from devcluster.progress import Progress
+from devcluster.supervision import Supervision, last_lines
 from reconciler.clock import SystemClock
 from reconciler.errors import Unavailable
 
