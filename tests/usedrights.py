@@ -270,7 +270,7 @@ class UsedRights:
 
     whole: bool
     manifests: Path = BASE
-    _folder: tempfile.TemporaryDirectory[str] = field(
+    folder: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="retrofit-rights-")
     )
     _not_run: set[str] = field(default_factory=set)
@@ -284,7 +284,7 @@ class UsedRights:
         part = any(config.getoption(name, default=None) for name in choices)
         whole = config.args_source is config.ArgsSource.TESTPATHS and not part
         plugin = cls(whole=whole, manifests=manifests)
-        os.environ[FOLDER] = plugin._folder.name
+        os.environ[FOLDER] = plugin.folder.name
         return plugin
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -297,8 +297,8 @@ class UsedRights:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Take in what all processes left behind, and fail the run by it."""
-        uses = _left_behind(Path(self._folder.name))
-        self._folder.cleanup()
+        uses = _left_behind(Path(self.folder.name))
+        self.folder.cleanup()
         if not self.whole or not uses:
             return
         rights = granted(self.manifests)

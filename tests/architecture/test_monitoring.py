@@ -26,18 +26,21 @@ def metrics() -> Iterator[tuple[str, str, Counter | Gauge | Histogram]]:
         metric = getattr(made, field)
         if isinstance(metric, Counter | Gauge | Histogram):
             suffix = "_total" if isinstance(metric, Counter) else ""
-            yield field, f"{metric._name}{suffix}", metric
+            (described,) = metric.describe()
+            yield field, f"{described.name}{suffix}", metric
 
 
 def labels() -> dict[str, set[str]]:
-    return {name: set(metric._labelnames) for _, name, metric in metrics()}
+    # The library shows the labels of a metric nowhere else before it has values.
+    return {name: set(metric._labelnames) for _, name, metric in metrics()}  # noqa: SLF001
 
 
 def known() -> dict[str, set[str]]:
     """Return the names that an expression may use, with their labels."""
     found: dict[str, set[str]] = {}
+    labelled = labels()
     for _, name, metric in metrics():
-        names = set(metric._labelnames)
+        names = labelled[name]
         if isinstance(metric, Histogram):
             found |= {f"{name}{part}": {*names, "le"} for part in HISTOGRAM_PARTS}
         else:

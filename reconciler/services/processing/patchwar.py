@@ -27,8 +27,6 @@ PATCH_WAR: Final = "PatchWar"
 """The reason of what waits because its target is paused."""
 _MAX_FIELDS: Final = 64
 """Fields of one write that are looked at: a war shows in any of them."""
-_MAX_REMEMBERED: Final = 20_000
-"""Fields and laps that are remembered; each takes about half a kilobyte."""
 _ABSENT: Final = object()
 _NOTHING: Final = b""
 
@@ -126,11 +124,13 @@ class PatchWars:
     Attributes:
         limit: How often a change is repeated within the window; 0: for ever, nothing is counted.
         window: Seconds that count, and that a pause takes.
+        remembered: Fields, and laps, that are kept at most; each takes about half a kilobyte.
         begun: Pauses that began.
     """
 
     limit: int = 0
     window: float = 300.0
+    remembered: int = 20_000
     clock: Clock = field(default_factory=SystemClock)
     begun: int = 0
     _fields: OrderedDict[tuple[Hashable, Place], _Field] = field(default_factory=OrderedDict)
@@ -215,11 +215,11 @@ class PatchWars:
     def _forget(self, now: float) -> None:
         begin = now - self.window
         while self._fields and (
-            len(self._fields) > _MAX_REMEMBERED or next(iter(self._fields.values())).seen < begin
+            len(self._fields) > self.remembered or next(iter(self._fields.values())).seen < begin
         ):
             self._fields.popitem(last=False)
         while self._laps and (
-            len(self._laps) > _MAX_REMEMBERED or next(iter(self._laps.values()))[-1] < begin
+            len(self._laps) > self.remembered or next(iter(self._laps.values()))[-1] < begin
         ):
             self._laps.popitem(last=False)
 

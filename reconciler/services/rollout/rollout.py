@@ -55,6 +55,7 @@ class Rollout:
         problem: What is in the way now; empty where nothing is.
         held: Why nothing is rolled out and nobody asked; empty where it is.
         ending: The programs' namespace is being deleted, so the webhooks go first.
+        changed: Set while there is something that `reconcile` has not seen yet.
     """
 
     index: PolicyIndex
@@ -66,8 +67,8 @@ class Rollout:
     problem: str = ""
     held: str = ""
     ending: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
     _objects: dict[str, Object] = field(default_factory=dict)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _delegation: Delegation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,26 +83,26 @@ class Rollout:
         self._objects[policy_key(policy)] = kept
         # New figures in the status, which come every second, are nothing to follow.
         if before is None or _followed(before) != _followed(kept):
-            self._changed.set()
+            self.changed.set()
 
     def on_deleted(self, key: str) -> None:
         """A policy was deleted."""
         self._objects.pop(key, None)
-        self._changed.set()
+        self.changed.set()
 
     def wake(self) -> None:
         """Something beside the policies changed: kinds, settings, the configurations."""
-        self._changed.set()
+        self.changed.set()
 
     def hold(self, reason: str) -> None:
         """Stand by for a reason; an empty one is to go on."""
         self.held = reason
-        self._changed.set()
+        self.changed.set()
 
     def end(self, *, ending: bool) -> None:
         """Take in whether the programs' namespace is being deleted."""
         self.ending = ending
-        self._changed.set()
+        self.changed.set()
 
     async def load(self) -> None:
         """Take in what is stored, and forget what is not.
@@ -124,16 +125,16 @@ class Rollout:
 
     async def run(self) -> None:
         """Follow changes until cancelled; what fails is tried again with a pause."""
-        self._changed.set()
+        self.changed.set()
         pause, stale = 0.5, True
         while True:
             try:
                 async with asyncio.timeout(_PATROL):
-                    await self._changed.wait()
+                    await self.changed.wait()
             except TimeoutError:
                 stale = True
             await asyncio.sleep(_GATHER)
-            self._changed.clear()
+            self.changed.clear()
             try:
                 if stale:
                     await self.load()
@@ -145,7 +146,7 @@ class Rollout:
                 # While nothing is recorded, every second counts.
                 urgent = self.webhook_writer.in_force.obstacle is not None
                 pause = min(pause * 2, _URGENT if urgent else _LONGEST)
-                self._changed.set()
+                self.changed.set()
             else:
                 self._tell("")
                 pause = 0.5
@@ -169,11 +170,11 @@ class Rollout:
                     await self._work(self._steps(policies, refused))
             raise
         if settling := self.webhook_writer.in_force.settling:
-            asyncio.get_running_loop().call_later(settling, self._changed.set)
+            asyncio.get_running_loop().call_later(settling, self.changed.set)
         powerless = await self._delegation.problems(policies.values())
         if powerless:
             # The right may be granted any time, and nobody tells.
-            asyncio.get_running_loop().call_later(_UNGRANTED, self._changed.set)
+            asyncio.get_running_loop().call_later(_UNGRANTED, self.changed.set)
         await self._work(self._steps(policies, {**powerless, **refused}))
 
     async def _work(self, steps: Iterator[Awaitable[None]]) -> None:
@@ -183,7 +184,7 @@ class Rollout:
                 await work
             except (Conflict, NotFound):
                 # A newer version of the policy is on its way, perhaps with new figures only.
-                asyncio.get_running_loop().call_later(_AGAIN, self._changed.set)
+                asyncio.get_running_loop().call_later(_AGAIN, self.changed.set)
                 continue
             except ClusterError as error:
                 failed = failed or error

@@ -47,8 +47,6 @@ _SHORT = 0.5
 """Seconds that a sweep waits for its turn without a word in its status."""
 RULE_CHANGED: Final = "RuleChanged"
 """The reason of an order whose rule has changed so that objects alone do not tell what it does."""
-_CHILDREN = 1000
-"""Requests that an order may leave for what failed; then it waits instead."""
 _AGAIN: Final = Defer(reason="Settling", message="")
 """No end: the walk begins anew, for a newer generation or for triggers that came meanwhile."""
 _ALL, _CANARY, _PROMOTION, _REST = "all", "canary", "promotion", "rest"
@@ -64,6 +62,7 @@ class Sweeper:
         parallel: Triggers worked on at the same time.
         is_excluded: Tells of an object that the settings exclude from being a trigger.
         settle: Seconds until a trigger that was admitted is stored, or never will be.
+        children: Requests that an order may leave for what failed; then it waits instead.
         settling: Knows since when the sequences of orders are what they are.
     """
 
@@ -77,6 +76,7 @@ class Sweeper:
     parallel: int = 64
     is_excluded: Callable[[Subject], bool] = lambda _subject: False
     settle: float = 60.0
+    children: int = 1000
     settling: Settling = field(default_factory=Settling)
 
     @property
@@ -315,7 +315,7 @@ class Sweeper:
         _check_entries(attempts)
         if (held := self._paused(attempts)) is not None:
             return held
-        if tally.diverted and (stuck := _too_many(tally.progress, attempts)) is not None:
+        if tally.diverted and (stuck := self._too_many(tally.progress, attempts)) is not None:
             return stuck
         failed: list[tuple[Object, Attempt]] = []
         fired = 0
@@ -336,6 +336,16 @@ class Sweeper:
             failed=tally.progress.failed + len(failed),
         )
         return None
+
+    def _too_many(
+        self, progress: SweepProgress, attempts: Iterable[Attempt | None]
+    ) -> Retry | None:
+        """Return why an order waits where what failed would become too many requests again."""
+        ends = [attempt.disposition for attempt in attempts if attempt is not None]
+        waiting = [end for end in ends if isinstance(end, Retry)]
+        if not waiting or progress.failed + len(waiting) <= self.children:
+            return None
+        return waiting[0]
 
     def _paused(self, attempts: Iterable[Attempt | None]) -> Defer | None:
         waits = _common_wait(attempts, PATCH_WAR)
@@ -431,15 +441,6 @@ def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
         return lambda _: True
     canaries, wanted = compile_labels(progress.canary), progress.phase == _CANARY
     return lambda obj: canaries.accepts(obj["metadata"].get("labels") or {}) is wanted
-
-
-def _too_many(progress: SweepProgress, attempts: Iterable[Attempt | None]) -> Retry | None:
-    """Return why an order waits where what failed would become too many requests again."""
-    ends = [attempt.disposition for attempt in attempts if attempt is not None]
-    waiting = [end for end in ends if isinstance(end, Retry)]
-    if not waiting or progress.failed + len(waiting) <= _CHILDREN:
-        return None
-    return waiting[0]
 
 
 def _check_entries(attempts: Iterable[Attempt | None]) -> None:

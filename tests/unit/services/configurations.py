@@ -39,13 +39,13 @@ class Configurations:
         name = configuration["metadata"]["name"]
         if name in self.stored:
             raise AlreadyExists(name, status=409)
-        return self._store(configuration)
+        return self.store(configuration)
 
     async def replace(self, configuration):
         meta = configuration["metadata"]
         if meta["resourceVersion"] != self.stored[meta["name"]]["metadata"]["resourceVersion"]:
             raise Conflict(meta["name"], status=409)
-        return self._store(configuration)
+        return self.store(configuration)
 
     async def delete(self, name):
         self.log.append(f"delete {name}")
@@ -85,7 +85,7 @@ class Configurations:
                 msg = f"webhooks[0].matchConditions[0].expression: {text}"
                 raise Invalid(msg, status=422)
 
-    def _store(self, configuration):
+    def store(self, configuration):
         self._check(configuration)
         self.versions += 1
         meta = {**configuration["metadata"], "resourceVersion": str(self.versions)}

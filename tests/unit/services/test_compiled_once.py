@@ -2,11 +2,11 @@
 
 import asyncio
 
-import pytest
 from jmespath.parser import Parser
 
 from reconciler.dialects.registry import compile_policy
-from reconciler.services.catalog import policies
+from reconciler.services.catalog.policies import PolicyIndex
+from tests.calls import counted
 
 TRIGGERS = 30
 RULE = {
@@ -17,42 +17,25 @@ RULE = {
 PATCH = {"metadata": {"labels": {"seen": "{{ request.object.data.a }}"}}}
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """How often a policy was compiled, and how often an expression was parsed."""
-    seen = {"policies": 0, "expressions": 0}
-    parse = Parser.parse
-
-    def compiling(obj, **given):
-        seen["policies"] += 1
-        return compile_policy(obj, **given)
-
-    def parsing(self, text):
-        seen["expressions"] += 1
-        return parse(self, text)
-
-    monkeypatch.setattr(policies, "compile_policy", compiling)
-    monkeypatch.setattr(Parser, "parse", parsing)
-    return seen
-
-
-async def test_requests_that_ask_for_a_policy_at_once_have_it_compiled_once(make, counted):
-    index, policy = policies.PolicyIndex(), make.policy(patch=PATCH, **RULE)
-    found = await asyncio.gather(*(index.take_in(policy) for _ in range(5)))
+async def test_requests_that_ask_for_a_policy_at_once_have_it_compiled_once(make):
+    index, policy = PolicyIndex(), make.policy(patch=PATCH, **RULE)
+    with counted(compile_policy) as calls:
+        found = await asyncio.gather(*(index.take_in(policy) for _ in range(5)))
     assert {item.key for item in found} == {"p"}
-    assert counted["policies"] == 1
+    assert calls == {"compile_policy": 1}
 
 
-async def test_the_controller_compiles_a_policy_once(world, make, counted):
+async def test_the_controller_compiles_a_policy_once(world, make):
     world.cluster.add(make.object("Secret", "s"))
-    policy = world.install(make.policy(patch=PATCH, **RULE))
-    assert counted["policies"] == 1
-    expressions = counted["expressions"]
-    assert expressions > 0
-    for number in range(TRIGGERS):
-        trigger = world.cluster.add(make.object(name=f"c{number}", data={"a": "b"}))
-        world.dispatcher.on_stored(await world.ask(policy, trigger, name=f"ur-{number}"))
-    await world.settle()
+    with counted(compile_policy, Parser.parse) as calls:
+        policy = world.install(make.policy(patch=PATCH, **RULE))
+        once = dict(calls)
+        assert once["compile_policy"] == 1
+        assert once["parse"] > 0
+        for number in range(TRIGGERS):
+            trigger = world.cluster.add(make.object(name=f"c{number}", data={"a": "b"}))
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=f"ur-{number}"))
+        await world.settle()
+        assert calls == once
     states = [(await world.status(f"ur-{number}")).state for number in range(TRIGGERS)]
     assert set(states) == {"Completed"}
-    assert counted == {"policies": 1, "expressions": expressions}

@@ -559,9 +559,9 @@ class TestRounds:
         assert {item.spec.sequence for item in children} == {0}
 
     async def test_an_order_waits_itself_where_too_many_would_fail(
-        self, world, sweeper, order, requests, monkeypatch
+        self, world, sweeper, order, requests
     ):
-        monkeypatch.setattr("reconciler.services.sweeping.sweeper._CHILDREN", 1)
+        sweeper = replace(sweeper, children=1)
         world.cluster.forbid("patch", "configmaps")
         world.cluster.forbid("update", "configmaps")
         await sweeper.run(order)

@@ -7,8 +7,8 @@ import jsonpatch
 import pytest
 import yaml
 
-from reconciler.cli.desk import policies
 from reconciler.dialects.registry import compile_policy
+from tests.calls import counted
 from tests.unit.cli.desk.conftest import Desk
 
 Policy = Callable[..., str]
@@ -364,19 +364,11 @@ def test_namespace_labels(desk: Desk, policy: Policy) -> None:
     assert desk.run(*words, "-f", "values.yaml").exit_code == 1
 
 
-def test_a_policy_is_compiled_once(
-    desk: Desk, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_is_compiled_once(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", "---\n".join(OBJECT.replace("settings", f"n{n}") for n in range(20)))
-    seen: list[str] = []
-
-    def counting(obj: policies.Object, **given: object) -> object:
-        seen.append(obj["metadata"]["name"])
-        return compile_policy(obj, **given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(policies, "compile_policy", counting)
-    assert "20 changes" in desk.run("apply", policy(LABEL), "-r", "cm.yaml").stderr
-    assert seen == ["p"]
+    with counted(compile_policy) as calls:
+        assert "20 changes" in desk.run("apply", policy(LABEL), "-r", "cm.yaml").stderr
+    assert calls == {"compile_policy": 1}
 
 
 @pytest.mark.parametrize(

@@ -311,9 +311,17 @@ class TestAChangedPolicy:
         await changed.pass_time(310)
         assert await changed.names() == ["t-before", "u-after"]
 
-    async def test_is_forgotten_as_it_was_when_that_time_was_looked_at(self, changed):
-        await changed.pass_time(700)
-        assert changed.rounds._former == []
+    async def test_is_forgotten_as_it_was_when_that_time_was_looked_at(self, leading, make):
+        leading.add(make.object("Secret", "t"))
+        await leading.change("p", make.policy(kinds=("Secret",))["spec"])
+        listed = leading.world.wire.users
+        listed.clear()
+        await leading.pass_time(310)
+        assert {*listed} >= {" list ConfigMap", " list Secret"}
+        await leading.pass_time(310)
+        listed.clear()
+        await leading.pass_time(700)
+        assert {*listed} == {" list Secret"}
 
 
 class TestWhatTheSettingsLeaveOut:

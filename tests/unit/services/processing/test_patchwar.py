@@ -281,14 +281,35 @@ async def test_a_sweep_waits_as_a_whole_where_all_its_triggers_wait(
     assert (await world.status(f"ur-{LIMIT + 3}")).state is State.COMPLETED
 
 
-async def test_what_is_remembered_is_bounded(world, make, run, wars, target, monkeypatch):
-    monkeypatch.setattr("reconciler.services.processing.patchwar._MAX_REMEMBERED", 10)
-    policy = world.install(
-        make.policy(patch={"data": {"{{ request.object.metadata.name }}": "x"}})
-    )
-    for n in range(20):
-        await run(policy, world.cluster.add(make.object(name=f"t{n}")), user=BY_US)
-    assert len(wars._fields) == len(wars._laps) == 10
-    world.clock.tick(WINDOW + 1)
-    await run(policy, world.cluster.add(make.object(name="late")))
-    assert (len(wars._fields), len(wars._laps)) == (1, 0)
+@pytest.mark.parametrize(("others", "paused"), [(5, True), (10, False)])
+async def test_the_fields_that_are_remembered_are_bounded(
+    world, make, run, wars, target, trigger, others, paused
+):
+    wars.remembered = 10
+    policy = world.install(setter(make, "red", "p"))
+    for _ in range(LIMIT + 1):
+        await run(policy, trigger)
+        await world.edit(target, data={"color": "blue"})
+    await write_others(world, make, run, others)
+    assert ((await run(policy, trigger)).reason == PATCH_WAR) is paused
+
+
+@pytest.mark.parametrize(("others", "paused"), [(5, True), (10, False)])
+async def test_the_laps_that_are_remembered_are_bounded(
+    world, make, run, wars, target, others, paused
+):
+    wars.remembered = 10
+    longer = {"data": {"color": "{{ request.object.data.color }}x"}}
+    policy = world.install(make.policy(kinds=("Secret",), patch=longer))
+    for _ in range(LIMIT):
+        assert (await run(policy, target, user=BY_US)).state is State.COMPLETED
+    await write_others(world, make, run, others, user=BY_US)
+    assert ((await run(policy, target, user=BY_US)).reason == PATCH_WAR) is paused
+
+
+async def write_others(world, make, run, count, **spec):
+    """Let another rule write so many fields of the target, each for a trigger of its own."""
+    patch = {"data": {"{{ request.object.metadata.name }}": "x"}}
+    policy = world.install(make.policy("other", patch=patch))
+    for n in range(count):
+        await run(policy, world.cluster.add(make.object(name=f"t{n}")), **spec)

@@ -314,7 +314,9 @@ async def test_a_policy_may_have_no_results(world, store, reports, write):
     labels = {"name": policy.key, "labels": {DISABLED: "true"}}
     reports.on_stored({"kind": "ClusterPolicy", "metadata": labels})
     reports.add(spec(), [came("other")])
-    assert not reports._pending
+    store.calls.clear()
+    await write()
+    assert store.calls == []
 
 
 async def test_off_is_off(store, reports, write):
@@ -358,8 +360,10 @@ class TestFaults:
         store.put = gone
         reports.add(spec(), [came()])
         await write()
-        assert not reports._pending
-        assert not reports._known
+        store.calls.clear()
+        await write()
+        await reports.look_at_targets()
+        assert store.calls == []
 
     async def test_a_cluster_without_reports_is_told_once(self, store, reports, monkeypatch):
         said, pauses = [], []

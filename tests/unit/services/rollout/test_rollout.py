@@ -473,23 +473,23 @@ async def test_new_figures_are_nothing_to_follow(world, make, rollout, store):
     await rollout.reconcile()
     stored = await world.read(stored)
     rollout.on_stored(stored)
-    rollout._changed.clear()
+    rollout.changed.clear()
     await world.policies.write_status(stored, {"mutateExisting": {"patched": 7}})
     stored = await world.read(stored)
     rollout.on_stored(stored)
-    assert not rollout._changed.is_set()
+    assert not rollout.changed.is_set()
     await world.policies.write_status(stored, {"ready": False})
     rollout.on_stored(await world.read(stored))
-    assert rollout._changed.is_set()
+    assert rollout.changed.is_set()
 
 
 async def test_a_policy_that_changed_meanwhile_is_worked_on_again(world, make, rollout, store):
     stored = await store(make.policy())
     figures = {"mutateExisting": {"patched": 7}}
     await world.policies.write_status(await world.read(stored), figures)  # not noticed yet
-    rollout._changed.clear()
+    rollout.changed.clear()
     await rollout.reconcile()
-    await asyncio.wait_for(rollout._changed.wait(), 5)
+    await asyncio.wait_for(rollout.changed.wait(), 5)
     assert "conditions" not in (await world.read(stored))["status"]
 
 

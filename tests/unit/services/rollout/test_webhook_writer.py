@@ -116,13 +116,13 @@ class TestRestoring:
     async def test_what_the_cluster_changes_on_the_way_is_left(
         self, webhook_writer, policies, told
     ):
-        store = webhook_writer.cluster.webhooks._store
+        store = webhook_writer.cluster.webhooks.store
 
         def changing(configuration):
             changed = [{**item, "timeoutSeconds": 7} for item in configuration["webhooks"]]
             return store({**configuration, "webhooks": changed})
 
-        webhook_writer.cluster.webhooks._store = changing
+        webhook_writer.cluster.webhooks.store = changing
         chosen = policies()
         await webhook_writer.register(chosen)
         version = webhook_writer.cluster.webhooks.versions
