@@ -51,6 +51,7 @@ async def check_policy(policy: Object, means: ValidationDeps) -> AdmissionRespon
             lack, missed = await _missing_rights(compiled, means)
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
+            unverified = await _unverified(compiled, means)
     except TimeoutError:
         reason = f"{_UNCHECKED}: no answer within {means.budget:g} s; try again"
         return refuse(policy, [reason], code=UNAVAILABLE)
@@ -73,7 +74,13 @@ async def check_policy(policy: Object, means: ValidationDeps) -> AdmissionRespon
     silent = ((str(item), CURE) for item in filtered(compiled, means.filters()))
     return AdmissionResponse(
         warnings=warnings(
-            [*silent, *_of_rights(lack, compiled.account), *_texts(told), *_unfired(lack)]
+            [
+                *silent,
+                *_of_rights(lack, compiled.account),
+                *_texts(told),
+                *_unfired(lack),
+                *_believed(unverified),
+            ]
         )
     )
 
@@ -100,6 +107,18 @@ async def _missed_by_author(compiled: CompiledPolicy, means: ValidationDeps) -> 
         return ()
     # Who may not work in that name themselves needs all that is done in it.
     return (await _lack(compiled.acting_as(None), means, means.author, whole=True)).rights
+
+
+async def _unverified(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[Need, ...]:
+    """Return the rights that the admission server lacks to verify what rules keep of the past."""
+    if means.verifier is None:
+        return ()
+    bounded = BoundedAccess(access=means.verifier, gate=means.gate)
+    try:
+        return await RightsCheck(kinds=means.kinds, access=bounded).unverified(compiled)
+    except ClusterError:
+        # It would be a warning, for which no policy is refused.
+        return ()
 
 
 async def _lack(
@@ -254,3 +273,9 @@ def _of_rights(lack: Lack, account: ServiceAccount | None) -> Iterator[tuple[str
 def _unfired(lack: Lack) -> Iterator[tuple[str, str]]:
     for place, kind in lack.unserved_triggers:
         yield f"{place}: the cluster does not serve {kind}, so nothing fires it yet", ""
+
+
+def _believed(needs: Iterable[Need]) -> Iterator[tuple[str, str]]:
+    for place, texts in _by_place(needs).items():
+        what = f"{place}: whoever reaches the webhook can invent what was deleted or changed"
+        yield f"{what}: grant kyverno-admission-controller {', '.join(texts)}", ""

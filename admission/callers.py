@@ -37,6 +37,11 @@ class Callers:
         names = (name.strip() for name in settings.client_names.split(","))
         return cls(file=file, names=frozenset(names) - {""})
 
+    @property
+    def authenticated(self) -> bool:
+        """Return whether callers show a certificate, and are believed."""
+        return self.file is not None
+
     def reload(self) -> bool:
         """Read the file; tell whether it holds another CA than before.
 

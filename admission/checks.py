@@ -49,6 +49,8 @@ class ValidationDeps:
         protection: Tells what no policy addresses.
         author: About who sent the request; None where it is not asked what that one may do.
         author_name: The name, for people.
+        verifier: About the admission server, which verifies deleted and old objects; None where
+            it need not.
     """
 
     kinds: Kinds
@@ -68,6 +70,7 @@ class ValidationDeps:
     protection: Protection = field(default_factory=Protection)
     author: Access | None = None
     author_name: str = ""
+    verifier: Access | None = None
 
 
 Check = Callable[[Object, ValidationDeps], Awaitable[AdmissionResponse]]

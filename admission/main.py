@@ -41,7 +41,7 @@ from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.errors import ClusterError, RetrofitError
-from reconciler.kube.access import PolicyAccess, UserAccess
+from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.backoff import Backoff
@@ -376,6 +376,7 @@ class Admission:
             budget=settings.webhook_timeout / 2,
             protection=Protection.of(settings),
             patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
+            verifier=None if self.callers.authenticated else OwnAccess(self.client),
         )
 
     def _policies(self, kinds: KubeKinds, holder: SettingsHolder) -> PolicyWebhook:
@@ -416,7 +417,7 @@ class Admission:
                 kinds=kinds,
                 reader=KubeReader(self.client),
                 metrics=self.metrics,
-                authenticated=self.callers.file is not None,
+                authenticated=self.callers.authenticated,
             ),
             digests=Digests(read_policies=read_policies, clock=self.clock),
             kinds=kinds,

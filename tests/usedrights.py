@@ -83,7 +83,8 @@ GRANTED_BY_USERS = (
         Right("kyverno-background-controller", verb, _ANY, _ANY)
         for verb in ("get", "list", "watch", "create", "update", "patch")
     ),
-    # By roles with the label of this one it reads old and deleted objects, and nothing else.
+    # By `view`, and by roles with the label of this one, it reads single old and deleted objects.
+    # No other verb that `view` grants it may be used: only what the base grants itself.
     Right("kyverno-admission-controller", "get", _ANY, _ANY),
     # What an older version recorded there, where docs/reference/rbac.md has somebody grant it.
     Right("kube-retrofit-controller", "get", "", "secrets", "kyverno"),

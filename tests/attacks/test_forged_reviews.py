@@ -12,6 +12,7 @@ from devcluster.programs import ADMISSION, HOST, Programs
 from devcluster.waiting import wait_until
 from reconciler.api.meta import CONFIG_MAPS, NAMESPACES, Kind, Object
 from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
+from reconciler.kube.secrets import SECRETS
 from tests.attacks.roles import Answer, Peer
 from tests.faults.rig import Rig, config_map, rule, target
 
@@ -24,7 +25,7 @@ ROLE: Object = {
         "name": "attacks:read-deleted",
         "labels": {"rbac.kyverno.io/aggregate-to-admission-controller": "true"},
     },
-    "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+    "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
 }
 GOT = {"data": {"got": "{{ request.object.data.value }}"}}
 FOLLOWED = (
@@ -35,7 +36,7 @@ FOLLOWED = (
 
 @pytest.fixture
 def readable(live_programs: Programs) -> Iterator[None]:
-    """A role by which the admission server may read ConfigMaps."""
+    """A role by which the admission server may read Secrets, as the how-to has it."""
     cluster = live_programs.cluster
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(ROLE))
     account = "system:serviceaccount:kyverno:kyverno-admission-controller"
@@ -44,7 +45,7 @@ def readable(live_programs: Programs) -> Iterator[None]:
         roles = cluster.kubectl(
             *("get", "clusterrole", "kyverno:admission-controller", "-o", "jsonpath={.rules}")
         )
-        return '"configmaps"' in roles
+        return '["secrets"]' in roles
 
     wait_until(granted, within=30, what=f"{account} may read")
     yield
@@ -66,6 +67,10 @@ def deletion(namespace: str, served: Kind = CONFIG_MAPS, **meta: Any) -> Object:
     old["metadata"] |= {"uid": "forged", "resourceVersion": "1", **meta}
     if not served.namespaced:
         del old["metadata"]["namespace"]
+    return review(served, "DELETE", old, old=old)
+
+
+def review(served: Kind, operation: str, subject: Object, old: Object | None = None) -> Object:
     kind = {"group": served.group, "version": served.version, "kind": served.kind}
     resource = {"group": served.group, "version": served.version, "resource": served.plural}
     request = {
@@ -74,24 +79,28 @@ def deletion(namespace: str, served: Kind = CONFIG_MAPS, **meta: Any) -> Object:
         "resource": resource,
         "requestKind": kind,
         "requestResource": resource,
-        "name": old["metadata"]["name"],
-        "namespace": old["metadata"].get("namespace", ""),
-        "operation": "DELETE",
+        "name": subject["metadata"]["name"],
+        "namespace": subject["metadata"].get("namespace", ""),
+        "operation": operation,
         "userInfo": {"username": "root", "groups": ["system:masters"]},
-        "object": None,
+        "object": None if old else subject,
         "oldObject": old,
         "dryRun": False,
     }
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-async def follow_deletions(rig: Rig) -> None:
-    """Have a target changed whenever a ConfigMap is deleted."""
-    fired = rule(rig.namespace, [target(rig.namespace, "target")], GOT)
-    for item in fired["match"]["any"]:
-        item["resources"]["operations"] = ["DELETE"]
+def following_deletions(namespace: str, *kinds: Kind) -> Object:
+    """Return a rule by which a target is changed when an object of one of the kinds is deleted."""
+    names = [f"{kind.api_version}/{kind.kind}" for kind in kinds]
+    resources = {"kinds": names, "names": ["trigger-invented"], "operations": ["DELETE"]}
+    fired = rule(namespace, [target(namespace, "target")], GOT)
+    return {**fired, "match": {"any": [{"resources": resources}]}}
+
+
+async def follow_deletions(rig: Rig, *kinds: Kind) -> None:
     await rig.create(config_map(rig.namespace, "target"))
-    await rig.apply(fired)
+    await rig.apply(following_deletions(rig.namespace, *kinds))
     await rig.ready()
 
 
@@ -105,42 +114,29 @@ async def untouched(rig: Rig) -> bool:
 async def test_a_peer_without_a_certificate_is_told_so_and_leaves_nothing(
     rig: Rig, peer: Peer
 ) -> None:
-    await follow_deletions(rig)
+    await follow_deletions(rig, CONFIG_MAPS)
     answer: Answer = await peer.post(deletion(rig.namespace))
     assert answer.status == 401
     assert "client certificate" in answer.problem
     assert await untouched(rig)
 
 
-@pytest.mark.usefixtures("readable")
 async def test_where_nobody_is_asked_what_never_was_is_not_recorded(
     rig: Rig, unguarded: Peer
 ) -> None:
-    await follow_deletions(rig)
-    assert (await unguarded.post(deletion(rig.namespace))).status == 200
-    assert await untouched(rig)
-
-
-async def test_where_nobody_granted_more_what_is_followed_is_read_all_the_same(
-    rig: Rig, unguarded: Peer
-) -> None:
-    """Of the kinds that the base lets it list; what it may not read is recorded as it came."""
-    kinds = [f"{kind.api_version}/{kind.kind}" for kind in (CONFIG_MAPS, *FOLLOWED)]
-    resources = {"kinds": kinds, "names": ["trigger-invented"], "operations": ["DELETE"]}
-    fired = rule(rig.namespace, [target(rig.namespace, "target")], GOT)
-    await rig.create(config_map(rig.namespace, "target"))
+    """By the rights of the base alone: of what `view` reads, and of what is followed."""
+    kinds = (CONFIG_MAPS, *FOLLOWED)
     async with rig.granted(*(kind.resource for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS))):
-        await rig.apply({**fired, "match": {"any": [{"resources": resources}]}})
-        for kind in (*FOLLOWED, CONFIG_MAPS):
+        await follow_deletions(rig, *kinds)
+        for kind in kinds:
             assert (await unguarded.post(deletion(rig.namespace, kind))).status == 200
-    assert [item.spec.resource.kind for item in await rig.requests()] == ["ConfigMap"]
+        assert await untouched(rig)
 
 
-@pytest.mark.usefixtures("readable")
 async def test_where_nobody_is_asked_what_was_is_recorded_as_it_is(
     rig: Rig, unguarded: Peer
 ) -> None:
-    await follow_deletions(rig)
+    await follow_deletions(rig, CONFIG_MAPS)
     real = await rig.create(config_map(rig.namespace, "trigger-invented", value="true"))
     meta = {key: real["metadata"][key] for key in ("uid", "resourceVersion")}
     assert (await unguarded.post(deletion(rig.namespace, **meta))).status == 200
@@ -153,3 +149,34 @@ async def test_where_nobody_is_asked_what_was_is_recorded_as_it_is(
         return "" if got == "true" else f"the target has {got}"
 
     await rig.settle(missing, within=60.0)
+
+
+async def test_what_may_not_be_read_is_recorded_as_it_came_and_the_author_warned(
+    rig: Rig, unguarded: Peer
+) -> None:
+    """The base lets it read no Secrets."""
+    policy: Object = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": rig.namespace},
+        "spec": {"rules": [following_deletions(rig.namespace, CONFIG_MAPS, SECRETS)]},
+    }
+    async with rig.granted(SECRETS.resource):
+        written = review(CLUSTER_POLICIES, "CREATE", policy)
+        answer = (await unguarded.post(written, path="/policies")).body["response"]
+        assert [text.rpartition(": ")[2] for text in answer["warnings"]] == [
+            "grant kyverno-admission-controller get secrets"
+        ]
+        await follow_deletions(rig, SECRETS)
+        assert (await unguarded.post(deletion(rig.namespace, SECRETS))).status == 200
+        assert [item.spec.resource.kind for item in await rig.requests()] == ["Secret"]
+
+
+@pytest.mark.usefixtures("readable")
+async def test_what_a_role_lets_it_read_is_not_recorded_where_it_never_was(
+    rig: Rig, unguarded: Peer
+) -> None:
+    async with rig.granted(SECRETS.resource):
+        await follow_deletions(rig, SECRETS)
+        assert (await unguarded.post(deletion(rig.namespace, SECRETS))).status == 200
+        assert await untouched(rig)

@@ -152,14 +152,36 @@ def test_only_named_ports_of_the_programs_are_reached(cluster: Cluster, name: st
     "name", sorted(item.name for item in (MANIFESTS / "components").iterdir())
 )
 def test_a_component_applies(cluster: Cluster, name: str, tmp_path: Path) -> None:
+    with_component(tmp_path, name)
+    cluster.kubectl("apply", "-k", str(tmp_path), "--dry-run=server")
+
+
+def test_who_asks_for_a_certificate_does_not_read_what_view_reads(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def bound(documents: list[Any]) -> set[str]:
+        return {
+            item["metadata"]["name"]
+            for item in documents
+            if item["kind"] == "ClusterRoleBinding"
+            and any(one["name"] == ADMISSION for one in item["subjects"])
+        }
+
+    with_component(tmp_path, "client-certificate")
+    asking = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(tmp_path))))
+    left = bound(rendered(cluster, "default")) - bound(asking)
+    assert left == {"kyverno:admission-controller:view"}
+
+
+def with_component(folder: Path, name: str) -> None:
+    """Write an overlay that adds a component to the default."""
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": [os.path.relpath(MANIFESTS / "overlays/default", tmp_path.resolve())],
-        "components": [os.path.relpath(MANIFESTS / "components" / name, tmp_path.resolve())],
+        "resources": [os.path.relpath(MANIFESTS / "overlays/default", folder.resolve())],
+        "components": [os.path.relpath(MANIFESTS / "components" / name, folder.resolve())],
     }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    cluster.kubectl("apply", "-k", str(tmp_path), "--dry-run=server")
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
 
 
 def test_the_dashboard_applies_without_the_prometheus_operator(cluster: Cluster) -> None:
@@ -274,16 +296,18 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 "watch leases.coordination.k8s.io:kube-retrofit-backlog",
                 *("get leases.coordination.k8s.io:kyverno", "create leases.coordination.k8s.io"),
                 "update leases.coordination.k8s.io:kube-retrofit-admission",
+                *("get configmaps:other", "get deployments.apps", "get namespaces"),
             ],
             [
-                *("list updaterequests.kyverno.io", "delete updaterequests.kyverno.io"),
+                *("get nodes", "get roles.rbac.authorization.k8s.io"),
+                "delete updaterequests.kyverno.io",
                 *("update updaterequests.kyverno.io", "patch updaterequests.kyverno.io/status"),
                 "watch leases.coordination.k8s.io:kyverno",
                 "update leases.coordination.k8s.io:kube-retrofit-backlog",
                 *("get secrets:other", "list secrets", "delete secrets:kube-retrofit-ca"),
                 *("create secrets", "create secrets:kube-retrofit-tls", "patch secrets:other"),
                 "process updaterequests.kyverno.io",
-                *("get configmaps:other", "update configmaps:kyverno"),
+                *("update configmaps:kyverno", "update configmaps:other"),
                 "update leases.coordination.k8s.io:kyverno",
                 *(f"create {WEBHOOKS}", f"patch {CONDITIONS}:other"),
                 "patch leases.coordination.k8s.io:kube-retrofit-catch-up",

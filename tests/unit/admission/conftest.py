@@ -124,6 +124,7 @@ def make_means(
     filters="",
     patience=0.0,
     requests=None,
+    verifier=None,
 ):
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
@@ -144,6 +145,7 @@ def make_means(
         filters=lambda: parse_filters(resources=filters),
         budget=budget,
         patience=patience,
+        verifier=verifier,
     )
 
 

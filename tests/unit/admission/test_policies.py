@@ -409,3 +409,60 @@ async def test_where_it_cannot_be_asked_whether_triggers_wait_it_is_tried_again(
     answer = await review(on_creation(make), make.policy(), requests=requests)
     assert (answer.allowed, answer.code) == (False, 503)
     assert "no sweep today; try again" in answer.message
+
+
+class TestWhatCannotBeVerified:
+    """The admission server may not read what a rule keeps of deleted and old objects."""
+
+    @pytest.fixture
+    def warned(self, make, review):
+        async def run(verifier, old="", operations=(), **policy):
+            made = make.policy(
+                resources={"kinds": ["Secret"], "operations": list(operations)},
+                patch={"data": {"a": old or "b"}},
+                **policy,
+            )
+            answer = await review(made, verifier=verifier)
+            assert answer.allowed
+            return [text for text in answer.warnings if "invent" in text]
+
+        return run
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            {"operations": ["DELETE"]},
+            {"operations": ["CREATE", "DELETE"]},
+            {"operations": ["UPDATE"], "old": "{{ request.oldObject.data.a }}"},
+            {"old": "{{ request.oldObject.data.a || '' }}"},
+        ],
+    )
+    async def test_it_is_a_warning_with_the_right(self, warned, rule):
+        (text,) = await warned(Account(lacks={"get secrets"}), **rule)
+        assert text == (
+            "spec.rules[0].match: whoever reaches the webhook can invent what was deleted or"
+            " changed: grant kyverno-admission-controller get secrets"
+        )
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            {"operations": ["CREATE", "UPDATE"]},
+            {"operations": ["CREATE"], "old": "{{ request.oldObject.data.a || '' }}"},
+        ],
+    )
+    async def test_nobody_is_asked_where_nothing_is_kept(self, warned, rule):
+        verifier = Account(lacks={"get secrets"})
+        assert await warned(verifier, **rule) == []
+        assert verifier.asked == []
+
+    async def test_a_namespaced_policy_is_about_its_namespace(self, warned):
+        verifier = Account(lacks={"get secrets"})
+        (text,) = await warned(verifier, operations=["DELETE"], namespace="shop")
+        assert text.endswith("get secrets in namespace shop")
+
+    async def test_nothing_is_said_where_it_may_or_nobody_can_say(self, warned):
+        assert await warned(Account(), operations=["DELETE"]) == []
+        assert await warned(None, operations=["DELETE"]) == []
+        broken = Account(broken=Forbidden("not even that", permission=""))
+        assert await warned(broken, operations=["DELETE"]) == []

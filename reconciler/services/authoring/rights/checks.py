@@ -6,12 +6,12 @@ as namespace or name, is asked for in all namespaces and for any object.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.api.rights import ANY, Need, Right, TargetNeed
-from reconciler.engine.match import KindSelector
+from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.requests.account import PLACE
@@ -83,8 +83,9 @@ class RightsCheck:
                     targets += _of_target(target, _ANY_KIND)
                 async for kind in self._target_kinds(target, unserved[True]):
                     targets += _of_target(target, kind)
+            verbs = ("get", "list") if program.on_policy_change else ("get",)
             async for kind in self._trigger_kinds(program, unserved[False]):
-                triggers += _of_trigger(program, kind)
+                triggers += _of_trigger(program, kind, verbs)
         known = await self._ask((*targets, *triggers))
         return Lack(
             targets=tuple(_missing(targets, known)),
@@ -92,6 +93,18 @@ class RightsCheck:
             unserved_targets=tuple(dict.fromkeys(unserved[True])),
             unserved_triggers=tuple(dict.fromkeys(unserved[False])),
         )
+
+    async def unverified(self, policy: CompiledPolicy) -> tuple[Need, ...]:
+        """Return the rights that are missing to read what rules keep of deleted and old objects.
+
+        Raises:
+            ClusterError: The API server could not be asked.
+        """
+        needs: list[Need] = []
+        for program in policy.programs:
+            async for kind in self._trigger_kinds(program, [], _keeps_past):
+                needs += _of_trigger(program, kind, ("get",))
+        return tuple(_missing(needs, await self._ask(needs)))
 
     async def _target_kinds(
         self, target: TargetNeed, unserved: list[tuple[str, str]]
@@ -107,10 +120,14 @@ class RightsCheck:
                 yield item
 
     async def _trigger_kinds(
-        self, program: Program, unserved: list[tuple[str, str]]
+        self,
+        program: Program,
+        unserved: list[tuple[str, str]],
+        meant: Callable[[Program, KindScope], bool] = lambda _program, _scope: True,
     ) -> AsyncIterator[Kind]:
         place = f"{program.origin.location}.match"
-        for selector in dict.fromkeys(item.selector for item in program.match.kinds()):
+        scopes = (item for item in program.match.kinds() if meant(program, item))
+        for selector in dict.fromkeys(item.selector for item in scopes):
             if has_wildcard(selector.kind):
                 if self.whole:
                     yield _ANY_KIND
@@ -187,10 +204,16 @@ def _of_target(target: TargetNeed, kind: Kind) -> Iterator[Need]:
             yield _need(target, kind, *verbs, namespace=namespace, name=name)
 
 
-def _of_trigger(program: Program, kind: Kind) -> Iterator[Need]:
+def _keeps_past(program: Program, scope: KindScope) -> bool:
+    """Tell whether a rule keeps what nobody can read later of a kind that it matches."""
+    changed = not scope.operations or "UPDATE" in scope.operations
+    return "DELETE" in scope.operations or (changed and bool(program.projection.old_object))
+
+
+def _of_trigger(program: Program, kind: Kind, verbs: Iterable[str]) -> Iterator[Need]:
     home = program.origin.namespace
     places = (home,) if home else program.match.namespaces or _ALL
-    for verb in ("get", "list") if program.on_policy_change else ("get",):
+    for verb in verbs:
         for namespace in places if kind.namespaced else _ALL:
             right = Right.of(verb, kind, namespace=namespace)
             yield Need(location=f"{program.origin.location}.match", options=(right,))
