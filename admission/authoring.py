@@ -8,6 +8,7 @@ from admission.checks import FORBIDDEN, UNAVAILABLE, ValidationDeps, refuse, war
 from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, own_namespaces
+from reconciler.clock import Deadline
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
@@ -37,7 +38,9 @@ _PAUSE = 0.25
 """Seconds between two looks at a right that is missing."""
 
 
-async def check_policy(policy: Object, means: ValidationDeps) -> AdmissionResponse:
+async def check_policy(
+    policy: Object, means: ValidationDeps, deadline: Deadline
+) -> AdmissionResponse:
     """Return whether a policy can be stored, and what its author should know."""
     try:
         own = own_namespaces(means.protection.namespace)
@@ -47,13 +50,13 @@ async def check_policy(policy: Object, means: ValidationDeps) -> AdmissionRespon
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
     try:
-        async with asyncio.timeout(means.budget):
+        async with asyncio.timeout(deadline.left):
             lack, missed = await _missing_rights(compiled, means)
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
             unverified = await _unverified(compiled, means)
     except TimeoutError:
-        reason = f"{_UNCHECKED}: no answer within {means.budget:g} s; try again"
+        reason = f"{_UNCHECKED}: no answer within {deadline.seconds:g} s; try again"
         return refuse(policy, [reason], code=UNAVAILABLE)
     except ClusterError as error:
         return _unanswered(policy, error)

@@ -8,6 +8,7 @@ from admission.asking import TOGETHER
 from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
+from reconciler.clock import Deadline
 from reconciler.services.authoring.lint import Scope
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import Filters
@@ -41,8 +42,7 @@ class ValidationDeps:
         account: Its name, for people.
         controller: The account that works in the name of others.
         filters: Gives the resource filters and excluded users that hold now.
-        budget: Seconds that all questions together may take.
-        patience: Seconds of them that a missing right is waited for.
+        patience: Seconds that a missing right is waited for.
         gate: Of all questions about rights.
         compiling: Whose turn it is to compile: a second thread would take time from the first.
         dry_run: Nothing is stored, and nothing was that came with the object.
@@ -62,7 +62,6 @@ class ValidationDeps:
     account: str
     controller: ServiceAccount
     filters: Callable[[], Filters]
-    budget: float
     patience: float
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TOGETHER))
     compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -73,7 +72,7 @@ class ValidationDeps:
     verifier: Access | None = None
 
 
-Check = Callable[[Object, ValidationDeps], Awaitable[AdmissionResponse]]
+Check = Callable[[Object, ValidationDeps, Deadline], Awaitable[AdmissionResponse]]
 """Decides about an object that is new, or whose spec has changed."""
 
 

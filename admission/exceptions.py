@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
+from reconciler.clock import Deadline
 from reconciler.dialects.registry import compile_exception
 from reconciler.errors import InvalidPolicy
 from reconciler.observe.logs import logger
@@ -22,7 +23,7 @@ class ExceptionWebhook:
 
     exception_settings: ExceptionSettings
 
-    async def review(self, request: AdmissionRequest) -> AdmissionResponse:
+    async def review(self, request: AdmissionRequest, _deadline: Deadline) -> AdmissionResponse:
         """Return whether an exception can be stored, and what its author should know.
 
         One that is being deleted, or whose meaning stays the same, is left alone.

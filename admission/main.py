@@ -239,6 +239,8 @@ class Admission:
         self.metrics.bodies_held.set_function(lambda: bodies.held)
         return Transport(
             bodies=bodies,
+            # The other half is for the way there and back, and for other webhooks' answers.
+            budget=settings.webhook_timeout / 2,
             drain_timeout=settings.drain_timeout,
             clock=self.clock,
             metrics=self.metrics,
@@ -373,7 +375,6 @@ class Admission:
             account=str(shared),
             controller=controller,
             filters=lambda: holder.current.filters,
-            budget=settings.webhook_timeout / 2,
             protection=Protection.of(settings),
             patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
             verifier=None if self.callers.authenticated else OwnAccess(self.client),
@@ -434,8 +435,6 @@ class Admission:
                 filters=holder.current.filters,
             ),
             settings=holder,
-            # The other half is for the way there and back, and for other webhooks' answers.
-            budget_seconds=settings.webhook_timeout / 2,
             clock=self.clock,
             metrics=self.metrics,
             caught_up=caught_up,

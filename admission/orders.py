@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from admission.checks import UNAVAILABLE, ValidationDeps, refuse
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
+from reconciler.clock import Deadline
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, InvalidPolicy
@@ -20,7 +21,7 @@ CONFLICT = 409
 
 
 async def check_orders(
-    policy: Object, old: Object, means: ValidationDeps
+    policy: Object, old: Object, means: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse | None:
     """Return the refusal of an edit that would leave triggers behind, None where none would be.
 
@@ -28,6 +29,7 @@ async def check_orders(
         policy: As it shall be stored; it compiles.
         old: As it is stored.
         means: What may be asked for.
+        deadline: Of the answer.
     """
     try:
         before, after = compile_policy(old), compile_policy(policy)
@@ -36,7 +38,7 @@ async def check_orders(
         return None
     lines: list[str] = []
     try:
-        async with asyncio.timeout(means.budget):
+        async with asyncio.timeout(deadline.left):
             for rule, reason in _no_longer_listed(before, after):
                 if name := await open_order(means.requests, before.uid, rule):
                     lines.append(
@@ -46,7 +48,7 @@ async def check_orders(
                         " those triggers up"
                     )
     except (TimeoutError, ClusterError) as error:
-        text = str(error) or f"no answer within {means.budget:g} s"
+        text = str(error) or f"no answer within {deadline.seconds:g} s"
         told = f"whether triggers of its rules still wait cannot be checked now: {text}; try again"
         return refuse(policy, [told], code=UNAVAILABLE)
     return refuse(policy, lines, code=CONFLICT) if lines else None

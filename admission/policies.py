@@ -10,6 +10,7 @@ from admission.decide import AdmissionResponse
 from admission.entries import check_entry
 from admission.orders import check_orders
 from reconciler.api.meta import Object
+from reconciler.clock import Deadline
 from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.ports.access import Access
@@ -46,7 +47,7 @@ class PolicyWebhook:
     about: Callable[[Mapping[str, Any]], Access] | None = None
     asked: frozenset[str] = frozenset()
 
-    async def review(self, request: AdmissionRequest) -> AdmissionResponse:
+    async def review(self, request: AdmissionRequest, deadline: Deadline) -> AdmissionResponse:
         """Return whether an object can be stored, and what its author should know.
 
         One that is being deleted may change as it likes: nobody shall have to repair a rule to
@@ -70,10 +71,10 @@ class PolicyWebhook:
             kinds = ", ".join(CHECKS)
             text = f"request.kind.kind is {request.kind.name}, this webhook is for {kinds}"
             return AdmissionResponse(allowed=False, code=_BAD_REQUEST, message=text)
-        answer = await check(obj, means)
+        answer = await check(obj, means, deadline)
         if old is None or not answer.allowed or check is not check_policy:
             return answer
-        return await check_orders(obj, old, means) or answer
+        return await check_orders(obj, old, means, deadline) or answer
 
     def _asks(self, kind: str, obj: Object) -> bool:
         """Tell whether the author is asked; whoever names an account is, unless nobody is."""

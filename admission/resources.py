@@ -1,7 +1,8 @@
 """Answers to the webhook calls for triggers: decide, record, answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from admission.beliefs import Beliefs, rests_on_past
@@ -9,7 +10,7 @@ from admission.decide import AdmissionResponse, Intent, Limits, answer, decide, 
 from admission.digests import Digests
 from admission.facts import Facts
 from admission.roles import Roles
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import Clock, Deadline, SystemClock
 from reconciler.engine.program import IGNORE, Origin, Program
 from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
@@ -54,6 +55,16 @@ async def _at_once() -> None:
     """Nothing has to be waited for."""
 
 
+@contextlib.asynccontextmanager
+async def _by(deadline: Deadline, what: str) -> AsyncIterator[None]:
+    """Give up reading something at a deadline."""
+    try:
+        async with asyncio.timeout(deadline.left):
+            yield
+    except TimeoutError:
+        raise Unavailable(f"{what} could not be read within {deadline.seconds:g} s") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceWebhook:
     """Records what triggers fire.
@@ -62,7 +73,6 @@ class ResourceWebhook:
         facts: Labels of namespaces, roles of users and exceptions.
         beliefs: About what reviews show of the past.
         settings: Their filters hold instead of those in ``limits``.
-        budget_seconds: Time for recording; what is not stored then counts as failed.
         digests: Reads the policies where a registration is for others than those that are known.
         lost: Told that something was admitted without a request.
         caught_up: Returns when the policies are those that are stored.
@@ -78,7 +88,6 @@ class ResourceWebhook:
     recorder: Recorder
     limits: Limits
     settings: SettingsHolder
-    budget_seconds: float
     clock: Clock
     metrics: Metrics
     caught_up: Callable[[], Awaitable[None]] = _at_once
@@ -90,6 +99,7 @@ class ResourceWebhook:
         self,
         request: AdmissionRequest,
         failure_policy: str,
+        deadline: Deadline,
         *,
         policy: str = "",
         digest: str = "",
@@ -99,6 +109,7 @@ class ResourceWebhook:
         Args:
             request: What the API server asks about.
             failure_policy: ``Fail`` or ``Ignore``: the rules of policies with this one.
+            deadline: Of the answer; what is not stored by then counts as failed.
             policy: The key of the one policy that is asked for; empty for those that share a
                 webhook.
             digest: Of the policies that the webhook was registered for; empty where the address
@@ -108,23 +119,29 @@ class ResourceWebhook:
             # The other program acts on it. The webhooks are still there while no controller leads.
             return AdmissionResponse()
         try:
-            await self._catch_up(digest)
-            parent = await self._parent(request)
+            # A policy that came while the watch was interrupted would lose its triggers.
+            async with _by(deadline, "the policies"):
+                await self.caught_up()
+                await self.digests.learn(digest, self.index.digest)
+            async with _by(deadline, "the kinds that the cluster serves"):
+                parent = await self._parent(request)
             rules = self._rules(request, parent or request.kind, policy)
             if not rules:
                 return AdmissionResponse()
-            held = await self._roles(request, rules)
+            async with _by(deadline, "the role bindings"):
+                held = await self._roles(request, rules)
         except ClusterError as error:
             return self._undecided(request, failure_policy, error)
         request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
         intent = self._decide(request, rules, failure_policy, parent)
         if self.beliefs.questions(request, intent.drafts):
             try:
-                stored = await self._stored(request)
+                async with _by(deadline, "the object"):
+                    stored = await self.beliefs.stored(request)
             except ClusterError as error:
                 return self._undecided(request, failure_policy, error)
             intent = self._of_stored(intent, stored, rules, failure_policy, parent)
-        unrecorded = await self._record(intent.drafts)
+        unrecorded = await self._record(intent.drafts, deadline)
         if failure_policy == IGNORE:
             self._count_lost(len(intent.refused), unrecorded)
         return answer(failure_policy, intent.refused, unrecorded)
@@ -166,14 +183,6 @@ class ResourceWebhook:
         kept = tuple(item for item in intent.drafts if not rests_on_past(item))
         return replace(intent, drafts=kept, refused=())
 
-    async def _stored(self, request: AdmissionRequest) -> AdmissionRequest | None:
-        try:
-            async with asyncio.timeout(self.budget_seconds):
-                return await self.beliefs.stored(request)
-        except TimeoutError:
-            message = f"the object could not be read within {self.budget_seconds:g} s"
-            raise Unavailable(message) from None
-
     def _spare(self, program: Program) -> None:
         """Leave a rule that used up the allowance of a request to the controller for a while."""
         if self.costly.add(program):
@@ -185,25 +194,9 @@ class ResourceWebhook:
                 seconds=self.costly.period,
             )
 
-    async def _catch_up(self, digest: str) -> None:
-        # A policy that came while the watch was interrupted would lose its triggers.
-        try:
-            async with asyncio.timeout(self.budget_seconds):
-                await self.caught_up()
-                await self.digests.learn(digest, self.index.digest)
-        except TimeoutError:
-            message = f"the policies could not be read within {self.budget_seconds:g} s"
-            raise Unavailable(message) from None
-
     async def _roles(self, request: AdmissionRequest, rules: Sequence[CompiledRule]) -> Roles:
-        try:
-            async with asyncio.timeout(self.budget_seconds):
-                return await self.facts.roles_of(
-                    request.user, self.settings.current.filters, [item.program for item in rules]
-                )
-        except TimeoutError:
-            message = f"the role bindings could not be read within {self.budget_seconds:g} s"
-            raise Unavailable(message) from None
+        programs = [item.program for item in rules]
+        return await self.facts.roles_of(request.user, self.settings.current.filters, programs)
 
     async def _parent(self, request: AdmissionRequest) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""
@@ -239,11 +232,13 @@ class ResourceWebhook:
             if (rule.policy.key == policy if policy else not rule.policy.match_conditions)
         ]
 
-    async def _record(self, drafts: tuple[Draft, ...]) -> tuple[Unrecorded, ...]:
+    async def _record(
+        self, drafts: tuple[Draft, ...], deadline: Deadline
+    ) -> tuple[Unrecorded, ...]:
         if not drafts:
             return ()
         started = self.clock.monotonic()
-        recorded = await self.recorder.record(drafts, budget_seconds=self.budget_seconds)
+        recorded = await self.recorder.record(drafts, deadline)
         self.metrics.recording_duration.observe(self.clock.monotonic() - started)
         for item in recorded.stored:
             policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)

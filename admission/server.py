@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,13 +19,13 @@ from admission.connections import IDLE_TIMEOUT, ConnectionLimits, Context, Liste
 from admission.decide import AdmissionResponse
 from admission.resources import ResourceWebhook
 from admission.review import BadReview, allow, deny, parse_review
-from reconciler.clock import Clock
+from reconciler.clock import Clock, Deadline
 from reconciler.engine.program import FAIL, IGNORE
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest
 
-Review = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
+Review = Callable[[AdmissionRequest, Deadline], Awaitable[AdmissionResponse]]
 
 _log = logger("admission.server")
 
@@ -52,12 +53,14 @@ class Transport:
     """What the server does with bytes.
 
     Attributes:
+        budget: Seconds from when a review has come to its answer, for all that is waited for.
         drain_timeout: Seconds that requests in flight get at the end.
         farewell: Seconds without any request before that. Until then an answer tells its caller to
             connect anew.
     """
 
     bodies: Bodies
+    budget: float
     drain_timeout: float
     clock: Clock
     metrics: Metrics
@@ -165,9 +168,9 @@ class WebhookServer:
         policy = "/".join(part for part in parts if part)
         digest = http.match_info.get("digest", "")
 
-        async def review(request: AdmissionRequest) -> AdmissionResponse:
+        async def review(request: AdmissionRequest, deadline: Deadline) -> AdmissionResponse:
             return await self._resources.review(
-                request, failure_policy, policy=policy, digest=digest
+                request, failure_policy, deadline, policy=policy, digest=digest
             )
 
         return await self._answer(http, review, path=failure_policy)
@@ -197,10 +200,11 @@ class WebhookServer:
     ) -> web.Response:
         clock, metrics = self._transport.clock, self._transport.metrics
         started = clock.monotonic()
+        deadline = Deadline(clock, self._transport.budget)
         if self._listener is not None:
             self._listener.of(http).read()
         request = parse_review(body)
-        answer = await _guarded(review, request, path, metrics)
+        answer = await _guarded(partial(review, request, deadline), request, path, metrics)
         metrics.admission_reviews.labels(
             path=path, answer="allowed" if answer.allowed else "denied"
         ).inc()
@@ -215,11 +219,14 @@ def _certificate(http: web.Request) -> Mapping[str, Any] | None:
 
 
 async def _guarded(
-    review: Review, request: AdmissionRequest, path: str, metrics: Metrics
+    review: Callable[[], Awaitable[AdmissionResponse]],
+    request: AdmissionRequest,
+    path: str,
+    metrics: Metrics,
 ) -> AdmissionResponse:
     """Return the answer of a handler; its crash is answered as the failure policy asks."""
     try:
-        return await review(request)
+        return await review()
     except Exception:  # noqa: BLE001  (the person who sent the request must get an answer)
         _log.exception("admission request failed", uid=request.uid, path=path)
         text = (

@@ -56,7 +56,7 @@ class KubeKinds:
         # How often everything was asked for anew, and which of these requests is answered.
         self._wanted, self._have = 1, 0
         self._missed: dict[tuple[str, str], tuple[float, float]] = {}
-        self._lock = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
 
     def invalidate(self) -> None:
         """Read everything again before the next answer."""
@@ -113,7 +113,7 @@ class KubeKinds:
         return self._answers[key]
 
     def _may_look_again(self, key: tuple[str, str]) -> bool:
-        if self._lock.locked():
+        if self._reading is not None:
             return True  # Somebody is looking already; that answer is waited for.
         now = self._clock.monotonic()
         not_before, pause = self._missed.get(key, (now, _FIRST_PAUSE / 2))
@@ -124,24 +124,36 @@ class KubeKinds:
         return True
 
     async def _refresh(self, *, older_than: float) -> None:
+        if not self._fresh(older_than) and self._reading is not None:
+            # It may have begun too early for who asks now.
+            await asyncio.shield(self._reading)
         if self._fresh(older_than):
             return
-        async with self._lock:
-            if self._fresh(older_than):
-                return
-            asked, started = self._wanted, self._clock.monotonic()
-            try:
-                served = await self._read()
-            except ClusterError:
-                if self._have != self._wanted:
-                    raise
-                return  # What is known still answers; what is not is asked for again.
-            self._have = asked
-            self._served, self._answers, self._read_at = served, {}, started
-            self._by_resource = {
-                (kind.group, kind.version, kind.plural, kind.subresource): kind
-                for kind in (item.kind for item in served)
-            }
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_anew(), name="discovery")
+            # All who wait for it may have given up by the time it fails.
+            self._reading.add_done_callback(self._ended)
+        await asyncio.shield(self._reading)
+
+    def _ended(self, reading: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()
+
+    async def _read_anew(self) -> None:
+        asked, started = self._wanted, self._clock.monotonic()
+        try:
+            served = await self._read()
+        except ClusterError:
+            if self._have != self._wanted:
+                raise
+            return  # What is known still answers; what is not is asked for again.
+        self._have = asked
+        self._served, self._answers, self._read_at = served, {}, started
+        self._by_resource = {
+            (kind.group, kind.version, kind.plural, kind.subresource): kind
+            for kind in (item.kind for item in served)
+        }
 
     def _fresh(self, older_than: float) -> bool:
         # Not before the answer is here: who asks meanwhile has to wait for it.

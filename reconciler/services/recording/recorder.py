@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 
+from reconciler.clock import Deadline
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError
 from reconciler.requests.draft import Draft
@@ -60,11 +61,11 @@ class Recorder:
     diversion: Diversion
     shared: SharedRequests
 
-    async def record(self, drafts: Sequence[Draft], *, budget_seconds: float) -> Recorded:
+    async def record(self, drafts: Sequence[Draft], deadline: Deadline) -> Recorded:
         """Record drafts side by side and wait for all of them.
 
         A draft that is stored already is a success, and so a retry of the API server is. What is
-        not stored when the budget ends counts as failed; it may still have arrived, which does no
+        not stored by the deadline counts as failed; it may still have arrived, which does no
         harm: processing asks whether the triggering request was stored.
         """
         work: list[Awaitable[Unrecorded | None]] = []
@@ -76,14 +77,14 @@ class Recorder:
             rule = self._divertible(draft) if turned or over else None
             if rule is not None:
                 diverted.append(draft)
-                work.append(_within(budget_seconds, draft, self.diversion.divert(*rule)))
+                work.append(_by(deadline, draft, self.diversion.divert(*rule)))
             elif self.estimate.full or self.estimate.full_for(_holders(draft)):
                 refused.append(self._refused(draft))
             else:
                 # Counted before anything is waited for: others decide meanwhile.
                 self.estimate.begin(_holders(draft))
                 versions[draft.name] = ""
-                work.append(_within(budget_seconds, draft, self._store(draft, versions)))
+                work.append(_by(deadline, draft, self._store(draft, versions)))
         try:
             results = await asyncio.gather(*work)
         finally:
@@ -137,12 +138,12 @@ class Recorder:
         versions[draft.name] = await self.requests.create(draft.name, draft.labels, draft.spec)
 
 
-async def _within(budget_seconds: float, draft: Draft, work: Awaitable[None]) -> Unrecorded | None:
+async def _by(deadline: Deadline, draft: Draft, work: Awaitable[None]) -> Unrecorded | None:
     try:
-        async with asyncio.timeout(budget_seconds):
+        async with asyncio.timeout(deadline.left):
             await work
     except TimeoutError:
-        message = f"the API server did not store it within {budget_seconds:g} s"
+        message = f"the API server did not store it within {deadline.seconds:g} s"
         return Unrecorded(draft=draft, reason="timeout", message=message)
     except ClusterError as error:
         return Unrecorded(draft=draft, reason=fault(error), message=str(error))

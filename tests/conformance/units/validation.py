@@ -12,6 +12,7 @@ from admission.checks import ValidationDeps
 from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
+from reconciler.clock import Deadline, SystemClock
 from reconciler.dialects.kyverno.entries import RESERVED
 from reconciler.dialects.kyverno.match import compile_match
 from reconciler.dialects.kyverno.patchtext import parse_operations
@@ -64,10 +65,9 @@ def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
         account="kyverno:kyverno-background-controller",
         controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
         filters=parse_filters,
-        budget=5.0,
         patience=0.0,
     )
-    return asyncio.run(check_policy(policy, means))
+    return asyncio.run(check_policy(policy, means, Deadline(SystemClock(), 5.0)))
 
 
 def of_rule(rule: Mapping[str, Any], **spec: Any) -> Object:

@@ -9,6 +9,7 @@ import pytest
 
 from admission.checks import ValidationDeps
 from reconciler.api.account import ServiceAccount
+from reconciler.clock import Deadline, SystemClock
 from reconciler.errors import Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
@@ -118,7 +119,6 @@ class Compiler:
 def make_means(
     account=None,
     kinds=None,
-    budget=5.0,
     forget=None,
     compiler=None,
     filters="",
@@ -143,10 +143,13 @@ def make_means(
         account="kyverno:kyverno-background-controller",
         controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
         filters=lambda: parse_filters(resources=filters),
-        budget=budget,
         patience=patience,
         verifier=verifier,
     )
+
+
+def make_deadline(seconds=5.0):
+    return Deadline(SystemClock(), seconds)
 
 
 @pytest.fixture
@@ -158,4 +161,5 @@ def make():
         update=make_update,
         index=make_index,
         means=make_means,
+        deadline=make_deadline,
     )

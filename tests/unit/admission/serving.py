@@ -65,6 +65,18 @@ class Away(MemoryCluster):
         raise Unavailable("gone for lunch")
 
 
+class Slow(MemoryCluster):
+    """A cluster whose discovery takes longer than anybody waits, and says that it was asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def of_resource(self, *_):
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
 async def at_once():
     """Nothing has to be read."""
 
@@ -88,13 +100,15 @@ class World:
         context=None,
         largest=MAX_BODY,
         read_policies=None,
+        budget=0.5,
+        clock=None,
         **callbacks,
     ):
         self.cluster = cluster()
         self.requests = requests(self.cluster, "kyverno")
         self.metrics = create_metrics()
         self.listener = bind("127.0.0.1", 0, flag="--port")
-        clock = SystemClock()
+        clock = clock or SystemClock()
         self.estimate = BacklogEstimate(marks=lambda: marks)
         resources = ResourceWebhook(
             index=index,
@@ -121,7 +135,6 @@ class World:
             ),
             limits=Limits(controller_users=("own",), max_recorded=1000, filters=parse_filters()),
             settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
-            budget_seconds=0.5,
             clock=clock,
             metrics=self.metrics,
             **callbacks,
@@ -129,6 +142,7 @@ class World:
         self.bodies = Bodies(largest=largest, together=together, timeout=body_timeout)
         transport = Transport(
             bodies=self.bodies,
+            budget=budget,
             limits=limits or ConnectionLimits(),
             callers=callers or Callers(),
             drain_timeout=2.0,

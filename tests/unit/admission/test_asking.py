@@ -33,7 +33,7 @@ async def test_one_policy_cannot_ask_for_thousands(make):
     targets = [{**target, "namespace": f"n-{number}"} for number in range(2000)]
     policy["spec"]["rules"][0]["mutate"]["targets"] = targets
     review = parse_review(make.review(obj=policy))
-    answer = await PolicyWebhook(make_means(account=account)).review(review)
+    answer = await PolicyWebhook(make_means(account=account)).review(review, make.deadline())
     assert answer.allowed is False
     assert account.calls <= MOST_RIGHTS
 

@@ -31,7 +31,7 @@ def written(make):
         review = make.review(
             "CREATE" if old is None else "UPDATE", policy, old, userInfo=ANN, **more
         )
-        answer = await webhook.review(parse_review(review))
+        answer = await webhook.review(parse_review(review), make.deadline())
         return answer, author
 
     return run

@@ -18,7 +18,8 @@ def entry(spec, name="teams", **meta):
 
 
 async def reviewed(make, *args):
-    return await PolicyWebhook(make.means()).review(parse_review(make.review(*args)))
+    request = parse_review(make.review(*args))
+    return await PolicyWebhook(make.means()).review(request, make.deadline())
 
 
 async def test_an_entry_that_can_be_kept_is_stored(make):

@@ -26,7 +26,9 @@ def exception(namespace="security", **spec):
 def answer(make):
     async def ask(obj, old=None, *, exception_settings=HEEDED):
         body = make.review("UPDATE" if old else "CREATE", obj, old)
-        return await ExceptionWebhook(exception_settings).review(parse_review(body))
+        return await ExceptionWebhook(exception_settings).review(
+            parse_review(body), make.deadline()
+        )
 
     return ask
 

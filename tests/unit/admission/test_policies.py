@@ -26,10 +26,11 @@ ACCOUNT = "kyverno:kyverno-background-controller"
 def review(make):
     """Give the answer to a write of a policy; `old` makes it an update."""
 
-    async def run(policy, old=None, account=None, **means):
+    async def run(policy, old=None, account=None, budget=5.0, **means):
         operation = "CREATE" if old is None else "UPDATE"
         request = parse_review(make.review(operation, policy, old))
-        return await PolicyWebhook(make.means(account, **means)).review(request)
+        deadline = make.deadline(budget)
+        return await PolicyWebhook(make.means(account, **means)).review(request, deadline)
 
     return run
 
@@ -263,7 +264,7 @@ async def test_a_dry_run_is_warned_of_a_right_that_is_missing(make):
     )
     account = Account(lacks={"update secrets", "patch secrets"})
     means = make.means(account, patience=30.0)
-    found = await PolicyWebhook(means).review(request)
+    found = await PolicyWebhook(means).review(request, make.deadline())
     assert found.allowed
     (warning,) = found.warnings
     assert warning == (

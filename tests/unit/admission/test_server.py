@@ -7,8 +7,18 @@ import aiohttp
 import orjson
 import pytest
 
+from reconciler.clock import SystemClock
 from reconciler.requests.overload import Backlog, Thresholds
-from tests.unit.admission.serving import JSON, MAX_BODY, RECORDED, Away, Broken, Stuck, World
+from tests.unit.admission.serving import JSON, MAX_BODY, RECORDED, Away, Broken, Slow, Stuck, World
+
+
+class StillClock(SystemClock):
+    """Stands still until it is told to go on."""
+
+    seconds = 1000.0
+
+    def monotonic(self):
+        return self.seconds
 
 
 @pytest.fixture
@@ -151,6 +161,43 @@ async def test_storing_that_hangs_ends_with_the_budget(make):
     async with World(make.index(make.policy()), requests=Stuck) as world:
         _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
         assert "within 0.5 s" in answer["response"]["status"]["message"]
+
+
+async def test_discovery_that_hangs_ends_with_the_budget(make):
+    index = make.index(
+        make.policy(resources={"kinds": ["Deployment/scale"]}),
+        make.policy(
+            "lax",
+            uid="lax-uid",
+            resources={"kinds": ["Deployment/scale"]},
+            spec={"failurePolicy": "Ignore"},
+        ),
+    )
+    told = []
+    async with World(index, cluster=Slow, lost=lambda: told.append("lost")) as world:
+        async with asyncio.timeout(5):
+            _, strict = await world.post("/validate/fail", scale_review(make))
+            _, lax = await world.post("/validate/ignore", scale_review(make))
+        assert world.cluster.asked.is_set()
+        assert strict["response"]["status"]["code"] == 503
+        assert "within 0.5 s" in strict["response"]["status"]["message"]
+        assert lax["response"]["allowed"] is True
+        assert world.count("requests_lost_total", reason="unavailable") == 1
+        assert told == ["lost"]
+
+
+async def test_all_that_one_answer_waits_for_shares_one_budget(make):
+    clock = StillClock()
+
+    async def slowly():
+        clock.seconds += 60.0
+
+    world = World(
+        make.index(make.policy()), requests=Stuck, caught_up=slowly, clock=clock, budget=60.0
+    )
+    async with world, asyncio.timeout(5):
+        _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
+    assert "did not store it within 60 s" in answer["response"]["status"]["message"]
 
 
 @pytest.mark.parametrize(

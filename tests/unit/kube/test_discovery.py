@@ -1,6 +1,9 @@
 """When discovery is asked again, and what it makes of other servers' answers."""
 
+import asyncio
+
 import pytest
+from aiohttp import web
 
 from reconciler.errors import Unavailable
 from reconciler.kube.discovery import KubeKinds
@@ -135,3 +138,22 @@ async def test_servers_without_the_aggregated_form_are_asked_group_by_group(api,
     assert names(await kinds.find("*", "Widget")) == [("x.example/v2", "Widget")]
     (scale,) = await kinds.find("v1", "Pod/scale")
     assert (scale.kind, scale.plural, scale.subresource) == ("Pod", "pods", "scale")
+
+
+async def test_who_gives_up_does_not_end_the_look_for_those_who_wait(api, kinds):
+    go_on = asyncio.Event()
+
+    async def slowly(_request):
+        await go_on.wait()
+        return web.json_response(CORE)
+
+    api.answer("GET /api", slowly)
+    api.answer("GET /apis", NONE)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await kinds.find("v1", "Pod")
+    waiting = asyncio.create_task(kinds.find("v1", "Pod"))
+    go_on.set()
+    assert names(await waiting) == [("v1", "Pod")]
+    assert len(api.calls("GET /api")) == 1

@@ -1,0 +1,34 @@
+"""How long may still be waited for what one answer needs."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from reconciler.clock import Deadline
+
+
+@dataclass
+class StillClock:
+    """Stands still until it is told to go on."""
+
+    seconds: float = 1000.0
+
+    def now(self):
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def monotonic(self):
+        return self.seconds
+
+
+def test_what_was_waited_for_is_not_waited_for_again():
+    clock = StillClock()
+    deadline = Deadline(clock, 5.0)
+    assert deadline.left == 5.0
+    clock.seconds += 3.0
+    assert deadline.left == 2.0
+
+
+def test_a_deadline_that_has_passed_leaves_nothing():
+    clock = StillClock()
+    deadline = Deadline(clock, 5.0)
+    clock.seconds += 60.0
+    assert deadline.left == 0.0
