@@ -60,6 +60,7 @@ def test_nothing_is_left_to_do() -> None:
 def test_what_must_be_there_is_there() -> None:
     names = {relative(path) for path in tracked_files()}
     wanted = {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci/run", "pyproject.toml"}
+    wanted |= {"CONTRIBUTING.md", "SECURITY.md"}
     assert wanted - names == set()
     assert os.access(ROOT / ".ci/run", os.X_OK)
 

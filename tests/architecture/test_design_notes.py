@@ -1,0 +1,33 @@
+"""Design notes have one form: status, decision, alternatives, consequences; the index has all."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.conftest import ROOT, relative
+
+NOTES = sorted((ROOT / "docs/design").iterdir())
+STATUS = re.compile(
+    r"# (\d+)\. [^\n]+\n\n"
+    r"Status: (?:in force|proposed|replaced by \[\d+\]\(\d{4}-[a-z-]+\.md\))\. "
+)
+PARTS = ["Decision", "Alternatives", "Consequences"]
+
+
+@pytest.mark.parametrize("note", NOTES, ids=relative)
+def test_a_note_has_the_form(note: Path) -> None:
+    text = note.read_text()
+    found = STATUS.match(text)
+    assert found, "begins with '# N. Title', then 'Status: in force. Decided when ...'"
+    assert re.fullmatch(rf"{int(found[1]):04}-[a-z-]+\.md", note.name)
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert [heading for heading in headings if heading in PARTS] == PARTS
+    assert headings[-2:] == PARTS[-2:]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=relative)
+def test_the_index_leads_to_every_page(page: Path) -> None:
+    index = ROOT / "docs/index.md"
+    link = page.relative_to(index.parent).as_posix()
+    assert page == index or f"({link})" in index.read_text()
