@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-from reconciler.api.meta import FIELD_MANAGER
+from reconciler.api.meta import FIELD_MANAGER, PolicyRef
 from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.exceptions import PolicyException
@@ -25,7 +25,7 @@ from reconciler.requests.draft import (
     draft,
     record_trigger,
 )
-from reconciler.services.catalog.policies import CompiledRule
+from reconciler.services.catalog.policy_store import CompiledRule
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.recording.recorder import Unrecorded
 
@@ -302,10 +302,10 @@ class _Fired:
 
 def _fired(case: _Case, rules: Iterable[CompiledRule]) -> list[_Fired]:
     fired: list[_Fired] = []
-    first: dict[str, list[CompiledRule]] = {}
+    first: dict[PolicyRef, list[CompiledRule]] = {}
     for rule in rules:
         if rule.policy.first_only:
-            first.setdefault(rule.policy.key, []).append(rule)
+            first.setdefault(rule.policy.ref, []).append(rule)
         elif case.decide(rule.program) is not Decision.NO_MATCH:
             fired.append(_Fired(program=rule.program))
     for chosen in first.values():

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref
 from reconciler.clock import Clock
 from reconciler.errors import InvalidPolicy
 from reconciler.kube.watch import Watch
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.problems import tell_problems
-from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.ports.objects import Reader
 from reconciler.services.ports.policies import Change
 
@@ -29,27 +29,27 @@ Prepare = Callable[[Object], Awaitable[None]]
 class PolicyFeed:
     """Takes policies into the index."""
 
-    index: PolicyIndex
+    index: PolicyStore
     metrics: Metrics
 
     def on_event(self, change: Change, policy: Object) -> None:
         """Take in one change."""
-        key = policy_key(policy)
+        ref = policy_ref(policy)
         if change == "DELETED":
-            self.index.remove(key)
-            _log.info("policy forgotten", policy=key)
+            self.index.on_deleted(policy)
+            _log.info("policy forgotten", policy=ref.key)
         else:
-            self._apply(key, policy)
+            self._apply(ref, policy)
         self.metrics.policies.labels(state="ready").set(len(self.index.policies()))
         self.metrics.policies.labels(state="invalid").set(len(self.index.invalid()))
 
-    def _apply(self, key: str, policy: Object) -> None:
-        known = self.index.get(key)
+    def _apply(self, ref: PolicyRef, policy: Object) -> None:
+        known = self.index.get(ref)
         compiled = self.index.apply(policy)
         if isinstance(compiled, InvalidPolicy):
-            _log.warning("policy cannot be used", policy=key, reason=str(compiled))
+            _log.warning("policy cannot be used", policy=ref.key, reason=str(compiled))
         elif compiled is not known:
-            _log.info("policy in use", policy=key, generation=compiled.generation)
+            _log.info("policy in use", policy=ref.key, generation=compiled.generation)
 
 
 @dataclass(frozen=True, slots=True)

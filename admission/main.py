@@ -37,6 +37,7 @@ from admission.resources import ResourceWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
 from reconciler.api.account import ServiceAccount
+from reconciler.api.kinds import POLICY_KINDS
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
@@ -51,7 +52,7 @@ from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import new_identity
 from reconciler.kube.leases import KubeLeases
-from reconciler.kube.policies import CLUSTER_POLICIES, EXCEPTIONS, POLICIES
+from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -67,7 +68,7 @@ from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.recording.backlog import BacklogEstimate, marks_of
@@ -82,7 +83,7 @@ _PATIENCE = 5.0
 """Seconds at the start for what helps and is not needed."""
 _ROLE_PATIENCE = 2.0
 """Seconds for a role that is applied together with its policy."""
-_NEEDED = (CLUSTER_POLICIES, POLICIES, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
+_NEEDED = (*POLICY_KINDS, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 @click.command(name="retrofit-admission", context_settings={"help_option_names": ["-h", "--help"]})
@@ -156,7 +157,7 @@ class Admission:
     async def run(self) -> None:
         """Start, serve, and when it is cancelled drain."""
         kinds = KubeKinds(self.client, self.clock)
-        index = PolicyIndex(namespace=self.settings.namespace)
+        index = PolicyStore(namespace=self.settings.namespace)
         policies = PolicyFeed(index=index, metrics=self.metrics)
         exception_settings = ExceptionSettings(
             enabled=self.settings.enable_policy_exception,
@@ -167,9 +168,9 @@ class Admission:
         holder = SettingsHolder.of(own)
         holder.listeners.append(SettingsReport(log=_log, metrics=self.metrics))
         ahead = policies.index.prepare
-        of_policies = (
-            self._follower("clusterpolicies", CLUSTER_POLICIES, policies.on_event, prepare=ahead),
-            self._follower("policies", POLICIES, policies.on_event, prepare=ahead),
+        of_policies = tuple(
+            self._follower(kind.plural, kind, policies.on_event, prepare=ahead)
+            for kind in POLICY_KINDS
         )
         facts, of_facts = self._facts(exceptions)
         followers = (*of_policies, *of_facts, self._settings_follower(holder))
@@ -408,8 +409,8 @@ class Admission:
                 await item.watch.caught_up()
 
         async def read_policies() -> None:
-            of_rules = (CLUSTER_POLICIES, POLICIES)
-            await take_all(KubeReader(self.client), of_rules, feed.on_event, feed.index.prepare)
+            reader = KubeReader(self.client)
+            await take_all(reader, POLICY_KINDS, feed.on_event, feed.index.prepare)
 
         return ResourceWebhook(
             index=feed.index,

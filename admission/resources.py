@@ -16,7 +16,7 @@ from reconciler.errors import ClusterError, Unavailable
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft, TypeName
-from reconciler.services.catalog.policies import CompiledRule, PolicyIndex
+from reconciler.services.catalog.policy_store import CompiledRule, PolicyStore
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.recording.recorder import OVERLOAD, Recorder, Unrecorded, fault
@@ -80,7 +80,7 @@ class ResourceWebhook:
         costly: Rules whose conditions are left to the controller for a while.
     """
 
-    index: PolicyIndex
+    index: PolicyStore
     facts: Facts
     beliefs: Beliefs
     digests: Digests
@@ -189,7 +189,7 @@ class ResourceWebhook:
             origin = program.origin
             _log.warning(
                 "a rule costs too much to be decided here: all that it matches is recorded",
-                policy=origin.policy,
+                policy=origin.policy.key,
                 rule=origin.rule,
                 seconds=self.costly.period,
             )
@@ -241,21 +241,21 @@ class ResourceWebhook:
         recorded = await self.recorder.record(drafts, deadline)
         self.metrics.recording_duration.observe(self.clock.monotonic() - started)
         for item in recorded.stored:
-            policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
+            policy, rule = self.metrics.labels.rule(item.spec.policy.key, item.spec.rule)
             source = item.spec.source.value
             self.metrics.requests_recorded.labels(policy=policy, rule=rule, source=source).inc()
         for item in recorded.joined:
-            policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
+            policy, rule = self.metrics.labels.rule(item.spec.policy.key, item.spec.rule)
             self.metrics.triggers_joined.labels(policy=policy, rule=rule).inc()
         for item in recorded.diverted:
-            policy, rule = self.metrics.labels.rule(item.spec.policy, item.spec.rule)
+            policy, rule = self.metrics.labels.rule(item.spec.policy.key, item.spec.rule)
             self.metrics.triggers_diverted.labels(policy=policy, rule=rule).inc()
         for lost in recorded.failed:
             spec = lost.draft.spec
             _log.error(
                 "request not recorded",
                 request=lost.draft.name,
-                policy=spec.policy,
+                policy=spec.policy.key,
                 rule=spec.rule,
                 reason=lost.message,
             )

@@ -15,7 +15,7 @@ from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.globalcontext import GlobalContext
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.processing.attempt import Processor
 from reconciler.services.processing.dispatch import Dispatcher, Observer
@@ -36,7 +36,7 @@ class Services:
     """The use cases of the controller, joined to one cluster."""
 
     cluster: KubeCluster
-    index: PolicyIndex
+    index: PolicyStore
     kinds: KubeKinds
     dispatcher: Dispatcher
     entries: GlobalContext
@@ -58,7 +58,7 @@ def controller_services(
     warn: Warn,
 ) -> Services:
     """Return the services that a controller with these settings runs."""
-    index, chance = PolicyIndex(namespace=settings.namespace), random.SystemRandom()
+    index, chance = PolicyStore(namespace=settings.namespace), random.SystemRandom()
     cluster = KubeCluster.of(client, settings, clock, say)
     kinds, reader, requests = cluster.kinds, cluster.reader, cluster.requests
     triggers = TriggerReader(

@@ -104,6 +104,49 @@ class ObjectRef:
         return f"{self.kind} {place}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRef:
+    """Which policy, of all languages; ``namespace`` is empty where it is cluster-wide.
+
+    A policy that was deleted and made again has the same one: uids tell them apart.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str = ""
+    name: str
+
+    @property
+    def key(self) -> str:
+        """Return ``namespace/name`` or ``name``, as people, labels and ``spec.policy`` have it."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def as_object(self, uid: str) -> ObjectRef:
+        """Return it as an object like any other."""
+        return ObjectRef(
+            api_version=self.api_version,
+            kind=self.kind,
+            namespace=self.namespace,
+            name=self.name,
+            uid=uid,
+        )
+
+    @override
+    def __str__(self) -> str:
+        return self.key
+
+
+def policy_ref(policy: Mapping[str, Any]) -> PolicyRef:
+    """Return which policy an object is."""
+    ref = ref_of(policy)
+    return PolicyRef(
+        api_version=ref.api_version,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+    )
+
+
 def ref_of(obj: Mapping[str, Any]) -> ObjectRef:
     """Return the reference of an object as decoded."""
     meta = obj.get("metadata") or {}

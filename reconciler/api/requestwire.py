@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import (
     ANNOTATION_RETRIED,
     ANNOTATION_RETRY,
@@ -100,7 +101,7 @@ def parse_spec(raw: Mapping[str, Any]) -> RequestSpec:
     trigger = raw.get("trigger") or {}
     source = raw.get("source", Source.ADMISSION)
     return RequestSpec(
-        policy=raw.get("policy", ""),
+        policy=policy_named(raw.get("policy", "")),
         rule=raw.get("rule", ""),
         resource=_parse_ref(raw.get("resource") or {}),
         source=Source(source) if source in set(Source) else Source.ADMISSION,
@@ -149,7 +150,7 @@ def render_spec(spec: RequestSpec) -> Object:
     }
     rendered: Object = {
         "requestType": "mutate",
-        "policy": spec.policy,
+        "policy": spec.policy.key,
         "rule": spec.rule,
         "resource": _render_ref(spec.resource),
         "source": spec.source.value,

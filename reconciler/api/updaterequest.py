@@ -10,6 +10,7 @@ from reconciler.api.meta import (
     GROUP,
     REQUEST_VERSION,
     ObjectRef,
+    PolicyRef,
 )
 
 API_VERSION = f"{GROUP}/{REQUEST_VERSION}"
@@ -74,7 +75,6 @@ class RequestSpec:
     """The order.
 
     Attributes:
-        policy: ``name`` of a ClusterPolicy or ``namespace/name`` of a Policy.
         resource: The trigger; of a sweep, the policy itself.
         operation: Empty where no admission request caused it.
         user: ``{userInfo, roles, clusterRoles}`` of the requesting user, or empty.
@@ -90,7 +90,7 @@ class RequestSpec:
             by one: each of them raises it. 0 in every other request.
     """
 
-    policy: str
+    policy: PolicyRef
     rule: str
     resource: ObjectRef
     source: Source = Source.ADMISSION

@@ -354,7 +354,6 @@ def _assemble(
             stop=stop,
             registry=build_registry(
                 services,
-                accounts,
                 rounds,
                 namespace=settings.namespace,
                 adopt=settings.take_over,
@@ -420,6 +419,7 @@ def _accounts(
     event_recorder: EventRecorder,
 ) -> Observers:
     cluster, say = services.cluster, reporter.log.warning
+    services.index.subscribe(event_recorder.on_policy)
     progress = Progress(
         index=services.index,
         policies=cluster.policies,

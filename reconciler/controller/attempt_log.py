@@ -29,7 +29,7 @@ class AttemptLog:
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Report one attempt; names of objects go to the log and never into labels."""
-        spec, policy = request.spec, self.metrics.labels.policy(request.spec.policy)
+        spec, policy = request.spec, self.metrics.labels.policy(request.spec.policy.key)
         self.metrics.attempts.labels(policy, status.state.value).inc()
         # The others were told after an earlier attempt.
         self._targets(
@@ -41,7 +41,7 @@ class AttemptLog:
             self.metrics.requests_coalesced.labels(policy).inc()
         facts = {
             "request": request.name,
-            "policy": spec.policy,
+            "policy": spec.policy.key,
             "rule": spec.rule,
             "trigger": str(spec.resource),
             "state": status.state.value,
@@ -66,10 +66,12 @@ class AttemptLog:
         """Count one trigger of a sweep; what failed goes on as a request and counts there."""
         if isinstance(attempt.disposition, Skip):
             return
-        self.metrics.sweep_triggers.labels(*self.metrics.labels.rule(spec.policy, spec.rule)).inc()
+        self.metrics.sweep_triggers.labels(
+            *self.metrics.labels.rule(spec.policy.key, spec.rule)
+        ).inc()
         self._targets(spec, [item for item in attempt.targets if item.outcome in SUCCESSES])
 
     def _targets(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
-        policy = self.metrics.labels.policy(spec.policy)
+        policy = self.metrics.labels.policy(spec.policy.key)
         for target in targets:
             self.metrics.targets.labels(policy, target.outcome.value).inc()

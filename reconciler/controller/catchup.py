@@ -35,19 +35,21 @@ def rounds_of(
 
     def found(what: PassResult) -> None:
         for (policy, uid, rule), number in what.recorded.items():
-            labels = reporter.metrics.labels.rule(policy, rule)
+            labels = reporter.metrics.labels.rule(policy.key, rule)
             reporter.metrics.requests_caught_up.labels(*labels).inc(number)
-            reporter.log.warning("lost triggers found", policy=policy, rule=rule, triggers=number)
+            reporter.log.warning(
+                "lost triggers found", policy=policy.key, rule=rule, triggers=number
+            )
             event_recorder.caught_up(policy, uid, rule, number)
 
     async def lost(loss: Loss) -> None:
         await store_loss(cluster.policies, loss)
         for rule in loss.rules:
-            labels = reporter.metrics.labels.rule(loss.policy, rule.name)
+            labels = reporter.metrics.labels.rule(loss.policy.key, rule.name)
             reporter.metrics.loss_spans.labels(*labels).inc()
             reporter.metrics.triggers_lost.labels(*labels).inc(rule.objects or 0)
             told = describe(loss.outage, rule)
-            reporter.log.error("triggers lost", policy=loss.policy, rule=rule.name, what=told)
+            reporter.log.error("triggers lost", policy=loss.policy.key, rule=rule.name, what=told)
             event_recorder.lost(loss.policy, loss.uid, rule.name, told)
 
     search = Search(

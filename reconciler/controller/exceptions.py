@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import PolicyRef
 from reconciler.errors import Unavailable
 from reconciler.kube.watch import Watch
 from reconciler.observe.logs import Logger
@@ -22,12 +24,12 @@ class ExceptionFollower:
     """Follows the exceptions.
 
     Attributes:
-        wake: Told the key of each policy whose parked requests may be decided otherwise now.
+        wake: Told each policy whose parked requests may be decided otherwise now.
     """
 
     index: ExceptionIndex
     watch: Watch
-    wake: Callable[[str], None]
+    wake: Callable[[PolicyRef], None]
     log: Logger
 
     async def run(self) -> None:
@@ -38,7 +40,7 @@ class ExceptionFollower:
                 key = exception_key(obj)
                 self.log.warning("exception not honoured", key=key, reason=taken.problem)
             for policy in taken.policies:
-                self.wake(policy)
+                self.wake(policy_named(policy))
 
     async def caught_up(self) -> None:
         """Return when what is known is what is stored.

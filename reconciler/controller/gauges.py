@@ -79,7 +79,7 @@ class Gauges:
     def _waiting(self) -> None:
         labels = self.metrics.labels
         requests = self.services.dispatcher.unended()
-        waiting = Counter(labels.policy(request.spec.policy) for request in requests)
+        waiting = Counter(labels.policy(request.spec.policy.key) for request in requests)
         self.metrics.requests_waiting.clear()
         for policy, number in waiting.items():
             self.metrics.requests_waiting.labels(policy).set(number)

@@ -3,44 +3,30 @@
 Only ``on.event`` is used: it writes nothing to the objects, no annotation and no finalizer.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import kopf
 
-from reconciler.api.meta import GROUP, Object
-from reconciler.controller.observers import Observers
+from reconciler.api.kinds import POLICY_KINDS
+from reconciler.api.meta import Object
+from reconciler.kube.requests import REQUESTS
 from reconciler.requests.adoption import read_request
-from reconciler.services.catalog.policies import policy_key
 from reconciler.services.catchup.passes import Rounds
 from reconciler.wiring import Services
 
 
-class _Follower(Protocol):
-    """Is told of policies that the index knows."""
-
-    def on_stored(self, policy: Object) -> None:
-        """Take in a policy as stored."""
-        ...
-
-    def on_deleted(self, key: str) -> None:
-        """A policy was deleted."""
-        ...
-
-
 def build_registry(
-    services: Services, accounts: Observers, rounds: Rounds, *, namespace: str, adopt: bool
+    services: Services, rounds: Rounds, *, namespace: str, adopt: bool
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 
     Args:
         services: Where objects go.
-        accounts: Where policies go as well.
-        rounds: Where all of it goes as well.
+        rounds: Where requests go as well.
         namespace: Of requests. Those elsewhere come too, and nothing says who may write them.
         adopt: Work on requests of a Kyverno as well.
     """
     registry = kopf.OperatorRegistry()
-    followers: tuple[_Follower, ...] = (services.rollout, rounds, accounts)
 
     async def on_request(event: kopf.RawEvent, **_: Any) -> None:
         request = read_request(event["object"], adopt=adopt)
@@ -57,21 +43,11 @@ def build_registry(
 
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])
-        key = policy_key(policy)
-        known = services.index.version(key)
         if event["type"] == "DELETED":
-            services.index.remove(key)
-            for follower in followers:
-                follower.on_deleted(key)
+            services.index.on_deleted(policy)
         else:
             await services.index.take_in(policy)
-            for follower in followers:
-                follower.on_stored(policy)
-        # A status that we wrote ourselves is nothing that a request waits for.
-        if services.index.version(key) != known:
-            services.dispatcher.wake(key)
 
-    kopf.on.event(GROUP, "v2", "updaterequests", registry=registry)(on_request)
-    kopf.on.event(GROUP, "v1", "clusterpolicies", registry=registry)(on_policy)
-    kopf.on.event(GROUP, "v1", "policies", registry=registry)(on_policy)
+    for kind, handler in ((REQUESTS, on_request), *((kind, on_policy) for kind in POLICY_KINDS)):
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(handler)
     return registry

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from reconciler.api.meta import Object
 from reconciler.api.updaterequest import SUCCESSES, RequestSpec, RequestStatus, UpdateRequest
 from reconciler.controller.attempt_log import AttemptLog
 from reconciler.services.processing.attempt import Attempt
@@ -39,14 +38,3 @@ class Observers:
         self.event_recorder.swept(spec, attempt)
         done = [item for item in attempt.targets if item.outcome in SUCCESSES]
         self.reports.add(spec, done)
-
-    def on_stored(self, policy: Object) -> None:
-        """Take in a policy as stored."""
-        self.progress.on_stored(policy)
-        self.reports.on_stored(policy)
-
-    def on_deleted(self, key: str) -> None:
-        """A policy was deleted."""
-        self.progress.on_deleted(key)
-        self.reports.on_deleted(key)
-        self.event_recorder.on_deleted(key)

@@ -51,7 +51,7 @@ class PolicyException:
 
     def concerns(self, program: Program) -> bool:
         """Return whether it names a rule."""
-        policy, rule = program.origin.policy, program.rule
+        policy, rule = program.origin.policy.key, program.rule
         return any(item.policy == policy and item.accepts(rule) for item in self.rules)
 
     def match(self, subject: Subject) -> Decision:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import PolicyRef
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.ports import Binding, Condition, Match, Mutation, Targets
 
@@ -23,15 +24,12 @@ class Origin:
     """Where a program comes from.
 
     Attributes:
-        policy: ``name`` of a cluster-wide policy, else ``namespace/name``.
         location: Of the rule in the policy, as ``spec.rules[0]``.
         account: In whose name its work is done; None: of the one that all policies share.
     """
 
     dialect: str
-    api_version: str
-    kind: str
-    policy: str
+    policy: PolicyRef
     uid: str
     generation: int
     rule: str
@@ -41,12 +39,7 @@ class Origin:
     @property
     def namespace(self) -> str:
         """Return the namespace that a namespaced policy never leaves, else empty."""
-        return self.policy.partition("/")[0] if "/" in self.policy else ""
-
-    @property
-    def name(self) -> str:
-        """Return the policy's name."""
-        return self.policy.rpartition("/")[2]
+        return self.policy.namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +115,6 @@ class CompiledPolicy:
     """A policy object with the programs of its rules.
 
     Attributes:
-        key: ``name`` of a cluster-wide policy, else ``namespace/name``.
         failure_policy: ``Fail`` or ``Ignore``, of its part of the webhook.
         timeout: Seconds that the policy asks the API server to wait, or None.
         match_conditions: CEL conditions for the webhook, as written.
@@ -132,9 +124,7 @@ class CompiledPolicy:
         account: In whose name its work is done, as `Origin.account`.
     """
 
-    key: str
-    kind: str
-    api_version: str
+    ref: PolicyRef
     uid: str
     generation: int
     programs: tuple[Program, ...]
@@ -160,7 +150,12 @@ class CompiledPolicy:
     @property
     def namespace(self) -> str:
         """Return the namespace of a namespaced policy, else empty."""
-        return self.key.partition("/")[0] if "/" in self.key else ""
+        return self.ref.namespace
+
+    @property
+    def key(self) -> str:
+        """Return what people call it; see `PolicyRef.key`."""
+        return self.ref.key
 
     def program(self, rule: str) -> Program | None:
         """Return the program of a rule, None where there is none of that name."""

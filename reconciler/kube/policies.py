@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.api.kinds import POLICY_KINDS, policy_kind
 from reconciler.api.meta import (
     EXCEPTION_VERSION,
     FIELD_MANAGER,
     GROUP,
-    POLICY_VERSION,
     Kind,
     Object,
+    PolicyRef,
+    policy_ref,
     resource_version,
 )
 from reconciler.kube.client import MERGE_PATCH, Client, encode
@@ -17,16 +19,6 @@ from reconciler.kube.paths import object_path
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.writer import guarded
 
-CLUSTER_POLICIES = Kind(
-    group=GROUP,
-    version=POLICY_VERSION,
-    kind="ClusterPolicy",
-    plural="clusterpolicies",
-    namespaced=False,
-)
-POLICIES = Kind(
-    group=GROUP, version=POLICY_VERSION, kind="Policy", plural="policies", namespaced=True
-)
 EXCEPTIONS = Kind(
     group=GROUP,
     version=EXCEPTION_VERSION,
@@ -42,16 +34,15 @@ class KubePolicies:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def get(self, key: str) -> Object:
-        """Return the ClusterPolicy ``name`` or the Policy ``namespace/name``, live."""
-        namespace, _, name = key.rpartition("/")
-        answer: Object = await self._client.json("GET", _path(namespace, name))
+    async def get(self, ref: PolicyRef) -> Object:
+        """Return a policy, live."""
+        answer: Object = await self._client.json("GET", _path(ref))
         return answer
 
     async def stored(self) -> tuple[Object, ...]:
-        """Return all policies of both kinds, live."""
+        """Return all policies of all kinds, live."""
         reader, found = KubeReader(self._client), list[Object]()
-        for kind in (CLUSTER_POLICIES, POLICIES):
+        for kind in POLICY_KINDS:
             token = ""
             while True:
                 page = await reader.list_page(kind, token=token)
@@ -67,16 +58,15 @@ class KubePolicies:
         Raises:
             Conflict: The policy changed since; decide on the new one.
         """
-        meta = policy.get("metadata") or {}
         patch = guarded({"status": dict(status)}, resource_version(policy))
         await self._client.request(
             "PATCH",
-            _path(meta.get("namespace", ""), meta.get("name", "")) + "/status",
+            _path(policy_ref(policy)) + "/status",
             query={"fieldManager": FIELD_MANAGER},
             body=encode(patch),
             content_type=MERGE_PATCH,
         )
 
 
-def _path(namespace: str, name: str) -> str:
-    return object_path(POLICIES if namespace else CLUSTER_POLICIES, namespace, name)
+def _path(ref: PolicyRef) -> str:
+    return object_path(policy_kind(ref), ref.namespace, ref.name)

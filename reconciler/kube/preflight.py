@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
+from reconciler.api.kinds import POLICY_KINDS
 from reconciler.api.meta import Kind
 from reconciler.errors import ClusterError, Forbidden, NoKindMatch
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client
 from reconciler.kube.paths import collection_path
-from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
 from reconciler.kube.requests import REQUESTS
 
-CONTROLLER_KINDS = (CLUSTER_POLICIES, POLICIES, REQUESTS)
+CONTROLLER_KINDS = (*POLICY_KINDS, REQUESTS)
 
 
 async def wait_for_kinds(

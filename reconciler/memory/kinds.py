@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reconciler.api.meta import GROUP, Kind, Object, split_api_version
+from reconciler.api.meta import Kind, Object, split_api_version
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
 from reconciler.engine.values.wildcard import has_wildcard, matches
@@ -76,8 +76,6 @@ def _table() -> Iterator[Kind]:
 
 REQUESTS = next(kind for kind in _table() if kind.kind == "UpdateRequest")
 SECRETS = next(kind for kind in _table() if kind.kind == "Secret")
-POLICIES = next(kind for kind in _table() if (kind.group, kind.kind) == (GROUP, "Policy"))
-CLUSTER_POLICIES = next(kind for kind in _table() if kind.kind == "ClusterPolicy")
 
 
 class MemoryKinds:

@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.api.meta import RECORDED_NAMESPACE, Kind, Object, resource_version
+from reconciler.api.kinds import POLICY_KINDS, policy_kind
+from reconciler.api.meta import (
+    RECORDED_NAMESPACE,
+    Kind,
+    Object,
+    PolicyRef,
+    policy_ref,
+    resource_version,
+)
 from reconciler.api.requestwire import parse_request, render_spec, render_status
 from reconciler.api.updaterequest import (
     API_VERSION,
@@ -19,7 +27,7 @@ from reconciler.api.updaterequest import (
 from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.memory.kinds import CLUSTER_POLICIES, POLICIES, REQUESTS, SECRETS
+from reconciler.memory.kinds import REQUESTS, SECRETS
 from reconciler.requests.naming import recorded_name
 from reconciler.services.ports.reporting import Event
 
@@ -140,22 +148,20 @@ class MemoryPolicies:
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
 
-    async def get(self, key: str) -> Object:
-        """Return the ClusterPolicy ``name`` or the Policy ``namespace/name``."""
-        namespace, _, name = key.rpartition("/")
-        kind = POLICIES if namespace else CLUSTER_POLICIES
-        return await self._cluster.get(kind, namespace, name)
+    async def get(self, ref: PolicyRef) -> Object:
+        """Return a policy."""
+        return await self._cluster.get(policy_kind(ref), ref.namespace, ref.name)
 
     async def stored(self) -> tuple[Object, ...]:
-        """Return all policies of both kinds."""
-        pages = [await self._cluster.list_page(kind) for kind in (CLUSTER_POLICIES, POLICIES)]
+        """Return all policies of all kinds."""
+        pages = [await self._cluster.list_page(kind) for kind in POLICY_KINDS]
         return tuple(item for page in pages for item in page.items)
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge into the status of a policy."""
-        kind = POLICIES if policy["metadata"].get("namespace") else CLUSTER_POLICIES
+        kind = replace(policy_kind(policy_ref(policy)), subresource="status")
         after = apply_merge_patch(policy, {"status": dict(status)})
-        await self._cluster.change(replace(kind, subresource="status"), policy, after)
+        await self._cluster.change(kind, policy, after)
 
 
 class MemoryEvents:

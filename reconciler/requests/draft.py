@@ -196,7 +196,7 @@ def draft(
         recorded_secret=naming.recorded_name(name) if hidden else "",
         unless=tuple(item.rule for item in unless),
     )
-    labels = naming.labels(origin.policy, _shard_key(request), Source.ADMISSION)
+    labels = naming.labels(origin.policy.key, _shard_key(request), Source.ADMISSION)
     if hidden:
         labels[LABEL_RECORDED] = "true"
     if hidden or not replaces_one_version(spec):

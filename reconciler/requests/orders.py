@@ -20,15 +20,9 @@ class RequestDraft:
 def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> RequestDraft:
     """Return the order to run a rule on all existing triggers."""
     spec = RequestSpec(
-        policy=policy.key,
+        policy=policy.ref,
         rule=program.rule,
-        resource=ObjectRef(
-            api_version=policy.api_version,
-            kind=policy.kind,
-            namespace=policy.namespace,
-            name=program.origin.name,
-            uid=policy.uid,
-        ),
+        resource=policy.ref.as_object(policy.uid),
         source=source,
         policy_uid=policy.uid,
         policy_generation=policy.generation,
@@ -47,7 +41,7 @@ def diverted_order(policy: CompiledPolicy, program: Program) -> RequestDraft:
 def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef) -> RequestDraft:
     """Return the order to run a rule on an object as it is now."""
     spec = RequestSpec(
-        policy=policy.key,
+        policy=policy.ref,
         rule=program.rule,
         resource=trigger,
         source=Source.CATCH_UP,
@@ -67,5 +61,5 @@ def retry_order(failed: UpdateRequest, name: str) -> RequestDraft:
     """
     secret = recorded_name(name) if failed.spec.recorded_secret else ""
     spec = replace(failed.spec, source=Source.MANUAL, sequence=0, recorded_secret=secret)
-    marks = labels(policy=spec.policy, source=spec.source, trigger_uid=spec.resource.uid)
+    marks = labels(policy=spec.policy.key, source=spec.source, trigger_uid=spec.resource.uid)
     return RequestDraft(labels=marks | ({LABEL_RECORDED: "true"} if secret else {}), spec=spec)

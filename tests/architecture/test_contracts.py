@@ -28,7 +28,7 @@ PLANTED = (
     ),
     (
         "Nobody but the registry names a dialect",
-        "reconciler/services/catalog/policies.py",
+        "reconciler/services/catalog/policy_store.py",
         "import reconciler.dialects.kyverno.policy",
     ),
     (

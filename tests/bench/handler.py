@@ -12,7 +12,7 @@ from rich.table import Table
 
 from admission.decide import Limits, decide
 from admission.review import parse_review
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings.filters import default_filters
 from tests.bench.figures import Spread
 
@@ -55,8 +55,8 @@ def measure(policies: int) -> Handler:
     )
 
 
-def _loaded(policies: int) -> tuple[PolicyIndex, int]:
-    index = PolicyIndex()
+def _loaded(policies: int) -> tuple[PolicyStore, int]:
+    index = PolicyStore()
     index.apply(_policy(policies))  # what is shared by all policies does not count
     texts = [json.dumps(_policy(number)) for number in range(policies)]
     gc.collect()
@@ -69,7 +69,7 @@ def _loaded(policies: int) -> tuple[PolicyIndex, int]:
     return index, grown
 
 
-def _times(index: PolicyIndex, limits: Limits, body: bytes) -> Iterable[float]:
+def _times(index: PolicyStore, limits: Limits, body: bytes) -> Iterable[float]:
     for _ in range(_ROUNDS):
         begin = time.thread_time()
         request = parse_review(body)

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from admission.heartbeat import Heartbeat
+from reconciler.api.kinds import POLICIES
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.clock import SystemClock
 from reconciler.kube.lease import Timing
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
 from reconciler.kube.paths import collection_path
-from reconciler.kube.policies import POLICIES
 from reconciler.kube.reader import KubeReader
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Kind, ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State
 from reconciler.clock import SystemClock
@@ -42,7 +43,9 @@ POLICY_SPEC = {
 
 
 def order(policy="policy"):
-    return RequestSpec(policy=policy, rule="rule", resource=TRIGGER, operation="CREATE")
+    return RequestSpec(
+        policy=policy_named(policy), rule="rule", resource=TRIGGER, operation="CREATE"
+    )
 
 
 async def names_of(requests):
@@ -202,13 +205,13 @@ async def test_recorded_fields_are_kept_apart(world):
 async def test_the_status_of_a_policy_is_merged(world):
     name = f"policy-{world.namespace}"
     await world.create(CLUSTER_POLICIES, name, spec=POLICY_SPEC)
-    policy = await world.policies.get(name)
+    policy = await world.policies.get(policy_named(name))
     await world.policies.write_status(policy, {"mutateExisting": {"pending": 3}})
     with pytest.raises(Conflict):
         await world.policies.write_status(policy, {"mutateExisting": {"pending": 4}})
-    policy = await world.policies.get(name)
+    policy = await world.policies.get(policy_named(name))
     await world.policies.write_status(policy, {"mutateExisting": {"patched": 1}})
-    stored = await world.policies.get(name)
+    stored = await world.policies.get(policy_named(name))
     assert stored["status"]["mutateExisting"] == {"pending": 3, "patched": 1}
     with pytest.raises(NotFound):
-        await world.policies.get(f"{world.namespace}/{name}")
+        await world.policies.get(policy_named(f"{world.namespace}/{name}"))

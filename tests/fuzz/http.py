@@ -11,7 +11,7 @@ import orjson
 from hypothesis import strategies as st
 
 from admission.connections import ConnectionLimits
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from tests.fuzz.documents import TEXTS, VALUES, damaged
 from tests.fuzz.fuzzing import Check, Fuzzer, event_loop
 from tests.fuzz.grammar import OBJECTS, OPERATIONS, POLICIES, WRITTEN, Object
@@ -105,8 +105,8 @@ def _bodies(draw: st.DrawFn, documents: st.SearchStrategy[Any]) -> bytes:
 
 
 @contextlib.contextmanager
-def _serving(policies: bool = False) -> Iterator[tuple[World, Any, PolicyIndex]]:
-    index = PolicyIndex()
+def _serving(policies: bool = False) -> Iterator[tuple[World, Any, PolicyStore]]:
+    index = PolicyStore()
 
     async def start() -> World:
         limits = ConnectionLimits(header_timeout=_UNREAD)

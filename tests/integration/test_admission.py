@@ -31,7 +31,7 @@ from reconciler.errors import ClusterError
 from reconciler.kube.client import connect
 from reconciler.kube.discovery import KubeKinds
 from reconciler.requests.naming import digest
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.rollout.webhook_config import (
     Endpoint,
     WebhookConfig,
@@ -121,7 +121,7 @@ class World:
 
     async def register(self):
         """Write the configurations for all stored policies, and wait until they are in force."""
-        index = PolicyIndex()
+        index = PolicyStore()
         for item in self.get("clusterpolicies")["items"] + self.get("policies", "-A")["items"]:
             index.apply(item)
         compiled = index.policies()

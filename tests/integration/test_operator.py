@@ -11,12 +11,12 @@ import pytest
 
 from devcluster.cluster import Cluster
 from devcluster.waiting import wait_until
+from reconciler.api.kinds import POLICY_KINDS
 from reconciler.controller.operator import Operator
 from reconciler.errors import Unauthorized
 from reconciler.kube.client import connect
-from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
 
-KINDS = (CLUSTER_POLICIES, POLICIES)
+KINDS = POLICY_KINDS
 WITHIN = 30.0
 
 

@@ -95,7 +95,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
             refused.append(Refused(name=name, message=text, foreign=False))
             continue
         compiled.append(one)
-        warnings += [f"{document.place}: {one.kind} {name}: {text}" for text in one.warnings]
+        warnings += [f"{document.place}: {one.ref.kind} {name}: {text}" for text in one.warnings]
         other += [(one.key, rule, what) for rule, what in _others(policy)]
     return PolicySet(
         compiled=tuple(compiled),

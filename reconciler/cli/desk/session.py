@@ -145,7 +145,7 @@ class Session:
         if program.match.namespace and program.match.namespace != _namespace(obj):
             return
         loads = Loads(self.stock)
-        values = self.values.of_trigger(program.origin.name, program.rule, obj)
+        values = self.values.of_trigger(program.origin.policy.name, program.rule, obj)
         chosen = operation_for(
             program,
             flag=operation or self.operation,
@@ -211,7 +211,7 @@ class Session:
     async def _change(
         self, program: Program, found: SelectedTarget, context: Context, loads: Loads, obj: Object
     ) -> TargetChange:
-        values = self.values.of_target(program.origin.name, obj)
+        values = self.values.of_target(program.origin.policy.name, obj)
         bound = with_values(context, values) if values else context
         try:
             exceptions = self._concerning(program)
@@ -307,7 +307,7 @@ class _Frame:
         self, status: RuleStatus, message: str, after: Mapping[str, Any] | None = None
     ) -> RuleResult:
         return RuleResult(
-            policy=self.program.origin.policy,
+            policy=self.program.origin.policy.key,
             rule=self.program.rule,
             status=status,
             message=message,

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, Object
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import Kind, Object
 from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.live import LiveCluster
@@ -70,15 +71,16 @@ async def _policies(asked: Asked, desk: DeskValues, cluster: LiveCluster) -> Pol
     key = policy_key(name)
     if not key:
         raise InvalidSetting(f"{name}: there is no such file")
-    namespace, _, plain = key.rpartition("/")
-    kind = "Policy" if namespace else "ClusterPolicy"
-    served = await cluster.kinds.find(f"{GROUP}/{POLICY_VERSION}", kind)
+    ref = policy_named(key)
+    served = await cluster.kinds.find(ref.api_version, ref.kind)
     if not served:
-        raise InvalidSetting(f"{name}: there is no such file, and the cluster serves no {kind}")
+        raise InvalidSetting(
+            f"{name}: there is no such file, and the cluster serves no {ref.kind}"
+        )
     try:
-        policy = await cluster.reader.get(served[0], namespace, plain)
+        policy = await cluster.reader.get(served[0], ref.namespace, ref.name)
     except NotFound as error:
-        raise InvalidSetting(f"{name}: there is no such file, and no such {kind}") from error
+        raise InvalidSetting(f"{name}: there is no such file, and no such {ref.kind}") from error
     found = compiled(policy, desk)
     check_settings(desk.fixed, [found[1]])
     return [found]

@@ -45,8 +45,8 @@ def outline(
 
 def tell_policy(compiled: CompiledPolicy, page: Page) -> None:
     """Write which policy it is about, and what its author should know."""
-    name = f"{compiled.kind} {compiled.key}"
-    page.line("policy", name, policy=compiled.key, policyKind=compiled.kind)
+    name = f"{compiled.ref.kind} {compiled.key}"
+    page.line("policy", name, policy=compiled.key, policyKind=compiled.ref.kind)
     if compiled.account is not None:
         text = f"works as ServiceAccount {compiled.account}, with its rights alone"
         page.inner.line("account", text, account=compiled.account.user)

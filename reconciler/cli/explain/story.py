@@ -64,7 +64,9 @@ class Story:
             await self._rule(program, labels, self.page.inner.inner)
 
     async def _rule(self, program: Program, labels: Mapping[str, str] | None, page: Page) -> None:
-        given = dict(self.desk.of_trigger(program.origin.name, program.rule, self.request.obj))
+        given = dict(
+            self.desk.of_trigger(program.origin.policy.name, program.rule, self.request.obj)
+        )
         operation = operation_for(
             program,
             flag=self.request.operation,

@@ -109,7 +109,7 @@ class TargetStory:
     async def _change(self, found: SelectedTarget, obj: Object, page: Page) -> None:
         index = found.query.index
         target = parts_of(self.program).targets[index]
-        given = self.desk.of_target(self.program.origin.name, obj)
+        given = self.desk.of_target(self.program.origin.policy.name, obj)
         context = with_values(self.values.context, given) if given else self.values.context
         if await self._excepted(found, obj, context, page):
             return

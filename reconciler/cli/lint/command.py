@@ -9,7 +9,7 @@ from functools import cache
 import click
 
 from reconciler.api.globalcontext import KIND as ENTRY
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, policy_ref
 from reconciler.cli.lint.report import Row, as_github, as_json, as_sarif, as_text, summary
 from reconciler.cli.lint.schema import crd_findings
 from reconciler.cli.lint.sources import Broken, Source, read_sources
@@ -26,7 +26,6 @@ from reconciler.services.authoring.lint import (
     lint_exception,
     lint_policy,
 )
-from reconciler.services.catalog.policies import policy_key
 
 _KINDS = POLICY_KINDS | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
@@ -79,7 +78,9 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
     missing = [item for item in read if isinstance(item, InvalidSetting)]
     rows = [
         row
-        for row in _rows(read, {policy_key(item.obj): _rule_names(item.obj) for item in sources})
+        for row in _rows(
+            read, {policy_ref(item.obj).key: _rule_names(item.obj) for item in sources}
+        )
         if not (no_notes and row.finding.level is Level.NOTE)
     ]
     if not sources and not rows and not missing:
@@ -122,7 +123,7 @@ def _rows(
                 Row(
                     file=item.name,
                     position=item.position(finding.location),
-                    policy=policy_key(item.obj),
+                    policy=policy_ref(item.obj).key,
                     finding=finding,
                 )
                 for finding in _lint(item.obj, rules)

@@ -31,7 +31,7 @@ def data_of(report: Report) -> Object:
 
 def _rule(rule: RuleTally) -> Object:
     return {
-        "policy": rule.program.origin.policy,
+        "policy": rule.program.origin.policy.key,
         "rule": rule.program.rule,
         "operation": rule.operation,
         "counts": {

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
 from reconciler.cli.desk.files import no_matter, objects, read_all
 from reconciler.cli.desk.policies import bind_account
@@ -65,7 +66,7 @@ async def read_stored(keys: Iterable[str], policies: Policies) -> list[tuple[str
     found: list[tuple[str, Object]] = []
     for key in keys:
         try:
-            found.append(("cluster", await policies.get(key)))
+            found.append(("cluster", await policies.get(policy_named(key))))
         except NotFound as error:
             msg = f"there is no file {key}, and the cluster has no such policy"
             raise InvalidSetting(msg) from error

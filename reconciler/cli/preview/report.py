@@ -102,7 +102,7 @@ def _rows(rules: Sequence[RuleTally]) -> list[tuple[str, ...]]:
     rows = [(*_HEAD, *(_title(column) for column in columns))]
     rows += [
         (
-            rule.program.origin.policy,
+            rule.program.origin.policy.key,
             rule.program.rule,
             word_of(rule.operation),
             str(rule.triggers),

@@ -121,7 +121,7 @@ def overview(
 
 
 def _count(request: UpdateRequest, lines: dict[str, PolicyLine]) -> None:
-    key = request.spec.policy
+    key = request.spec.policy.key
     line = lines.setdefault(key, PolicyLine(policy=key))
     line.states[request.status.state] += 1
     if request.status.state is State.PENDING:
@@ -132,7 +132,7 @@ def _sweep(request: UpdateRequest) -> Sweep:
     status, progress = request.status, request.status.sweep
     return Sweep(
         request=request.name,
-        policy=request.spec.policy,
+        policy=request.spec.policy.key,
         rule=request.spec.rule,
         state=status.state,
         done=0 if progress is None else progress.done,
@@ -150,11 +150,11 @@ def _add(request: UpdateRequest, troubles: dict[tuple[str, ...], Trouble]) -> No
     if status.sweep is not None and not status.reason:
         return  # it is at work, and its line says how far
     reason = status.reason or _NOT_BEGUN
-    key = (spec.policy, spec.rule, status.state, reason, status.missing_permission)
+    key = (spec.policy.key, spec.rule, status.state, reason, status.missing_permission)
     trouble = troubles.setdefault(
         key,
         Trouble(
-            policy=spec.policy,
+            policy=spec.policy.key,
             rule=spec.rule,
             state=status.state,
             reason=reason,

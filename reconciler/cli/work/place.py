@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from reconciler.api.kinds import policy_named
 from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
 from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, NotFound
 from reconciler.kube.policies import KubePolicies
@@ -110,9 +111,9 @@ async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
     Raises:
         InvalidSetting: There is none of that name.
     """
+    ref = policy_named(key)
     try:
-        return await place.policies.get(key)
+        return await place.policies.get(ref)
     except NotFound as error:
-        kind = "Policy" if "/" in key else "ClusterPolicy"
-        hint = "" if "/" in key else "; a Policy is NAMESPACE/NAME"
-        raise InvalidSetting(f"the cluster has no {kind} {key}{hint}") from error
+        hint = "" if ref.namespace else "; a Policy is NAMESPACE/NAME"
+        raise InvalidSetting(f"the cluster has no {ref.kind} {key}{hint}") from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.api.meta import ANNOTATION_RETRY, ANNOTATION_RETRY_FAILED
+from reconciler.api.meta import ANNOTATION_RETRY, ANNOTATION_RETRY_FAILED, PolicyRef
 from reconciler.api.updaterequest import State, UpdateRequest, render_time
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.screen import warn
@@ -98,7 +98,7 @@ class _Work:
         self.again = 0
         self.woken = 0
         self._place = place
-        self._policies: dict[str, CompiledPolicy | None] = {}
+        self._policies: dict[PolicyRef, CompiledPolicy | None] = {}
 
     async def take(self, request: UpdateRequest, *, named: bool, failed: bool) -> None:
         """Order what one request needs; ``named``: by the person, so it is told of."""

@@ -9,7 +9,8 @@ from typing import Any
 import click
 import orjson
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.kinds import POLICY_KINDS
+from reconciler.api.meta import Kind, Object, policy_ref
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.terminal import CLEAR
 from reconciler.cli.work.overview import Overview, overview
@@ -22,8 +23,6 @@ from reconciler.cli.work.place import (
 )
 from reconciler.cli.work.report import data_of, lines_of
 from reconciler.errors import Forbidden, InvalidSetting, Throttled, Unavailable
-from reconciler.kube.policies import CLUSTER_POLICIES, POLICIES
-from reconciler.services.catalog.policies import policy_key as key_of
 
 _PAUSE = 2.0
 
@@ -88,12 +87,12 @@ async def _look(place: Workplace, key: str, namespace: str) -> Overview:
         # A policy that was deleted is of interest as long as it left something.
         if not found:
             raise
-    for kind in () if key else (CLUSTER_POLICIES, POLICIES):
+    for kind in () if key else POLICY_KINDS:
         try:
             policies += [item async for item in _all(place, kind)]
         except Forbidden:
             complete = False
-    named = [(key_of(item), _not_ready(item)) for item in policies]
+    named = [(policy_ref(item).key, _not_ready(item)) for item in policies]
     return overview(found, policies=named, complete=complete, namespace=namespace)
 
 

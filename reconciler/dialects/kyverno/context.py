@@ -183,7 +183,7 @@ def _check_service(raw: Any, place: str) -> None:
 
 
 def _global(name: str, raw: Any, place: str, scope: Scope, origin: Origin) -> GlobalEntry:
-    if origin.kind == "Policy":
+    if origin.policy.kind == "Policy":
         raise InvalidPolicy(
             place,
             "a Policy may not read a GlobalContextEntry, which may hold data of other namespaces;"

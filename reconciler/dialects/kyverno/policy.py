@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.kyverno.autogen import ANNOTATION, generated
 from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
@@ -90,16 +90,14 @@ def _compile(
     generation = meta.get("generation") or 0
     if not isinstance(generation, int):
         raise InvalidPolicy("metadata.generation", "expected a number; the API server sets it")
-    kind = str(policy.get("kind", ""))
-    name, namespace = str(meta.get("name", "")), str(meta.get("namespace", ""))
-    if kind == "ClusterPolicy" and namespace:
+    ref = policy_ref(policy)
+    if ref.kind == "ClusterPolicy" and ref.namespace:
         reason = "A clusterpolicy should not have the namespace defined"
         errors.add(InvalidPolicy("metadata.namespace", reason))
     check_bounds(policy.get("spec"), "spec")
     spec = reading.mapping(policy.get("spec"), "spec", allowed=_SPEC_FIELDS, errors=errors)
     rules = _read_rules(spec, errors)
     webhook = errors.attempt(_read_webhook, spec)
-    key = f"{namespace}/{name}" if namespace else name
     one = errors.attempt(_read_apply, spec) == "One"
     defaults = errors.attempt(_defaults, spec) or RuleDefaults()
     defaults = replace(defaults, own=own, given=given)
@@ -109,9 +107,7 @@ def _compile(
     for index, rule in (*rules.items(), *made):
         origin = Origin(
             dialect="kyverno",
-            api_version=str(policy.get("apiVersion", "")),
-            kind=kind,
-            policy=key,
+            policy=ref,
             uid=str(meta.get("uid", "")),
             generation=generation,
             rule=rule["name"],
@@ -129,9 +125,7 @@ def _compile(
     if webhook is None:
         raise errors.combined()
     return CompiledPolicy(
-        key=key,
-        kind=kind,
-        api_version=str(policy.get("apiVersion", "")),
+        ref=ref,
         uid=str(meta.get("uid", "")),
         generation=generation,
         programs=tuple(programs),

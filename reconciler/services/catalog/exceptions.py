@@ -99,7 +99,7 @@ class ExceptionIndex:
 
     def of(self, program: Program) -> tuple[PolicyException, ...]:
         """Return the exceptions that name a rule, by key."""
-        found = self._by_policy.get(program.origin.policy, ())
+        found = self._by_policy.get(program.origin.policy.key, ())
         return tuple(item for item in found if item.concerns(program))
 
     def _rebuild(self) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, PolicyRef, policy_ref
 from reconciler.api.policystatus import observed_generation
 from reconciler.api.updaterequest import parse_time
-from reconciler.services.catalog.policies import policy_key
 from reconciler.services.catchup.changes import changed, version_of
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -42,13 +41,13 @@ class Start:
 
 @dataclass(slots=True)
 class Starts:
-    """The beginnings of all policies by key."""
+    """The beginnings of all policies."""
 
-    _known: dict[str, Start] = field(default_factory=dict)
+    _known: dict[PolicyRef, Start] = field(default_factory=dict)
 
     def on_stored(self, policy: Object, now: float) -> None:
         """Take in a policy as stored; ``now`` is monotonic."""
-        key, meta = policy_key(policy), policy.get("metadata") or {}
+        key, meta = policy_ref(policy), policy.get("metadata") or {}
         known = self._known.get(key)
         uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
         touched = changed(policy) or _EPOCH
@@ -81,15 +80,15 @@ class Starts:
             known = replace(known, ready=now)
         self._known[key] = known
 
-    def on_deleted(self, key: str) -> None:
+    def on_deleted(self, key: PolicyRef) -> None:
         """A policy was deleted."""
         self._known.pop(key, None)
 
-    def get(self, key: str) -> Start | None:
+    def get(self, key: PolicyRef) -> Start | None:
         """Return the beginning of a policy, None where nothing of it is known."""
         return self._known.get(key)
 
-    def created(self, key: str) -> tuple[datetime, int] | None:
+    def created(self, key: PolicyRef) -> tuple[datetime, int] | None:
         """Return when a policy was created and its resourceVersion then, 0 where it is unknown.
 
         None where nothing of the policy is known.
@@ -113,7 +112,7 @@ class Starts:
                 since, version = instead, 0
             self._known[key] = replace(start, since=since, version=version, covered=covered)
 
-    def open(self, before: float) -> dict[str, Start]:
+    def open(self, before: float) -> dict[PolicyRef, Start]:
         """Return the beginnings to look at, of policies in force since before a moment."""
         return {
             key: start
@@ -129,7 +128,7 @@ class Starts:
             ):
                 self._known[key] = replace(start, covered=True)
 
-    def earliest(self, keys: Collection[str]) -> datetime | None:
+    def earliest(self, keys: Collection[PolicyRef]) -> datetime | None:
         """Return the earliest beginning of some policies that was not looked at, None for none."""
         known = ((key, start) for key, start in self._known.items() if key in keys)
         return min((start.since for _, start in known if not start.covered), default=None)

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import UpdateRequest, parse_time
 from reconciler.clock import Clock
 from reconciler.engine.program import IGNORE, CompiledPolicy
 from reconciler.errors import ClusterError
 from reconciler.requests.lifecycle import FINAL
-from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.catchup.activations import Start, Starts
 from reconciler.services.catchup.changes import Window
 from reconciler.services.catchup.recovery import Loss, Recovery
@@ -71,7 +71,7 @@ class Rounds:
         done: Until when everything was looked at, None before it is known.
     """
 
-    index: PolicyIndex
+    index: PolicyStore
     policies: Policies
     marks: CatchUpCheckpoint
     search: Search
@@ -85,7 +85,6 @@ class Rounds:
     passes: int = 0
     done: datetime | None = None
     _starts: Starts = field(default_factory=Starts)
-    _compiled: dict[str, CompiledPolicy] = field(default_factory=dict)
     _former: list[_Former] = field(default_factory=list)
     _pulse: AdmissionHeartbeat = field(default_factory=AdmissionHeartbeat)
     _polled: float = 0.0
@@ -101,6 +100,10 @@ class Rounds:
     _taken: int = 0
     _problem: str = ""
     _told: dict[RuleKey, set[Changed]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Follow the policies, also while another process leads."""
+        self.index.subscribe(self._on_policy)
 
     def take(self, request: UpdateRequest) -> None:
         """Take in a request as stored, also while another process leads."""
@@ -120,29 +123,24 @@ class Rounds:
             self.search.seen.drop(request)
             outages.widen(request.created)
 
-    def on_stored(self, policy: Object) -> None:
-        """Take in a policy as stored and indexed, also while another process leads."""
-        key = policy_key(policy)
-        before, known = self._starts.get(key), self._compiled.get(key)
-        self._starts.on_stored(policy, self.clock.monotonic())
-        after, current = self._starts.get(key), self.index.get(key)
+    def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
+        if after is None:
+            if before is not None:
+                self._starts.on_deleted(before.ref)
+            return
+        earlier, known = self._starts.get(after.ref), None if before is None else before.compiled
+        self._starts.on_stored(after.head, self.clock.monotonic())
+        start = self._starts.get(after.ref)
         if (
             known is not None
-            and (before is not None and before.ready is not None)
-            and (after is not None and after.uid == before.uid and after.since > before.since)
+            and (earlier is not None and earlier.ready is not None)
+            and (start is not None and start.uid == earlier.uid and start.since > earlier.since)
         ):
             # What the rules lost before they were changed is theirs still.
-            self._former.append(_Former(known, Window(since=before.since, until=after.since)))
+            self._former.append(_Former(known, Window(since=earlier.since, until=start.since)))
         if self.done is None:
             # Who does not lead makes no pass that would end it.
             del self._former[:-_CHANGES]
-        if current is not None:
-            self._compiled[key] = current
-
-    def on_deleted(self, key: str) -> None:
-        """A policy was deleted."""
-        self._starts.on_deleted(key)
-        self._compiled.pop(key, None)
 
     async def run(self) -> None:
         """Look until cancelled; what fails is tried again with a pause."""
@@ -167,7 +165,6 @@ class Rounds:
         stored = await self.policies.stored()
         for policy in stored:
             self.index.apply(policy)
-            self.on_stored(policy)
         for requests in (self.search.requests.waiting(), self.search.requests.finished()):
             async for request in requests:
                 self.take(request)
@@ -274,7 +271,7 @@ class Rounds:
             self._missed = self._noted = now
         self._pulse = pulse
 
-    async def _all(self, ready: dict[str, Start]) -> None:
+    async def _all(self, ready: dict[PolicyRef, Start]) -> None:
         """Look at all rules under Ignore, and at the beginnings of the others."""
         now, until = self.clock.monotonic(), self.clock.now() - _SETTLE
         doubt, guessing = self._doubt, self.search.reach.guessing
@@ -285,16 +282,16 @@ class Rounds:
         chosen = [
             policy
             for policy in self.index.policies()
-            if policy.key in ready or (ignored and policy.failure_policy == IGNORE)
+            if policy.ref in ready or (ignored and policy.failure_policy == IGNORE)
         ]
         former = self._before(until) if ignored else ()
         await self._pass(chosen, until, doubt=doubt, former=former)
         self._last = now
         await self._end(until, ready.values())
 
-    async def _begun(self, ready: dict[str, Start]) -> None:
+    async def _begun(self, ready: dict[PolicyRef, Start]) -> None:
         """Look at the beginnings of some policies."""
-        chosen = [policy for policy in self.index.policies() if policy.key in ready]
+        chosen = [policy for policy in self.index.policies() if policy.ref in ready]
         await self._pass(chosen, self.clock.now() - _SETTLE, doubt=False)
         self._starts.cover(ready.values())
         self.passes += 1
@@ -320,7 +317,7 @@ class Rounds:
         found = PassResult()
 
         times = [(policy, self._window(policy, until)) for policy in policies]
-        known = (self._starts.get(policy.key) for policy in policies)
+        known = (self._starts.get(policy.ref) for policy in policies)
         in_force = {start.uid for start in known if start is not None and start.ready is not None}
         tasks = [
             task
@@ -338,7 +335,7 @@ class Rounds:
 
     def _window(self, policy: CompiledPolicy, until: datetime) -> Window:
         since = (self.done or until) - _OVERLAP
-        start = self._starts.get(policy.key)
+        start = self._starts.get(policy.ref)
         if start is None or (start.covered and start.since < since):
             return Window(since=since, until=until)
         return Window(since=start.since, until=until, version=start.version)
@@ -346,7 +343,7 @@ class Rounds:
     async def _end(self, until: datetime, covered: Collection[Start]) -> None:
         """Store until when everything was looked at."""
         self._starts.cover(covered)
-        keys = {policy.key for policy in self.index.policies()}
+        keys = {policy.ref for policy in self.index.policies()}
         first = self._starts.earliest(keys)
         reached = until if first is None else min(until, first)
         # No beginning before what is stored is really left: the one before us waited for it.

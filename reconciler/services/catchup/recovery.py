@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reconciler.api.meta import PolicyRef
 from reconciler.engine.program import IGNORE, CompiledPolicy, Program
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catchup.changes import Window
 from reconciler.services.catchup.search import (
     Changed,
@@ -47,7 +48,7 @@ class LostRule:
 class Loss:
     """What a policy lost in one outage."""
 
-    policy: str
+    policy: PolicyRef
     uid: str
     outage: Outage
     rules: tuple[LostRule, ...]
@@ -65,12 +66,12 @@ class Recovery:
         created: Gives when a policy was created, and in which version, as `Starts.created` does.
     """
 
-    index: PolicyIndex
+    index: PolicyStore
     search: Search
     outages: Outages
     found: Callable[[PassResult], None]
     lost: Callable[[Loss], Awaitable[None]]
-    created: Callable[[str], tuple[datetime, int] | None]
+    created: Callable[[PolicyRef], tuple[datetime, int] | None]
     told: dict[RuleKey, set[Changed]]
 
     async def run(self, until: datetime) -> dict[str, str] | None:
@@ -116,7 +117,7 @@ class Recovery:
 
     def _from(self, policy: CompiledPolicy, since: datetime, until: datetime) -> Window:
         """Return a window, but of nothing before the policy."""
-        known = self.created(policy.key)
+        known = self.created(policy.ref)
         if known is None or known[0] < since:
             return Window(since=since, until=until)
         created, version = known
@@ -124,7 +125,7 @@ class Recovery:
 
     def _is_younger(self, policy: CompiledPolicy, outage: Outage) -> bool:
         """Tell whether a policy came after an outage, and lost nothing in it."""
-        known = self.created(policy.key)
+        known = self.created(policy.ref)
         return known is not None and outage.until is not None and outage.until < known[0]
 
     def _lost(self, policy: CompiledPolicy) -> Iterable[tuple[Program, str]]:
@@ -151,10 +152,10 @@ class Recovery:
             if not program.own and (rule := self._lost_rule(policy, program, outage, found))
         ]
         if rules:
-            loss = Loss(policy=policy.key, uid=policy.uid, outage=outage, rules=tuple(rules))
+            loss = Loss(policy=policy.ref, uid=policy.uid, outage=outage, rules=tuple(rules))
             await self.lost(loss)
         for rule in rules:
-            key = policy.key, policy.uid, rule.name
+            key = policy.ref, policy.uid, rule.name
             self.told.setdefault(key, set()).update(found.lost.get(key, ()))
 
     def _lost_rule(

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from reconciler.api.meta import Kind, Object, ref_of, resource_version
+from reconciler.api.meta import Kind, Object, PolicyRef, ref_of, resource_version
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.engine.match import Decision, Listing, Subject
 from reconciler.engine.program import CompiledPolicy, Program
@@ -39,15 +39,15 @@ _MOST_NAMESPACES = 20
 _PARALLEL = 16
 
 
-RuleKey = tuple[str, str, str]
-"""The policy's key and uid, and the rule's name."""
+RuleKey = tuple[PolicyRef, str, str]
+"""The policy and its uid, and the rule's name."""
 Changed = tuple[str, datetime]
 """The uid of an object, and when it was changed."""
 
 
 def rule_key(policy: CompiledPolicy, program: Program) -> RuleKey:
     """Return what a rule's findings are kept by."""
-    return policy.key, policy.uid, program.rule
+    return policy.ref, policy.uid, program.rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Kind, Object, PolicyRef
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -24,12 +24,12 @@ class MatchConditions(Protocol):
 class Policies(Protocol):
     """Policy objects, as stored."""
 
-    async def get(self, key: str) -> Object:
-        """Return the ClusterPolicy ``name`` or the Policy ``namespace/name``, live."""
+    async def get(self, ref: PolicyRef) -> Object:
+        """Return a policy, live."""
         ...
 
     async def stored(self) -> tuple[Object, ...]:
-        """Return all policies of both kinds, live."""
+        """Return all policies of all kinds, live."""
         ...
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ from reconciler.errors import ClusterError, Forbidden
 from reconciler.requests.lifecycle import Fail, Retry, Skip, identity
 from reconciler.requests.schedule import Backoff
 from reconciler.services.catalog.exceptions import ExceptionIndex
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.ports.objects import Kinds, MergeKeys, Reader, RuleLoader, Writer
 from reconciler.services.ports.policies import Policies
@@ -241,7 +241,7 @@ def preview_over(
         kinds=ports.kinds, reader=cluster, requests=ports.requests, clock=clock, below=below
     )
     processor = Processor(
-        index=PolicyIndex(),
+        index=PolicyStore(),
         policies=ports.policies,
         finder=TargetFinder(kinds=ports.kinds, reader=cluster),
         triggers=triggers,
@@ -256,7 +256,7 @@ def preview_over(
         loader=ports.loader,
         backoff=Backoff(),
         exceptions=ports.exceptions,
-        pacer=Pacer(index=PolicyIndex(), clock=clock),
+        pacer=Pacer(index=PolicyStore(), clock=clock),
     )
     return Preview(
         cluster=cluster,

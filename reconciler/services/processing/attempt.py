@@ -49,7 +49,7 @@ from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.requests.redaction import said
 from reconciler.requests.schedule import Backoff
 from reconciler.services.catalog.exceptions import ExceptionIndex
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.ports.objects import Loader, RuleLoader
 from reconciler.services.ports.policies import Policies
 from reconciler.services.processing.eligibility import Eligibility
@@ -112,7 +112,7 @@ class Processor:
         account: In whose name everything is read; None: in that of the ports.
     """
 
-    index: PolicyIndex
+    index: PolicyStore
     policies: Policies
     finder: TargetFinder
     triggers: TriggerReader
@@ -274,7 +274,7 @@ class Processor:
 
     def loads(self, spec: RequestSpec) -> Loads:
         """Return what an attempt at a request reads, and evaluates with."""
-        owner = EvaluationOwner(tenant=tenant_of(spec), policy=spec.policy, rule=spec.rule)
+        owner = EvaluationOwner(tenant=tenant_of(spec), policy=spec.policy.key, rule=spec.rule)
         return Loads(self.loading, long_evaluations=self.long_evaluations, owner=owner)
 
     async def skip_reason(

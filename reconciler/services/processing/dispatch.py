@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from reconciler.api.account import MissingRight
+from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Outcome, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, NotFound
@@ -27,6 +28,7 @@ from reconciler.requests.lifecycle import (
 )
 from reconciler.requests.overload import holders
 from reconciler.requests.queue import RequestQueue
+from reconciler.services.catalog.policy_store import StoredPolicy
 from reconciler.services.ports.objects import History
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor, Unconfirmed
@@ -103,6 +105,7 @@ class Dispatcher:
             clock=self.clock,
             period=self.confirmation,
         )
+        self.processor.index.subscribe(self._on_policy)
 
     def on_stored(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; one that comes late changes nothing."""
@@ -163,7 +166,7 @@ class Dispatcher:
         ages = ((now - item.created).total_seconds() for item in self._known.values())
         return max(ages, default=0.0)
 
-    def wake(self, policy: str) -> None:
+    def wake(self, policy: PolicyRef) -> None:
         """Look again at the parked requests of a policy: something they wait for changed."""
         for request in self._known.values():
             parked = request.status.next_attempt is not None or request.status.reason
@@ -196,6 +199,12 @@ class Dispatcher:
                     continue
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
+
+    def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
+        # A status that we wrote ourselves is nothing that a request waits for.
+        known, terms = after or before, [item and item.terms for item in (before, after)]
+        if known is not None and terms[0] != terms[1]:
+            self.wake(known.ref)
 
     def _lacks(self, request: UpdateRequest) -> MissingRight:
         account = self.processor.index.account(request.spec.policy)
@@ -452,7 +461,7 @@ class Dispatcher:
 
 
 def _holders(request: UpdateRequest) -> tuple[str, ...]:
-    return holders(request.spec.policy, request.spec.resource.namespace)
+    return holders(request.spec.policy.key, request.spec.resource.namespace)
 
 
 def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:

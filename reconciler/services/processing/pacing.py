@@ -8,11 +8,12 @@ import math
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from reconciler.api.meta import PolicyRef
 from reconciler.clock import Clock
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.lifecycle import Defer
 from reconciler.requests.limits import NO_LIMITS, Limits
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,29 +29,32 @@ class _Line:
 class Pacer:
     """Knows the limits of all policies, and whose turn it is."""
 
-    index: PolicyIndex
+    index: PolicyStore
     clock: Clock
-    _lines: dict[str, _Line] = field(default_factory=dict)
+    _lines: dict[PolicyRef, _Line] = field(default_factory=dict)
 
-    def limits(self, policy: str) -> Limits:
+    def limits(self, policy: PolicyRef) -> Limits:
         """Return the limits of a policy; those that cannot be understood are none."""
-        found = self.index.limits(policy)
+        stored = self.index.entry(policy)
+        found = NO_LIMITS if stored is None else stored.limits
         return NO_LIMITS if isinstance(found, InvalidPolicy) else found
 
-    def closed(self, policy: str) -> Defer | None:
+    def closed(self, policy: PolicyRef) -> Defer | None:
         """Return why nothing of a policy may be done now, None where it may.
 
         An annotation that cannot be understood holds everything back: nobody knows what it was
         to forbid, or in whose name to work.
         """
-        if (misnamed := self.index.misnamed(policy)) is not None:
-            return Defer(reason="InvalidAccount", message=str(misnamed))
-        found = self.index.limits(policy)
-        if isinstance(found, InvalidPolicy):
-            return Defer(reason="InvalidLimit", message=str(found))
-        return found.hold(self.clock.now())
+        stored = self.index.entry(policy)
+        if stored is None:
+            return None
+        if stored.misnamed is not None:
+            return Defer(reason="InvalidAccount", message=str(stored.misnamed))
+        if isinstance(stored.limits, InvalidPolicy):
+            return Defer(reason="InvalidLimit", message=str(stored.limits))
+        return stored.limits.hold(self.clock.now())
 
-    def turn(self, policy: str, name: str, triggers: int = 1) -> Defer | None:
+    def turn(self, policy: PolicyRef, name: str, triggers: int = 1) -> Defer | None:
         """Return when it is the turn of a request, None where it is now.
 
         Args:
@@ -78,12 +82,12 @@ class Pacer:
         message = f"the policy's rate is {rate * 60:g} triggers a minute, and it is not its turn"
         return Defer(reason="RateLimited", message=message, until=until)
 
-    def forget(self, policy: str, name: str) -> None:
+    def forget(self, policy: PolicyRef, name: str) -> None:
         """A request needs its turn no more."""
         if (line := self._lines.get(policy)) is not None:
             line.turns.pop(name, None)
 
-    def chunk(self, policy: str, most: int, failed: int) -> int:
+    def chunk(self, policy: PolicyRef, most: int, failed: int) -> int:
         """Return how many triggers a sweep may work on side by side, at least one.
 
         Args:
@@ -101,7 +105,7 @@ class Pacer:
             bounds.append(limits.failures - failed)
         return max(1, min(bounds))
 
-    def stopped(self, policy: str, failed: int) -> Defer | None:
+    def stopped(self, policy: PolicyRef, failed: int) -> Defer | None:
         """Return why a sweep goes no further after so many failures, None where it may."""
         allowed = self.limits(policy).failures
         if not allowed or failed < allowed:

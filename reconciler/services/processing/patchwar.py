@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.api.meta import FIELD_MANAGER, Object, ref_of
+from reconciler.api.meta import FIELD_MANAGER, Object, PolicyRef, ref_of
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import render_duration
 from reconciler.engine.patch import equal
@@ -145,7 +145,7 @@ class PatchWars:
             return None
         return pause
 
-    def forgive(self, policy: str, rule: str) -> None:
+    def forgive(self, policy: PolicyRef, rule: str) -> None:
         """End the pauses of a rule: somebody wants it tried again."""
         for key in [key for key in self._pauses if (key[1].policy, key[1].rule) == (policy, rule)]:
             del self._pauses[key]

@@ -13,7 +13,7 @@ from reconciler.errors import ClusterError
 from reconciler.requests.draft import Draft
 from reconciler.requests.overload import holders
 from reconciler.requests.rebuild import why_not_rebuildable
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.ports.requests import Requests
 from reconciler.services.recording.backlog import BacklogEstimate
 from reconciler.services.recording.diversion import Diversion
@@ -55,7 +55,7 @@ class Recorded:
 class Recorder:
     """Records for one replica."""
 
-    index: PolicyIndex
+    index: PolicyStore
     requests: Requests
     estimate: BacklogEstimate
     diversion: Diversion
@@ -151,7 +151,7 @@ async def _by(deadline: Deadline, draft: Draft, work: Awaitable[None]) -> Unreco
 
 
 def _holders(draft: Draft) -> tuple[str, ...]:
-    return holders(draft.spec.policy, draft.spec.resource.namespace)
+    return holders(draft.spec.policy.key, draft.spec.resource.namespace)
 
 
 def _but(names: set[str], drafts: Iterable[Draft]) -> tuple[Draft, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from reconciler.api.meta import GROUP, POLICY_VERSION, ObjectRef
+from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.api.updaterequest import (
     SUCCESSES,
     Outcome,
@@ -23,6 +23,7 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.requests.lifecycle import FINAL, TAKEN_BACK
 from reconciler.services.catalog.caveats import Caveat
+from reconciler.services.catalog.policy_store import StoredPolicy
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.processing.attempt import Attempt
 from reconciler.services.processing.patchwar import PATCH_WAR
@@ -71,7 +72,7 @@ class EventRecorder:
     clock: Clock
     success: bool = False
     held_back: int = 0
-    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+    _buckets: dict[PolicyRef, _Bucket] = field(default_factory=dict)
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Tell of an attempt whose status is stored; what was told before is not repeated."""
@@ -98,11 +99,11 @@ class EventRecorder:
         if self.success:
             self._applied(spec, attempt.targets)
 
-    def caught_up(self, policy: str, uid: str, rule: str, number: int) -> None:
+    def caught_up(self, policy: PolicyRef, uid: str, rule: str, number: int) -> None:
         """Tell that triggers of a rule were found that nobody had recorded."""
         what = "1 trigger was" if number == 1 else f"{number} triggers were"
         event = Event(
-            regarding=_reference_of(policy, uid),
+            regarding=_reference(policy.as_object(uid)),
             severity="Normal",
             reason=CAUGHT_UP,
             action="Record",
@@ -114,7 +115,7 @@ class EventRecorder:
         """Tell what a policy that is in force does not do."""
         self.events.emit(
             Event(
-                regarding=_reference_of(policy.key, policy.uid),
+                regarding=_reference(policy.ref.as_object(policy.uid)),
                 severity="Warning",
                 reason=caveat.reason,
                 action="None",
@@ -123,11 +124,11 @@ class EventRecorder:
             )
         )
 
-    def lost(self, policy: str, uid: str, rule: str, note: str) -> None:
+    def lost(self, policy: PolicyRef, uid: str, rule: str, note: str) -> None:
         """Tell that triggers of a rule were lost for good."""
         self.events.emit(
             Event(
-                regarding=_reference_of(policy, uid),
+                regarding=_reference(policy.as_object(uid)),
                 severity="Warning",
                 reason=LOST,
                 action="None",
@@ -135,9 +136,10 @@ class EventRecorder:
             )
         )
 
-    def on_deleted(self, key: str) -> None:
-        """A policy was deleted."""
-        self._buckets.pop(key, None)
+    def on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
+        """Forget what was counted of a policy that is deleted."""
+        if before is not None and after is None:
+            self._buckets.pop(before.ref, None)
 
     def _applied(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
         patched = [item.ref for item in targets if item.outcome is Outcome.PATCHED]
@@ -238,7 +240,7 @@ class EventRecorder:
             )
         )
 
-    def _allowed(self, policy: str) -> bool:
+    def _allowed(self, policy: PolicyRef) -> bool:
         now = self.clock.monotonic()
         bucket = self._buckets.setdefault(policy, _Bucket(_BURST, now))
         bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.filled) * _PER_SECOND)
@@ -250,18 +252,7 @@ class EventRecorder:
 
 
 def _policy(spec: RequestSpec) -> Mapping[str, Any]:
-    return _reference_of(spec.policy, spec.policy_uid)
-
-
-def _reference_of(policy: str, uid: str) -> Mapping[str, Any]:
-    namespace, _, name = policy.rpartition("/")
-    return {
-        "apiVersion": f"{GROUP}/{POLICY_VERSION}",
-        "kind": "Policy" if namespace else "ClusterPolicy",
-        "namespace": namespace,
-        "name": name,
-        "uid": uid,
-    }
+    return _reference(spec.policy.as_object(spec.policy_uid))
 
 
 def _reference(ref: ObjectRef) -> Mapping[str, Any]:

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.api.meta import Object, resource_version
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import resource_version
 from reconciler.api.policyreport import (
     MAX_RESULTS,
     Key,
@@ -32,7 +33,7 @@ from reconciler.errors import (
     Throttled,
     Unavailable,
 )
-from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.reporting import ReportStore
@@ -78,7 +79,7 @@ class Reports:
     """
 
     store: ReportStore
-    index: PolicyIndex
+    index: PolicyStore
     policies: Policies
     kinds: Kinds
     reader: Reader
@@ -91,29 +92,18 @@ class Reports:
     _pending: dict[str, _Pending] = field(default_factory=dict)
     _last: dict[str, float] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
-    _rules: dict[str, frozenset[str]] = field(default_factory=dict)
-    _disabled: set[str] = field(default_factory=set)
     _place: str = ""
     _unseen: list[Key] = field(default_factory=list)
     _listed: bool = False
 
-    def on_stored(self, policy: Object) -> None:
-        """Take in a policy as stored; the index knows it already."""
-        key = policy_key(policy)
-        labels = (policy.get("metadata") or {}).get("labels") or {}
-        (self._disabled.add if DISABLED in labels else self._disabled.discard)(key)
-        compiled = self.index.get(key)
-        if compiled is None:
-            return
-        rules = frozenset(program.rule for program in compiled.programs)
-        if self._rules.get(key, rules) - rules:
-            self._look_everywhere()
-        self._rules[key] = rules
+    def __post_init__(self) -> None:
+        """Follow the policies."""
+        self.index.subscribe(self._on_policy)
 
-    def on_deleted(self, key: str) -> None:
-        """A policy was deleted."""
-        self._disabled.discard(key)
-        if self._rules.pop(key, None):
+    def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
+        if before is None or (after is not None and after.compiled is None):
+            return
+        if after is None or before.compiled is None or _rules(before) - _rules(after):
             self._look_everywhere()
 
     def add(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
@@ -199,7 +189,7 @@ class Reports:
                 self._put(self._place, key, None)
 
     def _wants(self, spec: RequestSpec) -> bool:
-        return self.enabled and spec.policy not in self._disabled
+        return self.enabled and not _is_disabled(self.index.entry(spec.policy))
 
     async def _write(self, namespace: str, changes: Changes) -> None:
         live = await self.store.get(namespace)
@@ -222,14 +212,10 @@ class Reports:
 
     async def _wanted(self, key: Key) -> bool:
         """Return whether the policy and the rule of a result exist."""
-        policy, rule, *_ = key
-        if policy in self._disabled:
-            return False
-        rules = self._rules.get(policy)
-        if rules is not None:
-            return rule in rules
-        if policy in self.index.invalid():
-            return True
+        text, rule, *_ = key
+        policy = policy_named(text)
+        if (stored := self.index.entry(policy)) is not None:
+            return not _is_disabled(stored) and (stored.compiled is None or rule in _rules(stored))
         try:
             # At the start the watch may not have brought it yet.
             await self.policies.get(policy)
@@ -267,7 +253,7 @@ class Reports:
             case _:
                 verdict, message = Verdict.ERROR, target.message
         return Result(
-            policy=spec.policy,
+            policy=spec.policy.key,
             rule=spec.rule,
             target=ref,
             subresource=target.subresource,
@@ -310,6 +296,15 @@ class Reports:
         if problem and problem != self.problem:
             self.say(problem)
         self.problem = problem
+
+
+def _is_disabled(policy: StoredPolicy | None) -> bool:
+    return policy is not None and DISABLED in (policy.head["metadata"].get("labels") or {})
+
+
+def _rules(policy: StoredPolicy) -> frozenset[str]:
+    programs = () if policy.compiled is None else policy.compiled.programs
+    return frozenset(program.rule for program in programs)
 
 
 def _least(changes: Mapping[Key, Result | None]) -> Key:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, PolicyRef
 from reconciler.api.policystatus import (
     Figures,
     PolicyProgress,
@@ -29,7 +29,7 @@ from reconciler.config import parse_duration
 from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.requests.figures import FIRED_NOTHING, share
 from reconciler.requests.lifecycle import FINAL
-from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.ports.policies import Policies
 from reconciler.services.reporting.summary import handled, summarise
@@ -68,33 +68,31 @@ class Progress:
         problem: What is in the way now; empty where nothing is.
     """
 
-    index: PolicyIndex
+    index: PolicyStore
     policies: Policies
     clock: Clock
     waiting: Callable[[], Iterable[UpdateRequest]]
     filters: Callable[[], Filters]
     say: Callable[[str], None]
     problem: str = ""
-    _objects: dict[str, Object] = field(default_factory=dict)
-    _accounts: dict[str, _Account] = field(default_factory=dict)
-    _earlier: dict[str, list[UpdateRequest]] = field(default_factory=dict)
-    _dirty: set[str] = field(default_factory=set)
-    _running_before: frozenset[str] = frozenset()
+    _accounts: dict[PolicyRef, _Account] = field(default_factory=dict)
+    _earlier: dict[PolicyRef, list[UpdateRequest]] = field(default_factory=dict)
+    _dirty: set[PolicyRef] = field(default_factory=set)
+    _running_before: frozenset[PolicyRef] = frozenset()
     _began: datetime | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def on_stored(self, policy: Object) -> None:
-        """Take in a policy as stored."""
-        kept = {key: policy.get(key) for key in ("apiVersion", "kind", "metadata", "status")}
-        self._objects[policy_key(policy)] = kept
-        self._dirty.add(policy_key(policy))
+    def __post_init__(self) -> None:
+        """Follow the policies."""
+        self.index.subscribe(self._on_policy)
 
-    def on_deleted(self, key: str) -> None:
-        """A policy was deleted."""
-        self._objects.pop(key, None)
-        self._accounts.pop(key, None)
-        self._earlier.pop(key, None)
-        self._dirty.discard(key)
+    def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
+        if after is not None:
+            self._dirty.add(after.ref)
+        elif before is not None:
+            self._accounts.pop(before.ref, None)
+            self._earlier.pop(before.ref, None)
+            self._dirty.discard(before.ref)
 
     def begin(self) -> None:
         """This process leads from now on."""
@@ -105,9 +103,9 @@ class Progress:
         finished = request.status.finished
         if self._began is None or finished is None or finished >= self._began:
             return
-        policy = self._objects.get(request.spec.policy)
+        policy = self.index.entry(request.spec.policy)
         known = _Account(uid=_uid(policy), generation=_generation(policy))
-        if policy is None or _later(request, parse_progress(policy), known):
+        if policy is None or _later(request, parse_progress(policy.head), known):
             self._earlier.setdefault(request.spec.policy, []).append(request)
             self._dirty.add(request.spec.policy)
 
@@ -136,7 +134,7 @@ class Progress:
 
     async def _write_dirty(self, due: float, limit: int) -> None:
         running = self._running()
-        self._dirty |= {key for key in running if key in self._objects} | self._running_before
+        self._dirty |= running.keys() | self._running_before
         self._running_before = frozenset(running)
         problem = ""
         for key in sorted(self._dirty, key=self._last_written):
@@ -157,17 +155,17 @@ class Progress:
             self.say(problem)
         self.problem = problem
 
-    def _last_written(self, key: str) -> float:
+    def _last_written(self, key: PolicyRef) -> float:
         account = self._accounts.get(key)
         return -1.0 if account is None else account.written
 
     def _account(self, spec: RequestSpec) -> _Account | None:
         known = self._accounts.get(spec.policy)
-        policy = self._objects.get(spec.policy)
+        policy = self.index.entry(spec.policy)
         if policy is not None and spec.policy_uid not in ("", _uid(policy)):
             return None
         generation = max(spec.policy_generation, _generation(policy))
-        if known is None and policy is None and self.index.get(spec.policy) is None:
+        if known is None and policy is None:
             # It ended because its policy is gone.
             return None
         if known is None or spec.policy_uid not in ("", known.uid):
@@ -180,63 +178,63 @@ class Progress:
             known = self._accounts[spec.policy] = _Account(uid=uid, generation=generation)
         return known
 
-    async def _write(self, key: str, running: Running) -> bool:
-        policy = self._objects.get(key)
-        account = None if policy is None else self._in_force(key, policy)
+    async def _write(self, key: PolicyRef, running: Running) -> bool:
+        policy = self.index.entry(key)
+        account = None if policy is None else self._in_force(policy)
         if policy is None or account is None:
             return False
         if account.base is None:
-            if self._complete(key, account, policy, running):
+            if self._complete(account, policy, running):
                 self._earlier.pop(key, None)
                 return False
-            policy = self._objects[key] = await self.policies.get(key)
-            account = self._in_force(key, policy)
-            if account is None:
+            await self.index.take_in(await self.policies.get(key))
+            policy = self.index.entry(key)
+            account = None if policy is None else self._in_force(policy)
+            if policy is None or account is None:
                 return False
-            account.base = _ended_part(parse_progress(policy))
+            account.base = _ended_part(parse_progress(policy.head))
             self._take_earlier(key, account)
-        body = self._rendered(key, account, account.base, running)
-        if stored_alike(policy, body):
+        body = self._rendered(policy, account, account.base, running)
+        if stored_alike(policy.head, body):
             return False
         account.written = self.clock.monotonic()
-        await self.policies.write_status(policy, {"mutateExisting": body})
+        await self.policies.write_status(policy.head, {"mutateExisting": body})
         return True
 
-    def _in_force(self, key: str, policy: Object) -> _Account | None:
+    def _in_force(self, policy: StoredPolicy) -> _Account | None:
         """Return the account of a policy whose stored generation is the one at work."""
-        compiled = self.index.get(key)
-        generation = _generation(policy)
+        compiled, uid, generation = policy.compiled, policy.uid, policy.generation
         if (
             compiled is None
             or not handled(compiled.programs)
-            or observed_generation(policy) != generation
+            or observed_generation(policy.head) != generation
             or compiled.generation != generation
         ):
             return None
-        account = self._accounts.get(key)
-        if account is not None and account.uid == _uid(policy) and account.generation > generation:
+        account = self._accounts.get(policy.ref)
+        if account is not None and account.uid == uid and account.generation > generation:
             return None
-        if account is None or (account.uid, account.generation) != (_uid(policy), generation):
-            account = self._accounts[key] = _Account(uid=_uid(policy), generation=generation)
+        if account is None or (account.uid, account.generation) != (uid, generation):
+            account = self._accounts[policy.ref] = _Account(uid=uid, generation=generation)
         return account
 
-    def _complete(self, key: str, account: _Account, policy: Object, running: Running) -> bool:
+    def _complete(self, account: _Account, policy: StoredPolicy, running: Running) -> bool:
         """Return whether the status as noticed has it all, so that nothing has to be read."""
         if account.own != PolicyProgress():
             return False
-        noticed = _ended_part(parse_progress(policy))
-        if any(_later(item, noticed, account) for item in self._earlier.get(key, ())):
+        noticed = _ended_part(parse_progress(policy.head))
+        if any(_later(item, noticed, account) for item in self._earlier.get(policy.ref, ())):
             return False
-        return stored_alike(policy, self._rendered(key, account, noticed, running))
+        return stored_alike(policy.head, self._rendered(policy, account, noticed, running))
 
-    def _take_earlier(self, key: str, account: _Account) -> None:
+    def _take_earlier(self, key: PolicyRef, account: _Account) -> None:
         base = account.base or PolicyProgress()
         for request in self._earlier.pop(key, ()):
             if _later(request, base, account):
                 account.own = _counted(account.own, request, request.status)
 
     def _rendered(
-        self, key: str, account: _Account, base: PolicyProgress, running: Running
+        self, policy: StoredPolicy, account: _Account, base: PolicyProgress, running: Running
     ) -> Object:
         own = account.own
         progress = PolicyProgress(
@@ -246,16 +244,16 @@ class Progress:
             last_error=own.last_error or base.last_error,
             last_skip=own.last_skip or base.last_skip,
         )
-        compiled = self.index.get(key)
-        if compiled is not None:
-            progress = replace(progress, message=summarise(progress, compiled, self.filters()))
+        if policy.compiled is not None:
+            message = summarise(progress, policy.compiled, self.filters())
+            progress = replace(progress, message=message)
         return render_progress(progress)
 
-    def _running(self) -> dict[str, Running]:
-        found: dict[str, Running] = {}
+    def _running(self) -> dict[PolicyRef, Running]:
+        found: dict[PolicyRef, Running] = {}
         for request in self.waiting():
             spec, status = request.spec, request.status
-            policy = self._objects.get(spec.policy)
+            policy = self.index.entry(spec.policy)
             if policy is None or spec.policy_uid not in ("", _uid(policy)):
                 continue
             if spec.sweep and spec.policy_generation != _generation(policy):
@@ -331,9 +329,9 @@ def _later(request: UpdateRequest, base: PolicyProgress, account: _Account) -> b
     return base.last_run is None or finished > base.last_run
 
 
-def _uid(policy: Object | None) -> str:
-    return str(((policy or {}).get("metadata") or {}).get("uid", ""))
+def _uid(policy: StoredPolicy | None) -> str:
+    return "" if policy is None else policy.uid
 
 
-def _generation(policy: Object | None) -> int:
-    return int(((policy or {}).get("metadata") or {}).get("generation", 0))
+def _generation(policy: StoredPolicy | None) -> int:
+    return 0 if policy is None else policy.generation

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import PolicyRef
 from reconciler.clock import Clock
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.ports.access import Accesses
 
 _GRANTED_FOR: Final = 30.0
@@ -28,25 +29,26 @@ class _Answer:
 class Delegation:
     """Asks about the accounts of policies, each at most once in a while."""
 
-    index: PolicyIndex
+    index: PolicyStore
     access: Accesses
     clock: Clock
     _answers: dict[ServiceAccount, _Answer] = field(default_factory=dict)
 
-    async def problems(self, policies: Iterable[CompiledPolicy]) -> dict[str, str]:
-        """Return why policies cannot work in the name that they give, by their keys."""
-        found: dict[str, str] = {}
-        named: dict[str, ServiceAccount] = {}
+    async def problems(self, policies: Iterable[CompiledPolicy]) -> dict[PolicyRef, str]:
+        """Return why policies cannot work in the name that they give."""
+        found: dict[PolicyRef, str] = {}
+        named: dict[PolicyRef, ServiceAccount] = {}
         for policy in policies:
-            if (misnamed := self.index.misnamed(policy.key)) is not None:
-                found[policy.key] = str(misnamed)
+            stored = self.index.entry(policy.ref)
+            if stored is not None and stored.misnamed is not None:
+                found[policy.ref] = str(stored.misnamed)
             elif policy.account is not None:
-                named[policy.key] = policy.account
+                named[policy.ref] = policy.account
         await self._ask(set(named.values()))
-        for key, account in named.items():
+        for ref, account in named.items():
             if not self._answers[account].granted:
                 right = account.impersonation
-                found[key] = (
+                found[ref] = (
                     f"the controller may not work as ServiceAccount {account}, which the policy"
                     f" names; grant: {right} named {right.name}"
                 )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Kind, Object, PolicyRef
 from reconciler.api.policystatus import observed_generation
 from reconciler.api.updaterequest import parse_time
 from reconciler.clock import Clock
@@ -54,7 +54,7 @@ class InForce:
     clock: Clock
     outages: Outages = field(default_factory=Outages)
     obstacle: Obstacle | None = None
-    unserved: dict[str, Obstacle] = field(default_factory=dict)
+    unserved: dict[PolicyRef, Obstacle] = field(default_factory=dict)
     version: str = ""
     confirmed: datetime | None = None
     _recalled: bool = False
@@ -140,7 +140,7 @@ class InForce:
         now = self.clock.now()
         self.outages.end(now)
         for policy in policies:
-            if policy.key not in self.unserved:
+            if policy.ref not in self.unserved:
                 self.outages.end(now, policy=policy.uid)
 
     @property
@@ -180,7 +180,7 @@ class InForce:
     ) -> None:
         missing = sorted(set(_missing(policy, found, self._kinds)))
         if missing:
-            self.unserved[policy.key] = Obstacle(
+            self.unserved[policy.ref] = Obstacle(
                 cause=Cause.KIND,
                 message=f"the cluster does not serve {', '.join(missing)}, which the policy"
                 " matches: it is in force as soon as it does",

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.meta import ANNOTATION_RUN, Object, resource_version
+from reconciler.api.meta import ANNOTATION_RUN, Object, PolicyRef, policy_ref
 from reconciler.api.policystatus import MAX_TEXT, blank_progress, observed_generation
 from reconciler.api.updaterequest import Source, render_time
 from reconciler.engine.program import CompiledPolicy, Program
@@ -21,7 +21,7 @@ from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.requests.orders import sweep_order
 from reconciler.services.catalog.caveats import Caveat, acts, caveats
-from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.requests import Requests
 from reconciler.services.rollout.delegation import Delegation
@@ -58,7 +58,7 @@ class Rollout:
         changed: Set while there is something that `reconcile` has not seen yet.
     """
 
-    index: PolicyIndex
+    index: PolicyStore
     policies: Policies
     requests: Requests
     webhook_writer: WebhookWriter
@@ -68,27 +68,18 @@ class Rollout:
     held: str = ""
     ending: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _objects: dict[str, Object] = field(default_factory=dict)
     _delegation: Delegation = field(init=False)
 
     def __post_init__(self) -> None:
-        """Ask about the accounts of policies where configurations are kept, too."""
+        """Follow the policies, and ask about their accounts where configurations are kept."""
         access, clock = self.webhook_writer.cluster.access, self.webhook_writer.clock
         self._delegation = Delegation(index=self.index, access=access, clock=clock)
+        self.index.subscribe(self._on_policy)
 
-    def on_stored(self, policy: Object) -> None:
-        """Take in a policy as stored; the index knows it already."""
-        kept = {key: policy.get(key) for key in ("apiVersion", "kind", "metadata", "status")}
-        before = self._objects.get(policy_key(policy))
-        self._objects[policy_key(policy)] = kept
+    def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
         # New figures in the status, which come every second, are nothing to follow.
-        if before is None or _followed(before) != _followed(kept):
+        if before is None or after is None or _followed(before.head) != _followed(after.head):
             self.changed.set()
-
-    def on_deleted(self, key: str) -> None:
-        """A policy was deleted."""
-        self._objects.pop(key, None)
-        self.changed.set()
 
     def wake(self) -> None:
         """Something beside the policies changed: kinds, settings, the configurations."""
@@ -113,15 +104,13 @@ class Rollout:
         Raises:
             ClusterError: The policies cannot be listed.
         """
-        known = set(self._objects)
-        stored = {policy_key(item): item for item in await self.policies.stored()}
-        for key, policy in stored.items():
+        known = self.index.entries()
+        stored = {policy_ref(item): item for item in await self.policies.stored()}
+        for policy in stored.values():
             self.index.apply(policy)
-            if key not in self._objects or _newer(policy, self._objects[key]):
-                self.on_stored(policy)
-        for key in known - stored.keys():
-            self.index.remove(key)
-            self.on_deleted(key)
+        for missing in known:
+            if missing.ref not in stored:
+                self.index.on_deleted(missing.head)
 
     async def run(self) -> None:
         """Follow changes until cancelled; what fails is tried again with a pause."""
@@ -153,16 +142,17 @@ class Rollout:
 
     async def reconcile(self) -> None:
         """Bring configurations, sweeps and statuses in step once."""
-        policies = {policy.key: policy for policy in self.index.policies()}
+        policies = {policy.ref: policy for policy in self.index.policies()}
         if self.held and not self.ending:
             await self.webhook_writer.stand_by()
             return
-        refused: Mapping[str, str] = {}
+        refused: Mapping[PolicyRef, str] = {}
         try:
             if self.ending:
                 await self.webhook_writer.withdraw()
             else:
-                chosen, stored = tuple(policies.values()), tuple(self._objects.values())
+                chosen = tuple(policies.values())
+                stored = tuple(item.head for item in self.index.entries())
                 refused = await self.webhook_writer.register(chosen, stored)
         except ClusterError:
             if self.webhook_writer.in_force.obstacle is not None:
@@ -192,33 +182,34 @@ class Rollout:
             raise failed
 
     def _steps(
-        self, policies: Mapping[str, CompiledPolicy], refused: Mapping[str, str]
+        self, policies: Mapping[PolicyRef, CompiledPolicy], refused: Mapping[PolicyRef, str]
     ) -> Iterator[Awaitable[None]]:
         in_force = self.webhook_writer.in_force
-        for key, compiled in policies.items():
+        for ref, compiled in policies.items():
             # Only what was registered is finished: a policy that came meanwhile is not in force.
-            if key in refused:
-                yield self._write(key, _not_ready(refused[key]))
-            elif acts(compiled) and (obstacle := in_force.obstacle or in_force.unserved.get(key)):
-                yield self._suspend(key, obstacle)
-            elif self.index.get(key) is compiled:
-                yield self._finish(key, compiled)
-        for key, invalid in self.index.invalid().items():
-            yield self._write(key, _not_ready(str(invalid.error)))
+            if ref in refused:
+                yield self._write(ref, _not_ready(refused[ref]))
+            elif acts(compiled) and (obstacle := in_force.obstacle or in_force.unserved.get(ref)):
+                yield self._suspend(ref, obstacle)
+            elif self.index.get(ref) is compiled:
+                yield self._finish(ref, compiled)
+        for invalid in self.index.invalid():
+            yield self._write(invalid.ref, _not_ready(str(invalid.result)))
 
-    async def _suspend(self, key: str, obstacle: Obstacle) -> None:
+    async def _suspend(self, ref: PolicyRef, obstacle: Obstacle) -> None:
         """Say that a policy is not in force, also while its figures are written every second."""
         wanted = _not_ready(obstacle.message, obstacle.cause)
         try:
-            await self._write(key, wanted)
+            await self._write(ref, wanted)
         except Conflict:
-            self.on_stored(await self.policies.get(key))
-            await self._write(key, wanted)
+            await self.index.take_in(await self.policies.get(ref))
+            await self._write(ref, wanted)
 
-    async def _finish(self, key: str, compiled: CompiledPolicy) -> None:
-        policy = self._objects.get(key)
-        if policy is None:
+    async def _finish(self, ref: PolicyRef, compiled: CompiledPolicy) -> None:
+        stored = self.index.entry(ref)
+        if stored is None:
             return
+        policy = stored.head
         found = caveats(compiled, self.webhook_writer.live.current.filters)
         wanted = _ready(compiled, found)
         changed = observed_generation(policy) != compiled.generation
@@ -227,20 +218,20 @@ class Rollout:
             for program in _on_policy_change(compiled):
                 name = sweep_name(compiled.uid, compiled.generation, program.rule)
                 await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
-        wanted["mutateExisting"]["heldBack"] = self._held_back(key)
+        wanted["mutateExisting"]["heldBack"] = self._held_back(stored)
         mark = _run_mark(policy)
         if mark and mark != _acted_on(policy):
             wanted["mutateExisting"]["manualRun"] = await self._run_now(
                 compiled, mark, just_swept=changed
             )
-        await self._write(key, wanted)
+        await self._write(ref, wanted)
         if _message(policy.get("status") or {}) != _message(wanted):
             for caveat in found:
                 self.warn(compiled, caveat)
 
-    def _held_back(self, key: str) -> str | None:
+    def _held_back(self, policy: StoredPolicy) -> str | None:
         """Return why nothing of a policy is worked on now, None where it is."""
-        limits = self.index.limits(key)
+        limits = policy.limits
         if isinstance(limits, InvalidPolicy):
             return str(limits)
         held = limits.hold(self.webhook_writer.clock.now())
@@ -269,15 +260,15 @@ class Rollout:
         order = sweep_order(policy, program, source)
         await self.requests.create(name, order.labels, order.spec)
 
-    async def _write(self, key: str, wanted: Mapping[str, Any]) -> None:
-        policy = self._objects.get(key)
-        status = {} if policy is None else policy.get("status") or {}
-        if policy is None or not _differs(status, wanted):
+    async def _write(self, ref: PolicyRef, wanted: Mapping[str, Any]) -> None:
+        stored = self.index.entry(ref)
+        status = {} if stored is None else stored.head.get("status") or {}
+        if stored is None or not _differs(status, wanted):
             return
         condition = wanted["conditions"][0]
         moment = _since(status, condition) or render_time(self.webhook_writer.clock.now())
         condition = {**condition, "lastTransitionTime": moment}
-        await self.policies.write_status(policy, {**wanted, "conditions": [condition]})
+        await self.policies.write_status(stored.head, {**wanted, "conditions": [condition]})
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self.problem:
@@ -307,11 +298,6 @@ def _acted_on(policy: Object) -> str:
 
 def _on_policy_change(policy: CompiledPolicy) -> list[Program]:
     return [program for program in policy.programs if program.on_policy_change]
-
-
-def _newer(policy: Object, known: Object) -> bool:
-    new, old = resource_version(policy), resource_version(known)
-    return int(new) > int(old) if new.isdecimal() and old.isdecimal() else new != old
 
 
 def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from reconciler.api.meta import (
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
 from reconciler.engine.values.wildcard import has_wildcard
-from reconciler.services.catalog.policies import digest_of
+from reconciler.services.catalog.policy_store import digest_of
 from reconciler.services.catalog.settings import WebhookSettings
 from reconciler.services.rollout import narrowing, standing
 

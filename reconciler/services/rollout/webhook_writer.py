@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, Self
 
-from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object, PolicyRef, resource_version
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.match import KindSelector
@@ -136,7 +136,7 @@ class WebhookWriter:
     restored: Callable[[str, str], None] = _nobody
     _written: dict[str, _Written] = field(default_factory=dict)
     _accepted: WebhookSettings = field(default_factory=WebhookSettings)
-    _refused: dict[str, tuple[CompiledPolicy, str]] = field(default_factory=dict)
+    _refused: dict[PolicyRef, tuple[CompiledPolicy, str]] = field(default_factory=dict)
     _owner: Mapping[str, Any] | None = None
     _owner_asked: bool = False
     _allowance: float = _RESTORATIONS
@@ -159,7 +159,7 @@ class WebhookWriter:
 
     async def register(
         self, policies: Sequence[CompiledPolicy], stored: Iterable[Object] = ()
-    ) -> Mapping[str, str]:
+    ) -> Mapping[PolicyRef, str]:
         """Have the API server ask about what the policies match; return when it does.
 
         What it refuses is left out: conditions of a policy that do not compile, and settings, of
@@ -171,18 +171,18 @@ class WebhookWriter:
             stored: The same and others as they are stored.
 
         Returns:
-            Why a policy is left out, by its key.
+            Why a policy is left out.
         """
         if not self.in_force.recalled:
             self.in_force.recall(await self.cluster.marks.load(), stored)
-        keys, asked = {item.key for item in policies}, self.clock.now()
+        known, asked = {item.ref for item in policies}, self.clock.now()
         bundle = await self.cluster.authority.ca_bundle()
         if bundle is None:
             msg = "no CA of the webhook yet: start retrofit-admission, which makes it"
             self.in_force.lose(Cause.AUTHORITY, msg)
             raise NotFound(msg)
         await self._look_for_owner()
-        self._refused = {key: self._refused[key] for key in self._refused if key in keys}
+        self._refused = {ref: self._refused[ref] for ref in self._refused if ref in known}
         while True:
             registration = self._registration(bundle)
             good = [item for item in policies if not self._is_refused(item)]
@@ -198,7 +198,7 @@ class WebhookWriter:
                 # The API servers learn of a new configuration by their own watch.
                 await asyncio.sleep(self.place.margin)
             self.in_force.settle(asked, good)
-            return {item.key: self._refused[item.key][1] for item in policies if item not in good}
+            return {item.ref: self._refused[item.ref][1] for item in policies if item not in good}
 
     async def stand_by(self) -> None:
         """Have the API server ask about nothing."""
@@ -327,7 +327,7 @@ class WebhookWriter:
         self.restored(name, f"it {what}")
 
     def _is_refused(self, policy: CompiledPolicy) -> bool:
-        known = self._refused.get(policy.key)
+        known = self._refused.get(policy.ref)
         return known is not None and known[0] is policy
 
     async def _sort_out(
@@ -348,7 +348,7 @@ class WebhookWriter:
                 try:
                     await self.cluster.webhooks.check(body)
                 except Invalid as refusal:
-                    self._refused[policy.key] = policy, f"{_CONDITIONS_PLACE}: {refusal}"
+                    self._refused[policy.ref] = policy, f"{_CONDITIONS_PLACE}: {refusal}"
                     found = True
         if not found and registration.settings != self._accepted:
             self.live.refuse_webhooks(self._accepted, _fault(error))

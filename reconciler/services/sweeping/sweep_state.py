@@ -3,6 +3,7 @@
 import contextlib
 from dataclasses import dataclass, replace
 
+from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Counts, SweepProgress, UpdateRequest
 from reconciler.config import render_duration
 from reconciler.errors import Conflict
@@ -38,8 +39,8 @@ class SweepState:
         return cls(progress, request.status.counts, request, begun=now, begun_at=progress.done)
 
     @property
-    def policy(self) -> str:
-        """Return the key of the policy."""
+    def policy(self) -> PolicyRef:
+        """Return whose sweep it is."""
         return self.request.spec.policy
 
     @property

@@ -377,7 +377,7 @@ class Sweeper:
             child = replace(child, policy_generation=tally.progress.generation)
             parent = f"{parent}/{tally.progress.generation}"
         name = child_name(parent, ref.uid)
-        marks = labels(policy=spec.policy, source=spec.source, trigger_uid=ref.uid)
+        marks = labels(policy=spec.policy.key, source=spec.source, trigger_uid=ref.uid)
         created = await self.requests.create(name, marks, child)
         again = isinstance(attempt.disposition, Retry)
         if not created and tally.diverted and again and await self._ended(name):

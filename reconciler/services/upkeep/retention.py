@@ -67,7 +67,7 @@ class FinishedRequestCollector:
             return
         if request.status.state in FINAL and request.status.remove_after:
             bucket = self._buckets.setdefault(request.status.remove_after, {})
-            bucket[request.name] = request.spec.policy
+            bucket[request.name] = request.spec.policy.key
             if request.spec.recorded_secret:
                 self._recorded[request.name] = _former(request)
 

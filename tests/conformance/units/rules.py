@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from admission.decide import Limits, decide
-from reconciler.api.meta import Object, ObjectRef, ref_of, split_api_version
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import Object, ObjectRef, policy_ref, ref_of, split_api_version
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.dialects.registry import compile_policy
@@ -22,7 +23,7 @@ from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.confirmation import Presence
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.requests.lifecycle import FINAL
-from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import default_filters
 from reconciler.services.processing.attempt import trigger_gone
 from reconciler.services.processing.trigger import Trigger, TriggerReader
@@ -262,7 +263,7 @@ def request_of(given: Fields) -> RequestSpec:
     listed = [context["trigger"] for context in contexts]
     ref = given.get("spec") or request.get("resource") or listed[0]
     return RequestSpec(
-        policy="p",
+        policy=policy_named("p"),
         rule="r",
         resource=ObjectRef(
             api_version=ref["apiVersion"],
@@ -306,7 +307,7 @@ def read_trigger(cluster: MemoryCluster, spec: RequestSpec) -> tuple[Trigger, st
 def key_of_a_policy(case: Case) -> None:
     given = case.given
     policy = {"metadata": {"name": given["policyName"], "namespace": given["namespace"]}}
-    assert policy_key(policy) == case.wanted["expected"]
+    assert policy_ref(policy).key == case.wanted["expected"]
 
 
 @runs("resource-spec")
@@ -343,7 +344,7 @@ def recorded(
     policy: Object, resource: Object, *, operation: str, user: str, background_user: str
 ) -> int:
     """Return how many requests an admission request leads to."""
-    index = PolicyIndex()
+    index = PolicyStore()
     index.apply(policy)
     group, version = split_api_version(resource.get("apiVersion", "v1"))
     meta = resource["metadata"]

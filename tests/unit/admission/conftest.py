@@ -14,7 +14,7 @@ from reconciler.errors import Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import parse_filters
 from tests.unit.rights import Account
 
@@ -93,7 +93,7 @@ def make_update(before, **changes):
 
 
 def make_index(*policies):
-    index = PolicyIndex()
+    index = PolicyStore()
     for item in policies:
         compiled = index.apply(item)
         assert not isinstance(compiled, Exception), compiled

@@ -36,7 +36,7 @@ def stored(world, make, **params):
 
 
 async def policies(world):
-    return sorted(item.spec.policy for item in await world.stored())
+    return sorted(item.spec.policy.key for item in await world.stored())
 
 
 async def send(world, make, operation, old, obj=None):
@@ -63,7 +63,7 @@ async def test_what_is_deleted_is_recorded_as_it_was_read(world, make):
 async def test_what_an_object_was_is_recorded_as_it_was_read(world, make):
     old = stored(world, make)
     await send(world, make, "UPDATE", {**old, "data": FORGED}, {**old, "data": {"a": "new"}})
-    recorded = {item.spec.policy: item.spec.recorded for item in await world.stored()}
+    recorded = {item.spec.policy.key: item.spec.recorded for item in await world.stored()}
     assert recorded == {"changed": {"oldObject": {"data": {"a": "true"}}}, "plain": None}
 
 

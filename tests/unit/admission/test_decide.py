@@ -58,7 +58,7 @@ def run(
 
 
 def rules_of(intent):
-    return [(item.spec.policy, item.spec.rule) for item in intent.drafts]
+    return [(item.spec.policy.key, item.spec.rule) for item in intent.drafts]
 
 
 def test_one_request_per_policy_and_rule(make):
@@ -474,7 +474,7 @@ def test_all_rules_of_a_request_share_one_allowance(make):
     assert time.process_time() - began < 2.0
     # Nothing is lost for it: the controller decides on what could not be decided here.
     assert [policy for policy, _ in rules_of(intent)] == ["p0", "p1", "p2", "z"]
-    assert intent.costly.origin.policy == "p0"
+    assert intent.costly.origin.policy.key == "p0"
 
 
 def test_a_rule_that_is_spared_is_left_to_the_controller(make):
@@ -493,4 +493,4 @@ def test_what_looks_at_every_label_costs_for_every_label(make):
     intent = run(index, make.review(obj=make.thing(metadata={"annotations": notes})))
     assert time.process_time() - began < 1.0
     assert rules_of(intent) == [("set-team", "copy")]
-    assert intent.costly.origin.policy == "set-team"
+    assert intent.costly.origin.policy.key == "set-team"

@@ -2,11 +2,11 @@
 
 from admission.following import NamespaceLabels, PolicyFeed
 from reconciler.observe.metrics import create_metrics
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 
 
 def test_policies_come_change_and_go(make):
-    metrics, index = create_metrics(), PolicyIndex()
+    metrics, index = create_metrics(), PolicyStore()
     feed = PolicyFeed(index=index, metrics=metrics)
 
     def counted(state):
@@ -21,8 +21,8 @@ def test_policies_come_change_and_go(make):
     feed.on_event("MODIFIED", broken)
     assert [item.key for item in index.policies()] == ["a/two"]
     assert (counted("ready"), counted("invalid")) == (1, 1)
-    feed.on_event("DELETED", {"metadata": {"name": "one", "uid": "1"}})
-    feed.on_event("DELETED", {"metadata": {"name": "two", "namespace": "a", "uid": "2"}})
+    feed.on_event("DELETED", make.policy("one", uid="1"))
+    feed.on_event("DELETED", make.policy("two", namespace="a", uid="2"))
     assert (counted("ready"), counted("invalid")) == (0, 0)
 
 

@@ -33,7 +33,7 @@ async def test_a_trigger_is_stored_before_the_answer(world, make):
     assert status == 200
     assert answer["response"]["allowed"] is True
     (request,) = await world.stored()
-    assert (request.spec.policy, request.spec.rule) == ("set-team", "copy")
+    assert (request.spec.policy.key, request.spec.rule) == ("set-team", "copy")
     assert world.count(
         "requests_recorded_total", policy="set-team", rule="copy", source="admission"
     )
@@ -119,7 +119,7 @@ async def test_the_same_review_twice_is_one_request(world, make):
 
 async def test_the_path_chooses_the_failure_policy(world, make):
     await world.post("/validate/ignore", make.review(obj=make.thing()))
-    assert [item.spec.policy for item in await world.stored()] == ["lax"]
+    assert [item.spec.policy.key for item in await world.stored()] == ["lax"]
 
 
 async def test_a_dry_run_stores_nothing(world, make):
@@ -323,9 +323,9 @@ class TestOverload:
             answers = await self.send(world, make, 3)
             assert all(item["allowed"] for item in answers)
             stored = await world.stored()
-            assert sum(item.spec.policy == "old" for item in stored) == 3
+            assert sum(item.spec.policy.key == "old" for item in stored) == 3
             (order,) = (item for item in stored if item.spec.sequence)
-            assert (order.spec.policy, order.spec.sequence) == ("set-team", 2)
+            assert (order.spec.policy.key, order.spec.sequence) == ("set-team", 2)
             assert world.count("triggers_diverted_total", policy="set-team", rule="copy") == 2
             assert world.count("requests_recorded_total", **RECORDED) == 1
 
@@ -338,7 +338,7 @@ class TestOverload:
             for part in ("rule copy of policy old", "4 requests wait", "--hard-limit", "status"):
                 assert part in answer["status"]["message"]
             # What can be rebuilt is never refused for it.
-            assert [item.spec.policy for item in await world.stored()] == ["set-team"]
+            assert [item.spec.policy.key for item in await world.stored()] == ["set-team"]
 
     async def test_under_ignore_it_is_admitted_and_counted(self, make):
         rules = self.rules(make, failurePolicy="Ignore")
@@ -378,4 +378,4 @@ class TestOverload:
             review = make.review(obj=make.thing(namespace="b"))
             _, answer = await world.post("/validate/fail", review)
             assert answer["response"]["allowed"] is True
-            assert {item.spec.policy for item in await world.stored()} == {"set-team", "old"}
+            assert {item.spec.policy.key for item in await world.stored()} == {"set-team", "old"}

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
 from reconciler.api.requestwire import (
     parse_request,
@@ -33,7 +34,7 @@ REFS = st.builds(ObjectRef, api_version=TEXT, kind=TEXT, namespace=TEXT, name=TE
 TREES = st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), min_size=1, max_size=3)
 SPECS = st.builds(
     RequestSpec,
-    policy=TEXT,
+    policy=TEXT.map(policy_named),
     rule=TEXT,
     resource=REFS,
     source=st.sampled_from(Source),
@@ -182,7 +183,7 @@ def test_an_outcome_that_is_not_known_is_a_failure():
 
 def test_an_order_says_nothing_that_it_does_not_know():
     ref = ObjectRef(api_version="v1", kind="ConfigMap", name="c")
-    assert render_spec(RequestSpec(policy="p", rule="r", resource=ref)) == {
+    assert render_spec(RequestSpec(policy=policy_named("p"), rule="r", resource=ref)) == {
         "requestType": "mutate",
         "policy": "p",
         "rule": "r",

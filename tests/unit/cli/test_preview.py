@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, PolicyRef
 from reconciler.api.updaterequest import Outcome
 from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.progress import Bar
@@ -361,8 +361,8 @@ def test_names_of_stored_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
     class Policies:
-        async def get(self, key: str) -> Object:
-            raise (NotFound if key == "a" else NoKindMatch)("404", status=404)
+        async def get(self, ref: PolicyRef) -> Object:
+            raise (NotFound if ref.key == "a" else NoKindMatch)("404", status=404)
 
         async def write_status(self, policy: Object, status: Any) -> None:
             raise AssertionError

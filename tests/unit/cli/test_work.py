@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import (
     RequestSpec,
@@ -37,7 +38,7 @@ def request(name: str, *, retried: str = "", sweep: bool = False, **status: Any)
         resource_version="1",
         created=NOW - timedelta(minutes=2),
         labels={},
-        spec=RequestSpec(policy="p", rule="r", resource=ref, sweep=sweep),
+        spec=RequestSpec(policy=policy_named("p"), rule="r", resource=ref, sweep=sweep),
         status=RequestStatus(**status),
         retried=retried,
     )

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.controller.attempt_log import AttemptLog
@@ -25,7 +26,7 @@ def report():
             log=logger("test"), metrics=metrics, now=lambda: STORED + timedelta(seconds=3)
         )
         ref = ObjectRef(api_version="v1", kind="ConfigMap", namespace="a", name="c")
-        spec = RequestSpec(policy="p", rule="r", resource=ref)
+        spec = RequestSpec(policy=policy_named("p"), rule="r", resource=ref)
         request = UpdateRequest(
             name="ur-1",
             namespace="kyverno",

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.meta import PolicyRef
 from reconciler.engine.program import CompiledPolicy, Origin, project
 
 TREE = {
@@ -62,22 +63,19 @@ def test_a_projection_reads_as_the_whole_does(tree, paths):
 
 
 @pytest.mark.parametrize(
-    ("key", "namespace", "name"), [("p", "", "p"), ("shop/p", "shop", "p"), ("a/b", "a", "b")]
+    ("namespace", "name", "key"), [("", "p", "p"), ("shop", "p", "shop/p"), ("a", "b", "a/b")]
 )
-def test_a_key_says_where_a_policy_stands(key, namespace, name):
+def test_a_rule_says_where_its_policy_stands(namespace, name, key):
+    ref = PolicyRef(api_version="kyverno.io/v1", kind="Policy", namespace=namespace, name=name)
     origin = Origin(
         dialect="kyverno",
-        api_version="kyverno.io/v1",
-        kind="Policy",
-        policy=key,
+        policy=ref,
         uid="u",
         generation=1,
         rule="r",
         location="spec.rules[0]",
     )
-    assert (origin.namespace, origin.name) == (namespace, name)
-    policy = CompiledPolicy(
-        key=key, kind="Policy", api_version="kyverno.io/v1", uid="u", generation=1, programs=()
-    )
-    assert policy.namespace == namespace
+    assert (origin.namespace, str(origin.policy)) == (namespace, key)
+    policy = CompiledPolicy(ref=ref, uid="u", generation=1, programs=())
+    assert (policy.namespace, policy.key) == (namespace, key)
     assert policy.program("r") is None

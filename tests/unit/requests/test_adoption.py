@@ -91,7 +91,7 @@ def test_other_work_is_left_alone_always(kind):
 
 def test_an_update_is_confirmed_and_evaluated_as_our_own():
     spec = adopted(stored()).spec
-    assert (spec.policy, spec.rule, spec.operation) == ("paint", "walls", "UPDATE")
+    assert (spec.policy.key, spec.rule, spec.operation) == ("paint", "walls", "UPDATE")
     assert spec.source is Source.ADMISSION
     assert spec.user == {"userInfo": USER, "roles": [], "clusterRoles": ["view"]}
     assert spec.recorded == {"oldObject": BEFORE}

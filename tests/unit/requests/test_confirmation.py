@@ -1,5 +1,6 @@
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import RequestSpec, TriggerRecord
 from reconciler.requests.confirmation import Presence, confirm, needs_read
@@ -15,7 +16,9 @@ TERMINATING = {"metadata": {**LIVE["metadata"], "deletionTimestamp": "2026-01-01
 def spec(operation, *, uid="u1", name="n", **record):
     ref = ObjectRef(api_version="v1", kind="ConfigMap", namespace="a", name=name, uid=uid)
     trigger = TriggerRecord(**{"resource_version": "7", **record})
-    return RequestSpec(policy="p", rule="r", resource=ref, operation=operation, trigger=trigger)
+    return RequestSpec(
+        policy=policy_named("p"), rule="r", resource=ref, operation=operation, trigger=trigger
+    )
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_create_records_intent_and_nothing_of_the_object():
     spec = found.spec
     assert found.name == naming.request_name("request-uid", "policy-uid", "r")
     assert found.labels[LABEL_SHARD] == str(naming.shard("u"))
-    assert (spec.policy, spec.rule, spec.operation) == ("p", "r", "CREATE")
+    assert (spec.policy.key, spec.rule, spec.operation) == ("p", "r", "CREATE")
     assert (spec.policy_uid, spec.policy_generation) == ("policy-uid", 4)
     assert (spec.resource.kind, spec.resource.namespace, spec.resource.uid) == (
         "ConfigMap",

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import Kind, Object, ref_of
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import Kind, Object, policy_ref, ref_of
 from reconciler.api.updaterequest import (
     RequestSpec,
     RequestStatus,
@@ -28,7 +29,7 @@ from reconciler.memory.requests import MemoryPolicies, MemoryRequests
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import labels
 from reconciler.requests.schedule import Backoff
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.ports.objects import Page
 from reconciler.services.processing.attempt import Attempt, Processor
@@ -132,7 +133,7 @@ class World:
         """Forget everything that is not in the cluster."""
         clock, cluster, wire = self.clock, self.cluster, self.wire
         backoff = Backoff(spread=0.0)
-        self.index = PolicyIndex()
+        self.index = PolicyStore()
         self.policies = MemoryPolicies(cluster)
         self.requests = MemoryRequests(cluster, NAMESPACE)
         self.triggers = TriggerReader(
@@ -182,6 +183,12 @@ class World:
         assert not isinstance(compiled, Exception), compiled
         return stored
 
+    def forget(self, key: str) -> None:
+        """Say that a policy was deleted."""
+        ref = policy_named(key)
+        meta = {"name": ref.name, "namespace": ref.namespace}
+        self.index.on_deleted({"apiVersion": ref.api_version, "kind": ref.kind, "metadata": meta})
+
     async def read(self, obj: Object) -> Object:
         """Return an object as it is stored now."""
         kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
@@ -217,11 +224,9 @@ class World:
     ) -> UpdateRequest:
         """Store a request of a rule for a trigger, as admission does."""
         meta = policy["metadata"]
-        namespace = meta.get("namespace", "")
-        key = f"{namespace}/{meta['name']}" if namespace else meta["name"]
         order = RequestSpec(
             **{
-                "policy": key,
+                "policy": policy_ref(policy),
                 "rule": rule,
                 "resource": ref_of(trigger),
                 "operation": operation,
@@ -231,7 +236,7 @@ class World:
                 **spec,
             }
         )
-        marks = labels(key, order.resource.uid, Source.ADMISSION)
+        marks = labels(order.policy.key, order.resource.uid, Source.ADMISSION)
         await self.requests.create(name, marks, order)
         return await self.requests.get(name)
 

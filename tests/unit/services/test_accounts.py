@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.api.account import NOBODY, ServiceAccount
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.api.updaterequest import Source, State
 from reconciler.errors import Forbidden, NotFound
@@ -14,6 +15,7 @@ from reconciler.services.upkeep.permission_watch import PermissionWatch
 from tests.unit.rights import Account
 from tests.unit.services.configurations import new_registrar
 
+P = policy_named("p")
 BOT = ServiceAccount(namespace="a", name="bot")
 
 
@@ -72,13 +74,13 @@ async def test_what_one_account_read_decides_no_write_of_another(world, make, ta
 async def test_an_annotation_counts_without_a_new_generation(world, make):
     policy = world.install(make.policy())
     changed = await world.edit(policy, annotations={ANNOTATION_SERVICE_ACCOUNT: "a/bot"})
-    before = world.index.version("p")
+    before = world.index.entry(P).terms
     world.index.apply(changed)
-    assert world.index.version("p") != before
-    assert world.index.get("p").programs[0].origin.account == BOT
+    assert world.index.entry(P).terms != before
+    assert world.index.get(P).programs[0].origin.account == BOT
     # What a list brings late takes no rights back, and gives none.
     world.index.apply(policy)
-    assert world.index.account("p") == BOT
+    assert world.index.account(P) == BOT
 
 
 async def test_a_rule_as_it_was_works_in_the_name_that_it_was_accepted_with(world, make):
@@ -92,14 +94,14 @@ async def test_a_rule_as_it_was_works_in_the_name_that_it_was_accepted_with(worl
     )
     world.index.apply(changed)
     was = world.index.as_it_was(policy["metadata"]["uid"], "r")
-    assert (was.origin.account, world.index.account("p").name) == (BOT, "other")
+    assert (was.origin.account, world.index.account(P).name) == (BOT, "other")
 
 
 async def test_an_account_that_nobody_understands_holds_the_work_back(
     world, make, target, trigger
 ):
     policy = world.install(naming(make.policy(), "bot"))
-    assert world.index.account("p") == NOBODY
+    assert world.index.account(P) == NOBODY
     world.dispatcher.on_stored(await world.ask(policy, trigger))
     await world.settle()
     status = await world.status()
@@ -109,7 +111,7 @@ async def test_an_account_that_nobody_understands_holds_the_work_back(
     problems = await Delegation(index=world.index, access=Account(), clock=world.clock).problems(
         world.index.policies()
     )
-    assert "NAMESPACE/NAME" in problems["p"]
+    assert "NAMESPACE/NAME" in problems[P]
 
 
 async def test_whoever_waits_for_a_right_is_woken_when_that_account_has_it(
@@ -157,7 +159,7 @@ async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missin
     access = Account(named={str(BOT): bot})
     delegation = Delegation(index=world.index, access=access, clock=world.clock)
     told = await delegation.problems(world.index.policies())
-    assert "grant: impersonate serviceaccounts in namespace a named bot" in told["p"]
+    assert "grant: impersonate serviceaccounts in namespace a named bot" in told[P]
     bot.lacks.clear()
     world.clock.tick(5)
     assert await delegation.problems(world.index.policies()) == {}
@@ -183,7 +185,7 @@ def status_of(world, rollout):
     """Give the status of a policy once everything is in step."""
 
     async def look(policy):
-        rollout.on_stored(await world.read(policy))
+        world.index.apply(await world.read(policy))
         await rollout.reconcile()
         return (await world.read(policy))["status"]
 

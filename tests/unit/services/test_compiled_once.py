@@ -5,7 +5,7 @@ import asyncio
 from jmespath.parser import Parser
 
 from reconciler.dialects.registry import compile_policy
-from reconciler.services.catalog.policies import PolicyIndex
+from reconciler.services.catalog.policy_store import PolicyStore
 from tests.calls import counted
 
 TRIGGERS = 30
@@ -18,7 +18,7 @@ PATCH = {"metadata": {"labels": {"seen": "{{ request.object.data.a }}"}}}
 
 
 async def test_requests_that_ask_for_a_policy_at_once_have_it_compiled_once(make):
-    index, policy = PolicyIndex(), make.policy(patch=PATCH, **RULE)
+    index, policy = PolicyStore(), make.policy(patch=PATCH, **RULE)
     with counted(compile_policy) as calls:
         found = await asyncio.gather(*(index.take_in(policy) for _ in range(5)))
     assert {item.key for item in found} == {"p"}

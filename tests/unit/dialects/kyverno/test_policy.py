@@ -14,7 +14,7 @@ def refusal(policy):
 
 def test_a_sound_policy_is_taken_as_it_is(policy):
     compiled = compile_policy(policy())
-    assert (compiled.key, compiled.kind, compiled.namespace) == ("p", "ClusterPolicy", "")
+    assert (compiled.key, compiled.ref.kind, compiled.namespace) == ("p", "ClusterPolicy", "")
     assert (compiled.uid, compiled.generation) == ("u", 4)
     assert (compiled.failure_policy, compiled.timeout) == ("Fail", None)
     assert compiled.warnings == ()

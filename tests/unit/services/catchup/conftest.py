@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import Object
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import Object, policy_ref
 from reconciler.api.updaterequest import Source, UpdateRequest, render_time
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.catchup.passes import Rounds
@@ -68,7 +69,6 @@ class Chase:
         """Store a policy as it is now, in force or not."""
         policy["metadata"]["managedFields"] = [self._entry("kubectl")]
         stored = self.world.install(policy)
-        self.rounds.on_stored(stored)
         return await self.ready(stored) if ready else stored
 
     async def ready(self, policy: Object) -> Object:
@@ -76,21 +76,20 @@ class Chase:
         policies, meta = self.world.policies, policy["metadata"]
         status = {"ready": True, "mutateExisting": {"observedGeneration": meta["generation"]}}
         await policies.write_status(policy, status)
-        found: Object = await policies.get(meta["name"])
-        self.rounds.on_stored(found)
+        found: Object = await policies.get(policy_ref(policy))
+        self.world.index.apply(found)
         return found
 
     async def change(self, name: str, spec: Object) -> Object:
         """Change the spec of a policy, which is in force at once."""
         policies = self.world.policies
-        found = await policies.get(name)
+        found = await policies.get(policy_named(name))
         meta = {**found["metadata"], "managedFields": [self._entry("kubectl")]}
         kind = self.world.cluster.exact(found["apiVersion"], found["kind"])
         stored = await self.world.cluster.change(
             kind, found, {**found, "metadata": meta, "spec": {**found["spec"], **spec}}
         )
         self.world.index.apply(stored)
-        self.rounds.on_stored(stored)
         return await self.ready(stored)
 
     def add(self, obj: Object, manager: str = "kubectl") -> Object:

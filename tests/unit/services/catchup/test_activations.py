@@ -1,7 +1,9 @@
 from datetime import UTC, datetime, timedelta
 
+from reconciler.api.kinds import policy_named
 from reconciler.services.catchup.activations import Starts
 
+P = policy_named("p")
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
@@ -13,6 +15,8 @@ def policy(generation=1, *, touched=0, version="50", ready=0, uid="u", name="p")
     """Return a policy that was created at noon; ``ready`` is the generation in force."""
     status = {"ready": True, "mutateExisting": {"observedGeneration": ready}} if ready else {}
     return {
+        "apiVersion": P.api_version,
+        "kind": P.kind,
         "metadata": {
             "name": name,
             "uid": uid,
@@ -28,23 +32,23 @@ def policy(generation=1, *, touched=0, version="50", ready=0, uid="u", name="p")
 def test_a_new_policy_counts_from_its_first_version_on():
     starts = Starts()
     starts.on_stored(policy(), 100.0)
-    start = starts.get("p")
+    start = starts.get(P)
     assert (start.since, start.version, start.ready) == (NOON, 50, None)
     assert starts.open(1000.0) == {}
-    assert starts.earliest({"p"}) == NOON
+    assert starts.earliest({P}) == NOON
     starts.on_stored(policy(version="51", ready=1), 103.0)
-    assert starts.get("p").version == 50
+    assert starts.get(P).version == 50
     assert starts.open(102.0) == {}
-    assert set(starts.open(103.0)) == {"p"}
+    assert set(starts.open(103.0)) == {P}
     starts.cover(starts.open(103.0).values())
     assert starts.open(200.0) == {}
-    assert starts.earliest({"p"}) is None
+    assert starts.earliest({P}) is None
 
 
 def test_a_policy_that_was_in_force_when_it_was_first_seen_tells_no_version():
     starts = Starts()
     starts.on_stored(policy(version="77", ready=1), 100.0)
-    assert starts.get("p").version == 0
+    assert starts.get(P).version == 0
 
 
 def test_a_new_generation_counts_from_its_change_on():
@@ -53,20 +57,20 @@ def test_a_new_generation_counts_from_its_change_on():
     starts.cover(starts.open(100.0).values())
     # Labels, and our own status, are no new generation.
     starts.on_stored(policy(ready=1, touched=30, version="60"), 130.0)
-    assert starts.get("p").covered
+    assert starts.get(P).covered
     starts.on_stored(policy(2, touched=60, version="70", ready=1), 160.0)
-    start = starts.get("p")
+    start = starts.get(P)
     assert (start.since, start.version) == (NOON + timedelta(seconds=60), 70)
     assert (start.ready, start.covered) == (None, False)
     starts.on_stored(policy(2, touched=60, version="71", ready=2), 161.0)
-    assert set(starts.open(161.0)) == {"p"}
+    assert set(starts.open(161.0)) == {P}
 
 
 def test_what_was_not_looked_at_is_the_beginning_of_the_next_generation():
     starts = Starts()
     starts.on_stored(policy(), 100.0)
     starts.on_stored(policy(2, touched=2, version="60"), 102.0)
-    assert (starts.get("p").since, starts.get("p").version) == (NOON, 50)
+    assert (starts.get(P).since, starts.get(P).version) == (NOON, 50)
 
 
 def test_an_older_generation_that_ends_late_covers_no_newer_one():
@@ -75,16 +79,16 @@ def test_an_older_generation_that_ends_late_covers_no_newer_one():
     looked_at = starts.open(100.0)
     starts.on_stored(policy(2, touched=60, ready=2), 160.0)
     starts.cover(looked_at.values())
-    assert set(starts.open(160.0)) == {"p"}
+    assert set(starts.open(160.0)) == {P}
 
 
 def test_a_policy_that_is_made_again_begins_again():
     starts = Starts()
     starts.on_stored(policy(3, ready=3), 100.0)
     starts.cover(starts.open(100.0).values())
-    starts.on_deleted("p")
+    starts.on_deleted(P)
     starts.on_stored(policy(uid="v", ready=1), 200.0)
-    assert set(starts.open(200.0)) == {"p"}
+    assert set(starts.open(200.0)) == {P}
 
 
 def test_a_new_leader_leaves_out_what_was_looked_at():
@@ -94,10 +98,10 @@ def test_a_new_leader_leaves_out_what_was_looked_at():
     starts.on_stored(policy(2, ready=1, name="pending"), 100.0)
     before = NOON + timedelta(seconds=300)
     starts.begin(before, instead=before)
-    assert starts.get("old").covered
-    assert set(starts.open(100.0)) == {"touched"}
-    assert starts.earliest({"old", "touched", "pending"}) == before
-    assert starts.earliest({"old"}) is None
+    assert starts.get(policy_named("old")).covered
+    assert set(starts.open(100.0)) == {policy_named("touched")}
+    assert starts.earliest(set(map(policy_named, ("old", "touched", "pending")))) == before
+    assert starts.earliest({policy_named("old")}) is None
 
 
 def test_where_nobody_ever_looked_older_policies_count_from_now_on():
@@ -105,4 +109,4 @@ def test_where_nobody_ever_looked_older_policies_count_from_now_on():
     starts.on_stored(policy(ready=1), 100.0)
     now = NOON + timedelta(hours=1)
     starts.begin(now - timedelta(minutes=10), instead=now)
-    assert starts.get("p").since == now
+    assert starts.get(P).since == now

@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.api.updaterequest import TriggerRecord
 from reconciler.errors import Forbidden, NotReady, Unavailable
@@ -50,7 +51,7 @@ async def test_what_was_recorded_is_left(leading, make):
     policy = leading.world.policies
     stored = leading.add(trigger(make))
     asked = await leading.world.ask(
-        await policy.get("p"), stored, record=TriggerRecord(digest=digest(stored))
+        await policy.get(policy_named("p")), stored, record=TriggerRecord(digest=digest(stored))
     )
     leading.rounds.take(asked)
     await leading.pass_time(310)
@@ -80,7 +81,9 @@ async def test_while_triggers_are_lost_all_the_time_there_are_no_more_passes(lea
 async def test_two_changes_in_one_second_are_told_apart_after_a_gap(leading, make, changed):
     stored = leading.add(trigger(make, data={"v": "1"}))
     asked = await leading.world.ask(
-        await leading.world.policies.get("p"), stored, record=TriggerRecord(digest=digest(stored))
+        await leading.world.policies.get(policy_named("p")),
+        stored,
+        record=TriggerRecord(digest=digest(stored)),
     )
     leading.rounds.take(asked)
     if changed:

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import (
     RequestSpec,
@@ -27,7 +28,7 @@ def request(name="ur-1", created=NOON, digest="d", uid="trigger-uid", **spec):
         created=created,
         labels={},
         spec=RequestSpec(
-            policy="p",
+            policy=policy_named("p"),
             rule="rule",
             resource=ObjectRef(api_version="v1", kind="ConfigMap", name="c", uid=uid),
             policy_uid="policy-uid",

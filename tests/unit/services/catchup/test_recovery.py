@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.updaterequest import TriggerRecord, render_time
 from reconciler.errors import Forbidden
 from reconciler.requests.naming import digest
@@ -71,7 +72,7 @@ async def test_what_was_recorded_within_it_is_left(leading, make):
     outages.begin(Cause.MISSING, clock.now())
     clock.tick(3)
     stored = leading.add(make.object(name="t"))
-    policy = await leading.world.policies.get("p")
+    policy = await leading.world.policies.get(policy_named("p"))
     asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
     leading.rounds.take(asked)
     outages.end(clock.now())
@@ -82,7 +83,7 @@ async def test_what_was_recorded_within_it_is_left(leading, make):
 async def test_a_recorded_request_that_vanished_with_its_namespace_is_made_again(leading, make):
     outages, clock = leading.in_force.outages, leading.world.clock
     stored = leading.add(make.object(name="t"))
-    policy = await leading.world.policies.get("p")
+    policy = await leading.world.policies.get(policy_named("p"))
     asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
     leading.rounds.take(asked)
     clock.tick(20)
@@ -97,15 +98,14 @@ async def test_a_recorded_request_that_vanished_with_its_namespace_is_made_again
 async def test_a_request_that_goes_with_its_policy_makes_no_outage_longer(leading, make, install):
     outages, clock = leading.in_force.outages, leading.world.clock
     await install("other", resources={"names": ["s*"]})
-    policy = await leading.world.policies.get("other")
+    policy = await leading.world.policies.get(policy_named("other"))
     stored = leading.add(make.object(name="s"))
     asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
     leading.rounds.take(asked)
     clock.tick(20)
     begun = clock.now()
     outages.begin(Cause.MISSING, begun)
-    leading.world.index.remove("other")
-    leading.rounds.on_deleted("other")
+    leading.world.forget("other")
     leading.rounds.removed(asked)
     assert outages.earliest() == begun
 
@@ -129,7 +129,7 @@ async def test_an_outage_of_one_policy_concerns_no_other(leading, make, install)
     await leading.pass_time(20)
     leading.outage(3, make.object(name="t"), policy=uid, cause=Cause.KIND)
     await leading.pass_time(10)
-    assert [item.spec.policy for item in await leading.requests()] == ["other"]
+    assert [item.spec.policy.key for item in await leading.requests()] == ["other"]
 
 
 async def test_one_that_goes_on_is_looked_into_meanwhile(leading, make):
@@ -176,7 +176,7 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert await chase.names() == []
         (loss,) = chase.losses
-        assert (loss.policy, loss.outage.cause) == ("appends", Cause.MISSING)
+        assert (loss.policy.key, loss.outage.cause) == ("appends", Cause.MISSING)
         assert loss.outage.until - loss.outage.since == timedelta(seconds=3)
         (rule,) = loss.rules
         assert (rule.name, rule.objects) == ("r", 1)
@@ -281,7 +281,7 @@ class TestWhatCannotBeFound:
         chase.world.wire.before_read = _refuse_pods
         chase.outage(1, make.object(name="t"))
         await chase.pass_time(10)
-        counted = {loss.policy: loss.rules[0].objects for loss in chase.losses}
+        counted = {loss.policy.key: loss.rules[0].objects for loss in chase.losses}
         assert counted == {"appends": 1, "pods": None}
 
 
@@ -304,7 +304,7 @@ class TestWhileNoAdmissionServerWasThere:
         appends.marks.last = AdmissionHeartbeat(missed="once")
         await appends.pass_time(30)
         (loss,) = appends.losses
-        assert (loss.policy, loss.outage.cause) == ("ignores", Cause.UNRECORDED)
+        assert (loss.policy.key, loss.outage.cause) == ("ignores", Cause.UNRECORDED)
         assert [item.objects for item in loss.rules] == [2]
         assert appends.in_force.outages.earliest() is None
 

@@ -73,7 +73,7 @@ class TestPolicy:
         policy = world.install(make.policy())
         request = await world.ask(policy, trigger)
         world.remove(policy)
-        world.index.remove("p")
+        world.forget("p")
         ended, _ = await attempt(request)
         assert ended.disposition == Skip(reason="PolicyGone", message="policy p was deleted")
 

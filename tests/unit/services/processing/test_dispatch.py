@@ -5,6 +5,7 @@ from datetime import timedelta
 import orjson
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_RETRY, ref_of
 from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord
 from reconciler.errors import Forbidden, Unavailable
@@ -571,10 +572,10 @@ class TestWake:
         world.dispatcher.on_stored(await world.ask(policy, trigger))
         await world.settle()
         world.cluster.permit("patch", "secrets")
-        world.dispatcher.wake("another")
+        world.dispatcher.wake(policy_named("another"))
         await world.settle()
         assert (await world.status()).state is State.PENDING
-        world.dispatcher.wake("p")
+        world.dispatcher.wake(policy_named("p"))
         await world.settle()
         assert (await world.status()).state is State.COMPLETED
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_APPLIED, TargetKey
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
@@ -62,7 +63,7 @@ def job(world, make):
 def rule(world, make):
     def build(**facts):
         stored = world.install(make.policy(**facts))
-        return world.index.get(stored["metadata"]["name"]).programs[0]
+        return world.index.get(policy_named(stored["metadata"]["name"])).programs[0]
 
     return build
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.updaterequest import Source, State
 from reconciler.errors import Invalid
 from reconciler.requests.lifecycle import Defer, Done
@@ -39,7 +40,7 @@ def limit(world, policy):
         kind = world.cluster.exact("kyverno.io/v1", "ClusterPolicy")
         stored = await world.cluster.change(kind, stored, {**stored, "metadata": meta})
         world.index.apply(stored)
-        world.dispatcher.wake("p")
+        world.dispatcher.wake(policy_named("p"))
 
     return run
 

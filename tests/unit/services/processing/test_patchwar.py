@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_RETRY
 from reconciler.api.updaterequest import Outcome, State
 from reconciler.memory.kinds import REQUESTS
@@ -202,7 +203,7 @@ async def test_a_newer_rule_is_not_paused(world, make, run, wars, target, trigge
     assert status.reason == PATCH_WAR
     changed = await world.edit(policy, spec=setter(make, "green", "p")["spec"])
     world.index.apply(changed)
-    world.dispatcher.wake("p")
+    world.dispatcher.wake(policy_named("p"))
     await world.settle()
     assert (await world.read(target))["data"] == {"color": "green"}
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
 from reconciler.services.processing.loading import Loads
@@ -27,7 +28,7 @@ def select(world, make):
         )
         world.remove(stored)
         finder = TargetFinder(kinds=world.cluster, reader=world.wire, page=page)
-        program = world.index.get(key).programs[0]
+        program = world.index.get(policy_named(key)).programs[0]
         return await finder.select(program, context, Loads(world.loader))
 
     return run

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ref_of
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, TriggerRecord
 from reconciler.errors import Unavailable
@@ -58,7 +59,7 @@ def attempt(world, make):
         return Draft(name="ur-shared", alone=f"ur-{number}", labels={}, spec=spec)
 
     spec = RequestSpec(
-        policy="p",
+        policy=policy_named("p"),
         rule="r",
         resource=ref_of(trigger),
         operation="UPDATE",

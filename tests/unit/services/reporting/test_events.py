@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.errors import Forbidden, Invalid
 from reconciler.memory.requests import MemoryEvents
 from reconciler.requests.orders import diverted_order
@@ -28,7 +29,11 @@ def work(world, make, event_recorder):
 
     async def run(*triggers, name="p", **more):
         policy = make.policy(name, **more)
-        stored = await world.read(policy) if world.index.get(name) else world.install(policy)
+        stored = (
+            await world.read(policy)
+            if world.index.get(policy_named(name))
+            else world.install(policy)
+        )
         for item in triggers:
             trigger = world.cluster.add(make.object(name=item))
             world.dispatcher.on_stored(await world.ask(stored, trigger, name=f"ur-{item}"))
@@ -184,8 +189,8 @@ async def test_an_order_is_told_when_it_begins_and_when_it_ends(
 
 
 def test_triggers_that_are_caught_up_are_told_on_the_policy(events, event_recorder):
-    event_recorder.caught_up("a/p", "uid", "r", 1)
-    event_recorder.caught_up("p", "uid", "r", 3)
+    event_recorder.caught_up(policy_named("a/p"), "uid", "r", 1)
+    event_recorder.caught_up(policy_named("p"), "uid", "r", 3)
     assert told(events) == [
         ("Policy", "CaughtUp", "rule r: 1 trigger was not recorded before, and caught up"),
         (

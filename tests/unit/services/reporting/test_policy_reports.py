@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
 from reconciler.api.policyreport import MAX_RESULTS, NAME
 from reconciler.api.updaterequest import (
@@ -76,13 +77,13 @@ def reports(world, make, store):
         clock=world.clock,
         say=pytest.fail,
     )
-    reports.on_stored(world.install(make.policy()))
+    world.install(make.policy())
     return reports
 
 
 def spec(policy="p", rule="r"):
     ref = ObjectRef(api_version="v1", kind="ConfigMap", namespace="a", name="c")
-    return RequestSpec(policy=policy, rule=rule, resource=ref)
+    return RequestSpec(policy=policy_named(policy), rule=rule, resource=ref)
 
 
 def came(name="s", outcome=Outcome.PATCHED, message="", namespace="a", kind="Secret"):
@@ -241,18 +242,15 @@ async def test_a_report_keeps_the_failures_and_the_newest(store, world, reports,
 class TestGone:
     async def test_results_of_a_deleted_policy_go(self, world, make, store, reports, write):
         other = world.install(make.policy("q"))
-        reports.on_stored(other)
         reports.add(spec(), [came()])
         reports.add(spec("q"), [came()])
         await write()
         world.remove(other)
-        world.index.remove("q")
-        reports.on_deleted("q")
+        world.forget("q")
         await write()
         assert len(store.results()) == 1
         world.remove(make.policy())
-        world.index.remove("p")
-        reports.on_deleted("p")
+        world.forget("p")
         await write()
         assert store.stored == {}
 
@@ -263,7 +261,6 @@ class TestGone:
         changed["spec"]["rules"][0]["name"] = "other"
         stored = await world.edit(changed, spec=changed["spec"])
         world.index.apply(stored)
-        reports.on_stored(stored)
         await write()
         assert store.stored == {}
 
@@ -307,12 +304,10 @@ class TestGone:
         assert store.stored == {}
 
 
-async def test_a_policy_may_have_no_results(world, store, reports, write):
+async def test_a_policy_may_have_no_results(world, make, store, reports, write):
     reports.add(spec(), [came()])
     await write()
-    policy = world.index.get("p")
-    labels = {"name": policy.key, "labels": {DISABLED: "true"}}
-    reports.on_stored({"kind": "ClusterPolicy", "metadata": labels})
+    world.index.apply(await world.edit(make.policy(), labels={DISABLED: "true"}))
     reports.add(spec(), [came("other")])
     store.calls.clear()
     await write()

@@ -68,7 +68,7 @@ async def observe_generation(world, progress, policy):
     status = {"mutateExisting": {key: item for key, item in known.items() if item is not None}}
     kind = replace(world.cluster.exact("kyverno.io/v1", stored["kind"]), subresource="status")
     stored = await world.cluster.change(kind, stored, {**stored, "status": status})
-    progress.on_stored(stored)
+    world.index.apply(stored)
     return stored
 
 
@@ -76,7 +76,7 @@ async def figures(world, progress, policy):
     """Flush, let the watch bring the policy, and return what it says."""
     await progress.flush()
     stored = await world.read(policy)
-    progress.on_stored(stored)
+    world.index.apply(stored)
     return stored["status"]["mutateExisting"]
 
 
@@ -110,8 +110,7 @@ async def test_nothing_is_written_where_nothing_changed(world, make, progress, i
 
 
 async def test_a_policy_that_is_not_in_force_yet_shows_no_figures(world, make, progress, writes):
-    policy = world.install(make.policy())
-    progress.on_stored(policy)
+    world.install(make.policy())
     await progress.flush()
     assert writes == []
 
@@ -132,7 +131,6 @@ async def test_another_generation_begins_at_zero(world, make, progress, in_force
     patch = {"metadata": {"labels": {"done": "again"}}}
     stored = await world.edit(policy, spec=make.policy(patch=patch)["spec"])
     world.index.apply(stored)
-    progress.on_stored(stored)
     await work(world, stored, *triggers(world, make, "two", "three"))
     await observe_generation(world, progress, stored)
     shown = await figures(world, progress, stored)
@@ -197,7 +195,6 @@ class TestRestart:
         stored = await world.read(policy)
         world.index.apply(stored)
         progress = lead()
-        progress.on_stored(stored)
         async for request in world.requests.finished():
             progress.on_recovered(request)
         return progress
@@ -315,8 +312,7 @@ async def test_a_policy_that_is_made_again_begins_at_zero(world, make, progress,
     late, trigger = triggers(world, make, "late", "one")
     request = await world.ask(stored, late, name="ur-late")
     world.remove(policy)
-    world.index.remove("p")
-    progress.on_deleted("p")
+    world.forget("p")
     world.dispatcher.on_stored(request)  # ends, because its policy is gone
     await world.settle()
     assert (await world.status("ur-late")).reason == "PolicyGone"

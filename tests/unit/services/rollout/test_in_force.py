@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import render_time
 from reconciler.services.ports.leases import Checkpoint
@@ -230,9 +231,9 @@ class TestKinds:
     ):
         await webhook_writer.register(policies(make.policy(), widgets))
         in_force = webhook_writer.in_force
-        assert set(in_force.unserved) == {"w"}
+        assert set(in_force.unserved) == {policy_named("w")}
         assert in_force.obstacle is None
-        message = in_force.unserved["w"].message
+        message = in_force.unserved[policy_named("w")].message
         assert "the cluster does not serve example.com/v1/Widget" in message
 
     async def test_when_it_comes_all_of_its_objects_are_looked_at(
@@ -254,7 +255,7 @@ class TestKinds:
         assert webhook_writer.in_force.unserved == {}
         stop()
         await webhook_writer.register(world.index.policies())
-        assert set(webhook_writer.in_force.unserved) == {"w"}
+        assert set(webhook_writer.in_force.unserved) == {policy_named("w")}
         assert webhook_writer.cluster.webhooks.kinds() == {"widgets"}
 
     async def test_of_several_one_is_enough(self, webhook_writer, make, policies):
@@ -268,4 +269,4 @@ class TestKinds:
         await webhook_writer.register(policies(make.policy("w", kinds=kinds)))
         stop()
         await webhook_writer.register(world.index.policies())
-        assert set(webhook_writer.in_force.unserved) == {"w"}
+        assert set(webhook_writer.in_force.unserved) == {policy_named("w")}

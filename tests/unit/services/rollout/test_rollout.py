@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_RUN
 from reconciler.api.updaterequest import Source
 from reconciler.errors import AlreadyExists, Conflict, NotFound, Unavailable
@@ -50,7 +51,6 @@ def store(world, rollout):
         except AlreadyExists:
             stored = await world.edit(policy, spec=policy["spec"])
         world.index.apply(stored)
-        rollout.on_stored(stored)
         return stored
 
     return run
@@ -63,7 +63,6 @@ def seen(world, rollout):
     async def run(policy):
         stored = await world.read(policy)
         world.index.apply(stored)
-        rollout.on_stored(stored)
         return stored
 
     return run
@@ -100,7 +99,7 @@ async def test_the_sweep_is_one_request_for_rule_and_generation(world, make, rol
     await rollout.reconcile()
     name = sweep_name(policy["metadata"]["uid"], 1, "r")
     spec = (await world.requests.get(name)).spec
-    assert (spec.policy, spec.rule, spec.sweep, spec.source) == (
+    assert (spec.policy.key, spec.rule, spec.sweep, spec.source) == (
         "p",
         "r",
         True,
@@ -193,8 +192,7 @@ async def test_a_policy_that_is_gone_is_asked_about_no_more(world, make, rollout
     policy = await store(make.policy())
     await rollout.reconcile()
     world.remove(policy)
-    world.index.remove("p")
-    rollout.on_deleted("p")
+    world.forget("p")
     log.clear()
     await rollout.reconcile()
     assert log == [f"configuration {RESOURCE_CONFIGURATION}"]
@@ -372,7 +370,7 @@ class TestLoading:
         await rollout.load()
         await rollout.reconcile()
         assert rollout.webhook_writer.cluster.webhooks.kinds() == set()
-        assert world.index.get("p") is None
+        assert world.index.get(policy_named("p")) is None
 
     async def test_what_the_watch_brought_meanwhile_is_kept(self, world, make, rollout, store):
         old = await store(make.policy())
@@ -472,14 +470,14 @@ async def test_new_figures_are_nothing_to_follow(world, make, rollout, store):
     stored = await store(make.policy())
     await rollout.reconcile()
     stored = await world.read(stored)
-    rollout.on_stored(stored)
+    world.index.apply(stored)
     rollout.changed.clear()
     await world.policies.write_status(stored, {"mutateExisting": {"patched": 7}})
     stored = await world.read(stored)
-    rollout.on_stored(stored)
+    world.index.apply(stored)
     assert not rollout.changed.is_set()
     await world.policies.write_status(stored, {"ready": False})
-    rollout.on_stored(await world.read(stored))
+    world.index.apply(await world.read(stored))
     assert rollout.changed.is_set()
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.api.kinds import policy_named
 from reconciler.errors import Conflict, Invalid, NotFound
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
 from tests.unit.services.configurations import OWNER, new_registrar
@@ -196,7 +197,7 @@ async def test_a_policy_with_refused_conditions_is_left_out_until_it_changes(
     webhook_writer.cluster.webhooks.refuses.add("tru(")
     chosen = policies(make.policy("plain", kinds=("Secret",)), picky("tru("))
     refused = await webhook_writer.register(chosen)
-    assert set(refused) == {"picky"}
+    assert set(refused) == {policy_named("picky")}
     assert webhook_writer.cluster.webhooks.kinds() == {"secrets"}
     assert await webhook_writer.register(chosen) == refused
     mended = await world.edit(picky("tru("), spec=picky("true")["spec"])

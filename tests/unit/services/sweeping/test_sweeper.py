@@ -321,7 +321,7 @@ class TestPolicy:
         triggers("a/1")
         request = await sweep(policy)
         world.remove(policy)
-        world.index.remove("p")
+        world.forget("p")
         _, ended = await go_on(request)
         assert isinstance(ended.disposition, Skip)
         assert ended.disposition.reason == "PolicyGone"

@@ -2,13 +2,15 @@ import asyncio
 
 import pytest
 
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import policy_ref
 from reconciler.errors import InvalidPolicy
-from reconciler.services.catalog.policies import PolicyIndex, policy_key
+from reconciler.services.catalog.policy_store import PolicyStore
 
 
 @pytest.fixture
 def index():
-    return PolicyIndex()
+    return PolicyStore()
 
 
 @pytest.fixture
@@ -33,10 +35,20 @@ def test_keys_tell_policies_of_namespaces_apart(index, stored):
     for policy in (stored(), stored(namespace="a"), stored(namespace="b")):
         index.apply(policy)
     assert [item.key for item in index.policies()] == ["a/p", "b/p", "p"]
-    index.remove("a/p")
-    assert index.get("a/p") is None
-    assert index.get("p") is not None
-    assert policy_key(stored(namespace="b")) == "b/p"
+    index.on_deleted(stored(namespace="a"))
+    assert index.get(policy_named("a/p")) is None
+    assert index.get(policy_named("p")) is not None
+    assert policy_ref(stored(namespace="b")) == policy_named("b/p")
+
+
+def test_policies_of_two_kinds_that_share_a_name_are_two(index, stored):
+    index.apply(stored(namespace="shop"))
+    other = stored(namespace="shop") | {"apiVersion": "example.org/v1", "kind": "ModRule"}
+    index.apply(other)
+    assert len(index.entries()) == 2
+    index.on_deleted(other)
+    assert fired(index, "ConfigMap", namespace="shop") == ["shop/p"]
+    assert index.entry(policy_ref(other)) is None
 
 
 def test_a_generation_that_is_known_is_not_compiled_again(index, stored):
@@ -55,23 +67,20 @@ def test_a_policy_that_became_invalid_acts_no_more_until_it_is_mended(index, sto
     index.apply(stored())
     error = index.apply(stored(generation=2, spec={"nonsense": 1}))
     assert isinstance(error, InvalidPolicy)
-    assert index.get("p") is None
+    assert index.get(policy_named("p")) is None
     assert fired(index, "ConfigMap") == []
-    entry = index.invalid()["p"]
-    assert (entry.kind, entry.generation, entry.error.location) == (
-        "ClusterPolicy",
-        2,
-        "spec.nonsense",
-    )
+    (entry,) = index.invalid()
+    assert entry.ref.kind == "ClusterPolicy"
+    assert (entry.generation, entry.result.location) == (2, "spec.nonsense")
     index.apply(stored(generation=3))
-    assert index.invalid() == {}
+    assert index.invalid() == ()
     assert fired(index, "ConfigMap") == ["p"]
 
 
 def test_an_invalid_policy_is_forgotten_when_it_is_deleted(index, stored):
     index.apply(stored(spec={"nonsense": 1}))
-    index.remove("p")
-    assert index.invalid() == {}
+    index.on_deleted(stored())
+    assert index.invalid() == ()
 
 
 @pytest.mark.parametrize(
@@ -103,6 +112,51 @@ def test_a_namespaced_policy_is_left_out_elsewhere(index, stored):
     assert fired(index, "Node", namespace="") == []
 
 
+def versioned(policy, version, **annotations):
+    named = {f"kube-retrofit.dev/{key}": value for key, value in annotations.items()}
+    meta = policy["metadata"] | {"resourceVersion": str(version), "annotations": named}
+    return policy | {"metadata": meta}
+
+
+def test_an_older_version_changes_nothing_at_all(index, stored):
+    """A list that was begun before a change brings the policy as it was."""
+    index.apply(versioned(stored(), 12, paused="true"))
+    known = index.entry(policy_named("p"))
+    assert known.limits.paused
+    index.apply(versioned(stored(), 11))
+    assert index.entry(policy_named("p")) is known
+
+
+def test_a_policy_that_was_made_again_outlives_the_word_that_it_was_deleted(index, stored):
+    index.apply(versioned(stored(uid="second"), 12))
+    index.on_deleted(versioned(stored(uid="first"), 11))
+    assert fired(index, "ConfigMap") == ["p"]
+
+
+def test_a_subscriber_gets_each_change_with_what_was_before(index, stored):
+    seen = []
+    index.apply(versioned(stored(), 1))
+    index.subscribe(lambda before, after: seen.append((before, after)))
+    index.apply(versioned(stored(generation=2), 2))
+    index.apply(versioned(stored(), 1))
+    index.on_deleted(versioned(stored(generation=2), 3))
+    versions = [
+        tuple(item and item.head["metadata"]["resourceVersion"] for item in change)
+        for change in seen
+    ]
+    assert versions == [(None, "1"), ("1", "2"), ("2", None)]
+
+
+def test_what_kubectl_keeps_of_a_policy_is_not_held(index, stored):
+    policy = versioned(stored(), 1, paused="true")
+    applied = "kubectl.kubernetes.io/last-applied-configuration"
+    policy["metadata"]["annotations"][applied] = "{}"
+    index.apply(policy)
+    held = index.entry(policy_named("p")).head
+    assert held["metadata"]["annotations"] == {"kube-retrofit.dev/paused": "true"}
+    assert "spec" not in held
+
+
 async def turns_during(work):
     """Return how often others had their turn while something was awaited."""
     task, turns = asyncio.create_task(work), 0
@@ -122,7 +176,7 @@ def conditions(count):
 async def test_a_large_policy_is_compiled_where_nobody_waits_for_it(index, stored):
     assert await turns_during(index.prepare(stored(**conditions(1_500)))) > 20
     prepared = index.apply(stored(**conditions(1_500)))
-    assert index.get("p") is prepared
+    assert index.get(policy_named("p")) is prepared
 
 
 async def test_what_was_prepared_is_used_and_nothing_else(index, stored):
@@ -130,7 +184,7 @@ async def test_what_was_prepared_is_used_and_nothing_else(index, stored):
     assert index.apply(stored(generation=2)).generation == 2
     await index.prepare(stored(generation=3, spec={"nonsense": 1}))
     assert isinstance(index.apply(stored(generation=3, spec={"nonsense": 1})), InvalidPolicy)
-    assert index.get("p") is None
+    assert index.get(policy_named("p")) is None
     await index.prepare(stored(generation=4))
-    index.remove("p")
+    index.on_deleted(stored())
     assert index.apply(stored(uid="made again")).uid == "made again"

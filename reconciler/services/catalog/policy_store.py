@@ -1,0 +1,339 @@
+"""The policies in memory, of both servers: held once, compiled once per generation.
+
+Whoever has to do something when a policy changes subscribes, and keeps no copy.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TypeAlias
+
+from reconciler.api.account import NOBODY, ServiceAccount
+from reconciler.api.meta import (
+    Object,
+    PolicyRef,
+    own_namespaces,
+    policy_ref,
+    resource_version,
+)
+from reconciler.dialects.registry import compile_policy
+from reconciler.engine.match import KindSelector
+from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.errors import InvalidPolicy
+from reconciler.requests.account import parse_account
+from reconciler.requests.limits import Limits, parse_limits
+from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.services.catalog.protection import OWN_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """A rule with the policy that it stands in."""
+
+    policy: CompiledPolicy
+    program: Program
+
+
+# An admission request asks for every rule of its kind: the selectors are not computed anew.
+_Indexed: TypeAlias = tuple[CompiledRule, tuple[KindSelector, ...]]
+
+
+_Result: TypeAlias = CompiledPolicy | InvalidPolicy
+
+# Uid and generation, and what became of it.
+_Prepared: TypeAlias = tuple[tuple[str, int], _Result]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPolicy:
+    """A policy in the newest version that was seen, and what became of it.
+
+    Attributes:
+        head: The object without its spec.
+        result: What it was compiled to, or why it cannot be; then it acts on nothing.
+        limits: How its work is rolled out, or why nobody can say.
+        misnamed: Why nobody can say in whose name it works, None where that is known.
+    """
+
+    ref: PolicyRef
+    head: Object
+    result: _Result
+    limits: Limits | InvalidPolicy
+    misnamed: InvalidPolicy | None
+
+    @property
+    def compiled(self) -> CompiledPolicy | None:
+        """Return it where it can act."""
+        return None if isinstance(self.result, InvalidPolicy) else self.result
+
+    @property
+    def uid(self) -> str:
+        """Return the uid of the object."""
+        return _version(self.head)[0]
+
+    @property
+    def generation(self) -> int:
+        """Return the generation of the object."""
+        return _version(self.head)[1]
+
+    @property
+    def terms(self) -> tuple[CompiledPolicy | None, Limits | str]:
+        """Return what its work depends on, equal as long as nothing of it has changed."""
+        limits = self.limits
+        return self.compiled, str(limits) if isinstance(limits, InvalidPolicy) else limits
+
+
+OnChange: TypeAlias = Callable[[StoredPolicy | None, StoredPolicy | None], None]
+"""Gets a policy as it was, None for a new one, and as it is, None for one that was deleted."""
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def digest_of(policies: Iterable[CompiledPolicy]) -> str:
+    """Return a digest of which policies there are, in which generations.
+
+    It stands in the address of the webhook, so that a replica which has not heard of a policy
+    yet is told by the first call that the policy's own registration causes.
+    """
+    known = sorted(f"{item.key} {item.uid} {item.generation}" for item in policies)
+    return blake2b("\n".join(known).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(slots=True)
+class PolicyStore:
+    """All policies, and their rules by the kind that triggers them.
+
+    Lists, watches and reads bring policies in any order. What is older than what is known
+    changes nothing, whoever brings it.
+
+    Attributes:
+        namespace: Of the programs, whose accounts no policy works as.
+    """
+
+    namespace: str = OWN_NAMESPACE
+    _known: dict[PolicyRef, StoredPolicy] = field(default_factory=dict)
+    _subscribers: list[OnChange] = field(default_factory=list)
+    _acting: tuple[CompiledPolicy, ...] = ()
+    _by_kind: dict[str, tuple[_Indexed, ...]] = field(default_factory=dict)
+    _anywhere: tuple[_Indexed, ...] = ()
+    _digest: str = ""
+    _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
+    _prepared: dict[PolicyRef, _Prepared] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def subscribe(self, on_change: OnChange) -> None:
+        """Have a consumer follow the policies, from those on that are known already."""
+        self._subscribers.append(on_change)
+        for policy in self._known.values():
+            on_change(None, policy)
+
+    async def prepare(self, policy: Object) -> None:
+        """Compile a policy that is about to be applied, where nothing else waits for it.
+
+        One at a time: a second thread would only take the interpreter from this one.
+        """
+        if self._is_compiled(policy):
+            return
+        async with self._turn:
+            # Many requests may have asked for it at once; one of them is enough.
+            if not self._is_compiled(policy):
+                compiled = await asyncio.to_thread(_compile, policy)
+                self._prepared[policy_ref(policy)] = _version(policy), compiled
+
+    async def take_in(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
+        """Prepare a policy, and apply it."""
+        await self.prepare(policy)
+        return self.apply(policy)
+
+    def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
+        """Take in a policy as stored, and return what became of it, or of a newer one.
+
+        Rules are compiled once for each generation. What annotations say counts without one.
+        """
+        ref, known = policy_ref(policy), self._known.get(policy_ref(policy))
+        if known is not None and _is_older(policy, known.head):
+            return known.result
+        account, misnamed = self._account(policy)
+        result = self._result(policy, known)
+        if isinstance(result, CompiledPolicy):
+            result = result.acting_as(account)
+        stored = StoredPolicy(
+            ref=ref, head=_head(policy), result=result, limits=_limits(policy), misnamed=misnamed
+        )
+        self._replace(known, stored)
+        return result
+
+    def on_deleted(self, policy: Object) -> None:
+        """Forget a policy that was deleted, unless it was made again since."""
+        ref, (uid, _) = policy_ref(policy), _version(policy)
+        self._prepared.pop(ref, None)
+        known = self._known.get(ref)
+        if known is None or uid not in ("", known.uid):
+            return
+        del self._known[ref]
+        self._rebuildable.pop(known.uid, None)
+        if known.compiled is not None:
+            self._rebuild()
+        self._announce(known, None)
+
+    def entry(self, ref: PolicyRef) -> StoredPolicy | None:
+        """Return a policy, None where it is unknown."""
+        return self._known.get(ref)
+
+    def entries(self) -> tuple[StoredPolicy, ...]:
+        """Return all policies."""
+        return tuple(self._known.values())
+
+    @property
+    def digest(self) -> str:
+        """Return what `digest_of` gives for the policies that can act."""
+        return self._digest or digest_of(())
+
+    def get(self, ref: PolicyRef) -> CompiledPolicy | None:
+        """Return a policy that can act, None where it is unknown or invalid."""
+        known = self._known.get(ref)
+        return None if known is None else known.compiled
+
+    def as_it_was(self, uid: str, rule: str) -> Program | None:
+        """Return a rule as it was when its triggers could be found by looking at the objects.
+
+        Args:
+            uid: Of its policy.
+            rule: Its name.
+
+        Returns:
+            The last such generation before the present one, as far as this process has seen it.
+            It works in the name that it had: rule and account were accepted together.
+        """
+        return self._rebuildable.get(uid, {}).get(rule)
+
+    def account(self, ref: PolicyRef) -> ServiceAccount | None:
+        """Return in whose name a policy works, None where it is the one that all share."""
+        known = self.get(ref)
+        return None if known is None else known.account
+
+    def speaks_as(self, user: str) -> bool:
+        """Tell whether some policy works in the name of a user."""
+        return any(item.account and item.account.user == user for item in self._acting)
+
+    def policies(self) -> tuple[CompiledPolicy, ...]:
+        """Return all policies that can act, by key."""
+        return self._acting
+
+    def invalid(self) -> tuple[StoredPolicy, ...]:
+        """Return the stored policies that cannot be compiled."""
+        return tuple(item for item in self._known.values() if item.compiled is None)
+
+    def rules(self, *, kind: str, subresource: str, namespace: str) -> Iterator[CompiledRule]:
+        """Yield the rules that a trigger of this kind may fire; the matcher decides.
+
+        Args:
+            kind: As the admission request names it.
+            subresource: Empty for the object itself.
+            namespace: Of the trigger; a namespaced policy is left out elsewhere.
+        """
+        for rule, selectors in (*self._by_kind.get(kind, ()), *self._anywhere):
+            own = rule.policy.namespace
+            if own and own != namespace:
+                continue
+            if any(_may_match(selector, kind, subresource) for selector in selectors):
+                yield rule
+
+    def _is_compiled(self, policy: Object) -> bool:
+        """Tell whether a policy is known in this generation or a newer one."""
+        known, (uid, generation) = self.get(policy_ref(policy)), _version(policy)
+        return known is not None and known.uid == uid and generation <= known.generation
+
+    def _result(self, policy: Object, known: StoredPolicy | None) -> _Result:
+        if known is not None and self._is_compiled(policy):
+            return known.result
+        version, result = self._prepared.pop(policy_ref(policy), (None, None))
+        return _compile(policy) if result is None or version != _version(policy) else result
+
+    def _account(self, policy: Object) -> tuple[ServiceAccount | None, InvalidPolicy | None]:
+        try:
+            return parse_account(policy, own=own_namespaces(self.namespace)), None
+        except InvalidPolicy as error:
+            return NOBODY, error
+
+    def _replace(self, known: StoredPolicy | None, stored: StoredPolicy) -> None:
+        before = None if known is None else known.compiled
+        self._known[stored.ref] = stored
+        if known is not None and known.uid != stored.uid:
+            self._rebuildable.pop(known.uid, None)
+        elif before is not None and before.generation != stored.generation:
+            # Triggers may still wait for the rules that are replaced.
+            kept = {item.rule: item for item in before.programs if not why_not_rebuildable(item)}
+            self._rebuildable.setdefault(stored.uid, {}).update(kept)
+        if before is not stored.compiled:
+            self._rebuild()
+        self._announce(known, stored)
+
+    def _announce(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
+        for on_change in self._subscribers:
+            on_change(before, after)
+
+    def _rebuild(self) -> None:
+        by_kind: dict[str, list[_Indexed]] = {}
+        anywhere: list[_Indexed] = []
+        acting = filter(None, (item.compiled for item in self._known.values()))
+        self._acting = tuple(sorted(acting, key=lambda item: (item.key, item.ref.kind)))
+        for policy in self._acting:
+            for program in policy.programs:
+                selectors = tuple(item.selector for item in program.match.kinds())
+                rule = CompiledRule(policy, program), selectors
+                names = {item.kind for item in selectors}
+                if any("*" in name or "?" in name for name in names):
+                    anywhere.append(rule)
+                    continue
+                for name in names:
+                    by_kind.setdefault(name, []).append(rule)
+        self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
+        self._anywhere = tuple(anywhere)
+        self._digest = digest_of(self._acting)
+
+
+def _version(policy: Object) -> tuple[str, int]:
+    meta = policy.get("metadata") or {}
+    return meta.get("uid", ""), meta.get("generation", 0)
+
+
+def _head(policy: Object) -> Object:
+    meta = dict(policy.get("metadata") or {})
+    if annotations := meta.get("annotations"):
+        # kubectl's copy is as large as the spec, and nobody asks for it.
+        meta["annotations"] = {k: v for k, v in annotations.items() if k != _LAST_APPLIED}
+    kept = {key: policy.get(key) for key in ("apiVersion", "kind", "status")}
+    return {**kept, "metadata": meta}
+
+
+def _is_older(policy: Object, known: Object) -> bool:
+    new, old = resource_version(policy), resource_version(known)
+    if new.isdecimal() and old.isdecimal():
+        return int(new) < int(old)
+    (uid, generation), (known_uid, known_generation) = _version(policy), _version(known)
+    return uid == known_uid and generation < known_generation
+
+
+def _compile(policy: Object) -> CompiledPolicy | InvalidPolicy:
+    try:
+        return compile_policy(policy)
+    except InvalidPolicy as error:
+        return error
+
+
+def _limits(policy: Object) -> Limits | InvalidPolicy:
+    try:
+        return parse_limits(policy)
+    except InvalidPolicy as error:
+        return error
+
+
+def _may_match(selector: KindSelector, kind: str, subresource: str) -> bool:
+    wild = "*" in selector.kind or "?" in selector.kind
+    if not wild and selector.kind != kind:
+        return False
+    if subresource == "ephemeralcontainers" or "*" in selector.subresource:
+        return True
+    return selector.subresource == subresource
