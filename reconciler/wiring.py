@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reconciler.api.updaterequest import Reason
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.isolation import ChildProcesses
@@ -22,7 +23,6 @@ from reconciler.services.processing.dispatch import Dispatcher, Observer
 from reconciler.services.processing.lanes import Lanes
 from reconciler.services.processing.long_evaluation import LongEvaluations
 from reconciler.services.processing.pacing import Pacer
-from reconciler.services.processing.results import ENTRY_NOT_READY
 from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.trigger import TriggerReader
 from reconciler.services.rollout.rollout import Rollout, Warn
@@ -100,7 +100,7 @@ def controller_services(
         confirmation=settings.confirmation,
     )
     lanes.unfinished = dispatcher.unfinished
-    entries.on_ready = lambda: dispatcher.wake_parked(ENTRY_NOT_READY)
+    entries.on_ready = lambda: dispatcher.wake_parked(Reason.ENTRY_NOT_READY)
     return Services(
         cluster=cluster,
         index=index,

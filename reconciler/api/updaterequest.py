@@ -35,6 +35,53 @@ class State(StrEnum):
     SKIP = "Skip"
 
 
+class Reason(StrEnum):
+    """Why a request is in its state, in one word for programs."""
+
+    APPLIED = "Applied"
+    UNCONFIRMED = "Unconfirmed"
+    FORBIDDEN = "Forbidden"
+    CONFLICT = "Conflict"
+    PATCH_WAR = "PatchWar"
+    DENIED = "Denied"
+    NOT_FOUND = "NotFound"
+    ENTRY_NOT_READY = "EntryNotReady"
+    INVALID = "Invalid"
+    FAILED = "Failed"
+    PAUSED = "Paused"
+    OUTSIDE_WINDOW = "OutsideWindow"
+    RATE_LIMITED = "RateLimited"
+    SETTLING = "Settling"
+    RULE_CHANGED = "RuleChanged"
+    CANARY = "Canary"
+    TOO_MANY_FAILURES = "TooManyFailures"
+    INVALID_ACCOUNT = "InvalidAccount"
+    INVALID_LIMIT = "InvalidLimit"
+    TAKEN_BACK = "TakenBack"
+    INTERRUPTED = "Interrupted"
+    INTERNAL_ERROR = "InternalError"
+    INVALID_POLICY = "InvalidPolicy"
+    TOO_DEEP = "TooDeep"
+    RECORD_GONE = "RecordGone"
+    MALFORMED_REQUEST = "MalformedRequest"
+    TRIGGER_REFUSED = "TriggerRefused"
+    EVALUATION_FAILED = "EvaluationFailed"
+    TARGET_UNRESOLVED = "TargetUnresolved"
+    TARGET_NOT_FOUND = "TargetNotFound"
+    TARGET_INVALID = "TargetInvalid"
+    TARGET_DENIED = "TargetDenied"
+    TARGET_FAILED = "TargetFailed"
+    NO_MATCH = "NoMatch"
+    EXCEPTED = "Excepted"
+    OTHER_RULE = "OtherRule"
+    NOT_STORED = "NotStored"
+    TRIGGER_GONE = "TriggerGone"
+    POLICY_GONE = "PolicyGone"
+    RULE_GONE = "RuleGone"
+    SAME_AS_OTHER = "SameAsOther"
+    SUPERSEDED = "Superseded"
+
+
 class Outcome(StrEnum):
     """What happened to one target."""
 
@@ -170,6 +217,7 @@ class RequestStatus:
     """The status subresource.
 
     Attributes:
+        reason: A `Reason`, or what another version stored.
         attempts: Finished attempts.
         next_attempt: Not before this time; None means now.
         targets: All non-successes up to the size limit, and a sample of the rest.

@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.api.updaterequest import (
     SUCCESSES,
+    Reason,
     RequestSpec,
     RequestStatus,
     Source,
@@ -37,7 +38,7 @@ class AttemptLog:
         )
         if status.state in FINAL:
             self.metrics.requests_ended.labels(policy, status.state.value, status.reason).inc()
-        if status.reason == "SameAsOther":
+        if status.reason == Reason.SAME_AS_OTHER:
             self.metrics.requests_coalesced.labels(policy).inc()
         facts = {
             "request": request.name,

@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from reconciler.api.updaterequest import Reason
 from reconciler.controller.observers import Observers
 from reconciler.errors import ClusterError
 from reconciler.observe.loops import run_loops
 from reconciler.services.catchup.passes import Rounds
 from reconciler.services.processing.backlog_publisher import BacklogPublisher
-from reconciler.services.processing.results import ENTRY_NOT_READY
 from reconciler.services.upkeep.permission_watch import PermissionWatch
 from reconciler.wiring import Services
 
@@ -89,7 +89,7 @@ class Leadership:
                 await self.services.dispatcher.resync()
                 if not collected:
                     # An entry that they wait for may have become ready before they were known.
-                    self.services.dispatcher.wake_parked(ENTRY_NOT_READY)
+                    self.services.dispatcher.wake_parked(Reason.ENTRY_NOT_READY)
                     await self.services.collector.resync(self.accounts.on_recovered)
                     collected = True
             except ClusterError as error:

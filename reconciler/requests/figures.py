@@ -1,9 +1,9 @@
 """What one request adds to the figures of its policy."""
 
 from reconciler.api.policystatus import Figures
-from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, SweepProgress
+from reconciler.api.updaterequest import Reason, RequestSpec, RequestStatus, State, SweepProgress
 
-FIRED_NOTHING = frozenset({"NoMatch", "TriggerGone"})
+FIRED_NOTHING = frozenset({Reason.NO_MATCH, Reason.TRIGGER_GONE})
 """Reasons of a trigger that came and in the end fired nothing; other skips are no trigger."""
 
 

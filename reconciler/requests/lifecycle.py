@@ -21,6 +21,7 @@ from reconciler.api.updaterequest import (
     SUCCESSES,
     Counts,
     Outcome,
+    Reason,
     RequestStatus,
     State,
     SweepProgress,
@@ -32,14 +33,8 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 MAX_TARGETS = 100
 """Targets that a status lists; every non-success comes before the sample of successes."""
 MAX_MESSAGE = 1000
-TAKEN_BACK = "TakenBack"
-"""The reason of a request that somebody else had made final."""
-INTERRUPTED = "Interrupted"
-"""The reason of a request whose attempt was ended from outside: a process was killed."""
 MOST_INTERRUPTIONS = 3
 """Attempts in a row that may be interrupted; one more would only harm others."""
-UNCONFIRMED = "Unconfirmed"
-"""The reason of a request whose trigger is not stored yet; it ends as NotStored if it stays so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +48,7 @@ class Done:
 class Skip:
     """There is nothing to do, and there will not be."""
 
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -66,7 +61,7 @@ class Retry:
         interrupted: This one did not come to an end; after some of them in a row none follows.
     """
 
-    reason: str
+    reason: Reason
     message: str
     after: float
     missing_permission: str = ""
@@ -77,7 +72,7 @@ class Retry:
 class Fail:
     """No attempt will succeed until somebody changes the policy or the target."""
 
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -85,7 +80,7 @@ class Fail:
 class Defer:
     """It may not be worked on now: that is no attempt. ``until`` is None where nobody knows."""
 
-    reason: str
+    reason: Reason
     message: str
     until: datetime | None = None
 
@@ -205,7 +200,7 @@ def advance(
     match disposition:
         case Retry(message=message) if base.interruptions >= MOST_INTERRUPTIONS:
             message = f"{message}; so did {MOST_INTERRUPTIONS} attempts in a row, so none follows"
-            return _end(base, State.FAILED, INTERRUPTED, message, now=now, keep=retention)
+            return _end(base, State.FAILED, Reason.INTERRUPTED, message, now=now, keep=retention)
         case Retry(reason=reason, message=message):
             return replace(
                 base,
@@ -217,7 +212,7 @@ def advance(
         case Defer(reason=reason, message=message, until=until):
             return replace(base, reason=reason, message=message[:MAX_MESSAGE], next_attempt=until)
         case Done(message=message):
-            return _end(base, State.COMPLETED, "Applied", message, now=now, keep=retention)
+            return _end(base, State.COMPLETED, Reason.APPLIED, message, now=now, keep=retention)
         case Skip(reason=reason, message=message):
             return _end(base, State.SKIP, reason, message, now=now, keep=retention)
         case Fail(reason=reason, message=message):
@@ -259,7 +254,7 @@ def reopen(status: RequestStatus, ended_by: str) -> RequestStatus:
     return replace(
         status,
         state=State.PENDING,
-        reason=TAKEN_BACK,
+        reason=Reason.TAKEN_BACK,
         message=message,
         next_attempt=None,
         finished=None,
@@ -268,7 +263,13 @@ def reopen(status: RequestStatus, ended_by: str) -> RequestStatus:
 
 
 def _end(
-    base: RequestStatus, state: State, reason: str, message: str, *, now: datetime, keep: Retention
+    base: RequestStatus,
+    state: State,
+    reason: Reason,
+    message: str,
+    *,
+    now: datetime,
+    keep: Retention,
 ) -> RequestStatus:
     return replace(
         base,

@@ -17,6 +17,7 @@ from reconciler.api.meta import (
     PREFIX,
     Object,
 )
+from reconciler.api.updaterequest import Reason
 from reconciler.engine.match.selectors import LabelSelector, compile_selector
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.lifecycle import Defer
@@ -66,12 +67,14 @@ class Limits:
     def hold(self, now: datetime) -> Defer | None:
         """Return why nothing of the policy may be done now, None where it may."""
         if self.paused:
-            return Defer(reason="Paused", message=f"the policy is paused: annotation {PAUSED}")
+            return Defer(
+                reason=Reason.PAUSED, message=f"the policy is paused: annotation {PAUSED}"
+            )
         until = opens(self.windows, now) if self.windows else None
         if until is None:
             return None
         message = f"outside of the policy's hours, which begin {until:%a %Y-%m-%d %H:%M %Z}"
-        return Defer(reason="OutsideWindow", message=message, until=until)
+        return Defer(reason=Reason.OUTSIDE_WINDOW, message=message, until=until)
 
 
 NO_LIMITS: Final = Limits()

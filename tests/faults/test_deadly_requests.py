@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from devcluster.programs import CONTROLLER
-from reconciler.api.updaterequest import State, UpdateRequest
-from reconciler.requests.lifecycle import INTERRUPTED, MOST_INTERRUPTIONS
+from reconciler.api.updaterequest import Reason, State, UpdateRequest
+from reconciler.requests.lifecycle import MOST_INTERRUPTIONS
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -64,7 +64,7 @@ async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
 
     await rig.settle(unfinished, within=60.0)
     status = (await request()).status
-    assert status.reason == INTERRUPTED
+    assert status.reason == Reason.INTERRUPTED
     assert "the controller was ended 3 times in a row" in status.message
     assert await rig.data("x") == {}
     # Whatever was in work beside it is done.

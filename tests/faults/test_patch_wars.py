@@ -6,9 +6,8 @@ import contextlib
 import pytest
 
 from reconciler.api.meta import Object
-from reconciler.api.updaterequest import State
+from reconciler.api.updaterequest import Reason, State
 from reconciler.errors import Conflict
-from reconciler.services.processing.patchwar import PATCH_WAR
 from tests.faults.rig import BACKGROUND, Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -74,7 +73,7 @@ async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig
         step(place, "trigger-1", "other"),
     )
     await rig.create(config_map(place, "a", n=""))
-    request = await rig.parked(PATCH_WAR, within=30)
+    request = await rig.parked(Reason.PATCH_WAR, within=30)
     assert "because of our own writes, which lead back here by rule" in request.status.message
     assert request.status.next_attempt is not None
     length = len((await rig.data("a"))["n"])
@@ -114,7 +113,7 @@ async def test_another_writer_who_undoes_a_change_is_named_and_waited_for(rig: R
     await rig.merge("ConfigMap", "fought", {"data": {"begin": "now"}})
     painting = asyncio.create_task(paint())
     try:
-        request = await rig.parked(PATCH_WAR, within=30)
+        request = await rig.parked(Reason.PATCH_WAR, within=30)
         status = request.status
         assert "/data/color was undone 10 times within 15s" in status.message
         assert "look at manager painter, who wrote at " in status.message

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.updaterequest import State, render_time
+from reconciler.api.updaterequest import Reason, State, render_time
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
 from reconciler.cli.work.overview import Overview, PolicyLine, Sweep, Trouble
 from reconciler.config import render_duration
-from reconciler.services.processing.patchwar import PATCH_WAR
 
 _COLUMNS = (State.PENDING, State.COMPLETED, State.SKIP, State.FAILED)
 _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
@@ -134,7 +133,7 @@ def _cure(item: Trouble) -> str:
             f"grant the controller: {item.permission} (a ClusterRole with the label"
             " rbac.kyverno.io/aggregate-to-background-controller); it goes on by itself"
         )
-    if item.reason == PATCH_WAR:
+    if item.reason == Reason.PATCH_WAR:
         return (
             "make one of the two leave the field alone; to go on before the next attempt:"
             f" kubectl retrofit retry {item.policy}"

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reconciler.api.updaterequest import UpdateRequest
+from reconciler.api.updaterequest import Reason, UpdateRequest
 from reconciler.requests.lifecycle import FINAL
 
-_NOT_STORED = "NotStored"
 _SECOND = timedelta(seconds=1)
 
 
@@ -55,7 +54,7 @@ class Seen:
                 self._take_order(request, now)
             return
         key = spec.policy_uid, spec.rule, spec.resource.uid
-        if request.status.reason == _NOT_STORED:
+        if request.status.reason == Reason.NOT_STORED:
             self._remove(key, request.name)
         else:
             self._note(key, request.name, _Made(request.created, spec.trigger.digest))

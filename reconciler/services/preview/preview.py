@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
     Outcome,
+    Reason,
     RequestSpec,
     RequestStatus,
     Source,
@@ -280,7 +281,7 @@ def _new(objects: list[Object], met: set[str] | None) -> list[Object]:
 def _errors(attempt: Attempt) -> tuple[str, ...]:
     """Return what is wrong with an attempt that none of its targets tells."""
     match attempt.disposition:
-        case Fail(reason="EvaluationFailed" | "TargetUnresolved", message=message):
+        case Fail(reason=Reason.EVALUATION_FAILED | Reason.TARGET_UNRESOLVED, message=message):
             return (message,)
         case Retry(message=message) if all(message != it.message for it in attempt.targets):
             return (message,)

@@ -16,6 +16,7 @@ from reconciler.api.updaterequest import (
     SUCCESSES,
     Counts,
     Outcome,
+    Reason,
     RequestSpec,
     Source,
     SweepProgress,
@@ -59,7 +60,6 @@ from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
 from reconciler.services.processing.memory_budget import InFlight
 from reconciler.services.processing.pacing import Pacer
-from reconciler.services.processing.patchwar import PATCH_WAR
 from reconciler.services.processing.results import TargetResult, failure
 from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.target_status import (
@@ -74,6 +74,12 @@ from reconciler.services.processing.trigger import Malformed, Trigger, TriggerRe
 
 DENIALS = 10
 """Attempts at a target that another admission webhook refuses."""
+_OF_TARGET = {
+    Outcome.NOT_FOUND: Reason.TARGET_NOT_FOUND,
+    Outcome.INVALID: Reason.TARGET_INVALID,
+    Outcome.DENIED: Reason.TARGET_DENIED,
+}
+"""How a request ends by what became of its first target that did not succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +167,7 @@ class Processor:
             if isinstance(program, Skip | Fail):
                 return Attempt(disposition=program)
             if reason := self._refused(request.spec):
-                fail = Fail(reason="TriggerRefused", message=reason)
+                fail = Fail(reason=Reason.TRIGGER_REFUSED, message=reason)
                 return Attempt(disposition=fail, program=program)
             if (held := self.pacer.closed(request.spec.policy)) is not None:
                 return Attempt(disposition=held, program=program)
@@ -189,18 +195,20 @@ class Processor:
             trigger = await self.reading.read(request, program)
         except NotFound as error:
             message = f"what was recorded of the trigger was removed: {error}"
-            return Attempt(disposition=Fail(reason="RecordGone", message=message))
+            return Attempt(disposition=Fail(reason=Reason.RECORD_GONE, message=message))
         except Unreadable as error:
-            fail = Fail(reason="TooDeep", message=str(error))
+            fail = Fail(reason=Reason.TOO_DEEP, message=str(error))
             return Attempt(disposition=fail, program=program)
         except Malformed as error:
-            fail = Fail(reason="MalformedRequest", message=f"{error}; delete the request")
+            fail = Fail(reason=Reason.MALFORMED_REQUEST, message=f"{error}; delete the request")
             return Attempt(disposition=fail, program=program)
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), jitter))
         except RecursionError:
             message = "the trigger, or what was recorded of it, is nested too deeply"
-            return Attempt(disposition=Fail(reason="TooDeep", message=message), program=program)
+            return Attempt(
+                disposition=Fail(reason=Reason.TOO_DEEP, message=message), program=program
+            )
         if trigger.presence is Presence.GONE:
             return Attempt(disposition=trigger_gone(request.spec.resource), program=program)
         return trigger
@@ -226,7 +234,7 @@ class Processor:
             closed = await self.skip_reason(request.spec, program, subject, plain, loads)
         except EvaluationError as error:
             message = said(error, confidential=loads.confidential)
-            fail = Fail(reason="EvaluationFailed", message=message)
+            fail = Fail(reason=Reason.EVALUATION_FAILED, message=message)
             return Attempt(disposition=fail, program=program)
         except (ClusterError, Interrupted) as error:
             retry = self._retry(request, _told(failure(error), loads, named), jitter)
@@ -298,14 +306,14 @@ class Processor:
         decision = await loads.evaluate(lambda: decide(program, subject, context))
         if not decision.fires:
             message = f"the trigger no longer matches the rule: {decision.message}"
-            return Skip(reason="NoMatch", message=message)
+            return Skip(reason=Reason.NO_MATCH, message=message)
         await self.exceptions.caught_up()
         return await self._gates.skip_reason(spec, program, subject, plain, loads)
 
     def _left(self, request: UpdateRequest, owner: str) -> Skip | Defer | None:
         """Return why a request whose trigger is stored is left, None where it is worked on."""
         if owner not in ("", request.name):
-            return Skip(reason="SameAsOther", message=f"same as {owner}")
+            return Skip(reason=Reason.SAME_AS_OTHER, message=f"same as {owner}")
         return self.pacer.turn(request.spec.policy, request.name)
 
     async def program(self, spec: RequestSpec) -> Program | Skip | Fail:
@@ -323,17 +331,19 @@ class Processor:
             try:
                 compiled = await self.index.take_in(await self.policies.get(spec.policy))
             except NotFound:
-                return Skip(reason="PolicyGone", message=f"policy {spec.policy} was deleted")
+                return Skip(reason=Reason.POLICY_GONE, message=f"policy {spec.policy} was deleted")
             if isinstance(compiled, InvalidPolicy):
-                return Fail(reason="InvalidPolicy", message=f"policy {spec.policy}: {compiled}")
+                return Fail(
+                    reason=Reason.INVALID_POLICY, message=f"policy {spec.policy}: {compiled}"
+                )
             known = compiled
         if spec.policy_uid and known.uid != spec.policy_uid:
             message = f"policy {spec.policy} was deleted and made again"
-            return Skip(reason="PolicyGone", message=message)
+            return Skip(reason=Reason.POLICY_GONE, message=message)
         program = known.program(spec.rule)
         if program is None:
             message = f"policy {spec.policy} has no rule {spec.rule} any more"
-            return Skip(reason="RuleGone", message=message)
+            return Skip(reason=Reason.RULE_GONE, message=message)
         if spec.source is Source.CATCH_UP and why_not_rebuildable(program):
             return self.index.as_it_was(known.uid, spec.rule) or program
         return program
@@ -377,18 +387,19 @@ class Processor:
         retries = [item for item in results if item.retryable and not _exhausted(item, targets)]
         if retries:
             # What is paused for long holds nothing up that may go on sooner.
-            soon = [item for item in retries if item.reason != PATCH_WAR]
+            soon = [item for item in retries if item.reason != Reason.PATCH_WAR]
             worst = max(soon or retries, key=_urgency)
             interrupted = any(item.interrupted for item in retries)
             return self._retry(request, replace(worst, interrupted=interrupted), jitter)
         if errors:
-            return Fail(reason="TargetUnresolved", message="; ".join(errors))
+            return Fail(reason=Reason.TARGET_UNRESOLVED, message="; ".join(errors))
         failed = [item for item in targets if item.outcome not in SUCCESSES]
         if failed:
             first = failed[0]
             more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             message = f"{first.ref}: {first.message}{more}"
-            return Fail(reason=f"Target{first.outcome}", message=message)
+            reason = _OF_TARGET.get(first.outcome, Reason.TARGET_FAILED)
+            return Fail(reason=reason, message=message)
         return Done(message="" if targets else "no object fits the targets of the rule")
 
     def _retry(self, request: UpdateRequest, result: TargetResult, jitter: float) -> Retry:
@@ -398,7 +409,7 @@ class Processor:
             # What is withheld leaves out who lacks the right.
             message += f" to ServiceAccount {self.account}"
         return Retry(
-            reason=result.reason or result.outcome.value,
+            reason=result.why,
             message=message,
             after=max(pause, result.retry_after),
             missing_permission=result.permission,
@@ -410,7 +421,7 @@ def trigger_gone(ref: ObjectRef) -> Skip:
     """Return how a request ends whose trigger does not exist any more."""
     which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
     message = f"{which} is gone: it was deleted before this request was done"
-    return Skip(reason="TriggerGone", message=message)
+    return Skip(reason=Reason.TRIGGER_GONE, message=message)
 
 
 def _urgency(result: TargetResult) -> tuple[bool, float]:

@@ -8,9 +8,9 @@ as refused that a slow webhook still holds back. A new leader begins to count an
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconciler.api.updaterequest import UpdateRequest
+from reconciler.api.updaterequest import Reason, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.requests.lifecycle import UNCONFIRMED, Retry, Skip
+from reconciler.requests.lifecycle import Retry, Skip
 from reconciler.services.ports.objects import History, Kinds
 from reconciler.services.processing.attempt import trigger_gone
 
@@ -55,7 +55,7 @@ class Confirmations:
             # It was there when an earlier attempt came to the targets.
             return trigger_gone(request.spec.resource)
         wait = self._waits.setdefault(request.name, _Wait())
-        if request.status.reason != UNCONFIRMED:
+        if request.status.reason != Reason.UNCONFIRMED:
             wait.since = None
             if wait.looks < len(_LOOKS):
                 wait.looks += 1
@@ -76,7 +76,7 @@ class Confirmations:
         if await self._was_stored(request):
             return trigger_gone(trigger)
         message = f"waiting until the triggering request on {trigger} is stored"
-        return Retry(reason=UNCONFIRMED, message=message, after=_SLOW_LOOK)
+        return Retry(reason=Reason.UNCONFIRMED, message=message, after=_SLOW_LOOK)
 
     async def _ended(self, request: UpdateRequest) -> Skip:
         trigger, stored = request.spec.resource, await self._was_stored(request)
@@ -85,7 +85,7 @@ class Confirmations:
         message = f"the triggering request on {trigger} was not stored"
         if stored is None:
             message += ", or what it created was deleted again at once"
-        return Skip(reason="NotStored", message=message)
+        return Skip(reason=Reason.NOT_STORED, message=message)
 
     async def _was_stored(self, request: UpdateRequest) -> bool | None:
         """Return whether the object of a CREATE came and went, None where nobody can tell."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from reconciler.api.account import MissingRight
 from reconciler.api.meta import PolicyRef
-from reconciler.api.updaterequest import Outcome, RequestStatus, UpdateRequest
+from reconciler.api.updaterequest import Outcome, Reason, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.requests.draft import same_work
@@ -176,7 +176,7 @@ class Dispatcher:
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
-    def wake_parked(self, reason: str) -> None:
+    def wake_parked(self, reason: Reason) -> None:
         """Look again at the requests that were parked for a reason: it may be gone."""
         for request in self._known.values():
             if request.status.reason == reason and request.status.next_attempt is not None:
@@ -339,14 +339,14 @@ class Dispatcher:
     async def _confess(self, name: str, error: Exception) -> None:
         """Say in the status that a fault of ours is in the way."""
         message = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
-        retry = Retry(reason="InternalError", message=message, after=_AFTER_FAULT)
+        retry = Retry(reason=Reason.INTERNAL_ERROR, message=message, after=_AFTER_FAULT)
         with contextlib.suppress(ClusterError):
             await self._store(self._known[name], Attempt(disposition=retry))
 
     async def _attempt(self, request: UpdateRequest) -> None:
         if request.status.state in FINAL:
             again = reopen(request.status, request.ended_by)
-            retry = Retry(reason=again.reason, message=again.message, after=0.0)
+            retry = Retry(reason=Reason.TAKEN_BACK, message=again.message, after=0.0)
             await self._write(request, again, Attempt(disposition=retry))
             return
         if (fail := self.suspects.given_up(request)) is not None:

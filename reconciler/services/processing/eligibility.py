@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.api.meta import Kind
-from reconciler.api.updaterequest import RequestSpec, Source
+from reconciler.api.updaterequest import Reason, RequestSpec, Source
 from reconciler.engine.context import Context
 from reconciler.engine.evaluate import decide
 from reconciler.engine.exceptions import PolicyException, excepting, excepting_target, skipped
@@ -50,11 +50,11 @@ class Eligibility:
             loads: What context entries read.
         """
         if keys := await self._excepted(spec, program, subject, context, loads):
-            return Skip(reason="Excepted", message=skipped(keys))
+            return Skip(reason=Reason.EXCEPTED, message=skipped(keys))
         for earlier in self._before(spec, program):
             if await self._fires(spec, earlier, subject, context, loads):
                 message = f"rule {earlier.rule} comes first, and the policy has applyRules: One"
-                return Skip(reason="OtherRule", message=message)
+                return Skip(reason=Reason.OTHER_RULE, message=message)
         return None
 
     def exempt(self, program: Program, context: Context, loads: Loads) -> Exempt | None:

@@ -19,7 +19,7 @@ from reconciler.api.meta import (
     ref_of,
     resource_version,
 )
-from reconciler.api.updaterequest import Outcome
+from reconciler.api.updaterequest import Outcome, Reason
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.confidential import is_secret
@@ -44,7 +44,7 @@ from reconciler.services.ports.objects import MergeKeys, Reader, Writer
 from reconciler.services.processing.fairness import FairGate
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.memory_budget import InFlight
-from reconciler.services.processing.patchwar import PATCH_WAR, PatchWars, Pause, Run, steps_of
+from reconciler.services.processing.patchwar import PatchWars, Pause, Run, steps_of
 from reconciler.services.processing.results import NOT_FOUND, VANISHED, TargetResult, failure
 
 MAX_TOGETHER = 50
@@ -183,7 +183,7 @@ class Lanes:
             message=pause.message,
             retryable=True,
             retry_after=self.wars.left(pause),
-            reason=PATCH_WAR,
+            reason=Reason.PATCH_WAR,
         )
 
     async def _settle(self, key: TargetKey, batch: list[Job]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from reconciler.api.meta import PolicyRef
+from reconciler.api.updaterequest import Reason
 from reconciler.clock import Clock
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.lifecycle import Defer
@@ -49,9 +50,9 @@ class Pacer:
         if stored is None:
             return None
         if stored.misnamed is not None:
-            return Defer(reason="InvalidAccount", message=str(stored.misnamed))
+            return Defer(reason=Reason.INVALID_ACCOUNT, message=str(stored.misnamed))
         if isinstance(stored.limits, InvalidPolicy):
-            return Defer(reason="InvalidLimit", message=str(stored.limits))
+            return Defer(reason=Reason.INVALID_LIMIT, message=str(stored.limits))
         return stored.limits.hold(self.clock.now())
 
     def turn(self, policy: PolicyRef, name: str, triggers: int = 1) -> Defer | None:
@@ -80,7 +81,7 @@ class Pacer:
             del line.turns[name]
             return None
         message = f"the policy's rate is {rate * 60:g} triggers a minute, and it is not its turn"
-        return Defer(reason="RateLimited", message=message, until=until)
+        return Defer(reason=Reason.RATE_LIMITED, message=message, until=until)
 
     def forget(self, policy: PolicyRef, name: str) -> None:
         """A request needs its turn no more."""
@@ -114,4 +115,4 @@ class Pacer:
             f"{failed} triggers failed, and the policy allows {allowed}: correct the cause, then"
             " raise or remove its annotation kube-retrofit.dev/max-failures"
         )
-        return Defer(reason="TooManyFailures", message=message)
+        return Defer(reason=Reason.TOO_MANY_FAILURES, message=message)

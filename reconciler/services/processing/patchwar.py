@@ -23,8 +23,6 @@ from reconciler.engine.patch import equal
 from reconciler.engine.patch.paths import render_pointer
 from reconciler.engine.program import Origin
 
-PATCH_WAR: Final = "PatchWar"
-"""The reason of what waits because its target is paused."""
 _MAX_FIELDS: Final = 64
 """Fields of one write that are looked at: a war shows in any of them."""
 _ABSENT: Final = object()

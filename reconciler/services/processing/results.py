@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from reconciler.api.updaterequest import Outcome
+from reconciler.api.updaterequest import Outcome, Reason
 from reconciler.errors import (
     ClusterError,
     Denied,
@@ -14,11 +14,7 @@ from reconciler.errors import (
     NotReady,
     Throttled,
 )
-from reconciler.requests.lifecycle import INTERRUPTED
 from reconciler.requests.redaction import told_permission, withheld
-
-ENTRY_NOT_READY = "EntryNotReady"
-"""The reason of what waits for a GlobalContextEntry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +37,15 @@ class TargetResult:
     retryable: bool = False
     retry_after: float = 0.0
     interrupted: bool = False
-    reason: str = ""
+    reason: Reason | None = None
     permission: str = ""
     uid: str = ""
     bare: str = ""
+
+    @property
+    def why(self) -> Reason:
+        """Why the request waits for it."""
+        return self.reason or Reason(self.outcome)
 
     @property
     def may_quote(self) -> bool:
@@ -88,7 +89,7 @@ def _failure(error: ClusterError | Interrupted) -> TargetResult:
                 message=message,
                 retryable=True,
                 interrupted=True,
-                reason=INTERRUPTED,
+                reason=Reason.INTERRUPTED,
             )
         case Forbidden(permission=permission):
             return TargetResult(
@@ -110,7 +111,10 @@ def _failure(error: ClusterError | Interrupted) -> TargetResult:
             )
         case NotReady():
             return TargetResult(
-                outcome=Outcome.FAILED, message=message, retryable=True, reason=ENTRY_NOT_READY
+                outcome=Outcome.FAILED,
+                message=message,
+                retryable=True,
+                reason=Reason.ENTRY_NOT_READY,
             )
         case Throttled(retry_after=wait):
             return TargetResult(

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api.updaterequest import UpdateRequest
-from reconciler.requests.lifecycle import INTERRUPTED, MOST_INTERRUPTIONS, Fail, begun
+from reconciler.api.updaterequest import Reason, UpdateRequest
+from reconciler.requests.lifecycle import MOST_INTERRUPTIONS, Fail, begun
 from reconciler.services.ports.requests import Requests
 
 _GIVEN_UP: Final = Fail(
-    reason=INTERRUPTED,
+    reason=Reason.INTERRUPTED,
     message=(
         f"the controller was ended {MOST_INTERRUPTIONS} times in a row while it worked on this"
         " request, the last times on nothing else; it is given up, for the sake of the others"

@@ -16,11 +16,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconciler.api.updaterequest import UpdateRequest
+from reconciler.api.updaterequest import Reason, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import NotFound
 from reconciler.requests.draft import Draft
-from reconciler.requests.lifecycle import FINAL, UNCONFIRMED
+from reconciler.requests.lifecycle import FINAL
 from reconciler.services.ports.requests import Requests
 
 _OPEN: Final = 5.0
@@ -84,4 +84,4 @@ class SharedRequests:
 
 def _waits(request: UpdateRequest) -> bool:
     status = request.status
-    return status.state not in FINAL and status.reason != UNCONFIRMED
+    return status.state not in FINAL and status.reason != Reason.UNCONFIRMED

@@ -12,6 +12,7 @@ from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.api.updaterequest import (
     SUCCESSES,
     Outcome,
+    Reason,
     RequestSpec,
     RequestStatus,
     State,
@@ -21,14 +22,11 @@ from reconciler.api.updaterequest import (
 from reconciler.clock import Clock
 from reconciler.engine.program import CompiledPolicy
 from reconciler.requests.figures import FIRED_NOTHING
-from reconciler.requests.lifecycle import FINAL, TAKEN_BACK
+from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.caveats import Caveat
 from reconciler.services.catalog.policy_store import StoredPolicy
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.processing.attempt import Attempt
-from reconciler.services.processing.patchwar import PATCH_WAR
-from reconciler.services.processing.results import ENTRY_NOT_READY
-from reconciler.services.sweeping.sweeper import RULE_CHANGED
 
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
@@ -36,14 +34,14 @@ CAUGHT_UP = "CaughtUp"
 LOST = "TriggersLost"
 PARKED = frozenset(
     {
-        "Forbidden",
-        "Denied",
-        "NotFound",
-        "InternalError",
-        ENTRY_NOT_READY,
-        PATCH_WAR,
-        RULE_CHANGED,
-        TAKEN_BACK,
+        Reason.FORBIDDEN,
+        Reason.DENIED,
+        Reason.NOT_FOUND,
+        Reason.INTERNAL_ERROR,
+        Reason.ENTRY_NOT_READY,
+        Reason.PATCH_WAR,
+        Reason.RULE_CHANGED,
+        Reason.TAKEN_BACK,
     }
 )
 """Reasons of waiting that somebody has to know about; the others pass by themselves."""

@@ -23,7 +23,7 @@ from reconciler.api.policystatus import (
     render_progress,
     stored_alike,
 )
-from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
+from reconciler.api.updaterequest import Reason, RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.config import parse_duration
 from reconciler.errors import ClusterError, Conflict, NotFound
@@ -38,7 +38,7 @@ TICK = 1.0
 """Seconds between two writes of one policy's figures."""
 _PER_TICK = 20
 """Policies written per tick; the others have their turn at the next."""
-_NO_ERROR = frozenset({"", "Unconfirmed"})
+_NO_ERROR = frozenset({"", Reason.UNCONFIRMED})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
     Counts,
+    Reason,
     RequestSpec,
     RequestStatus,
     Source,
@@ -36,8 +37,7 @@ from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.pacing import Pacer
-from reconciler.services.processing.patchwar import PATCH_WAR
-from reconciler.services.processing.results import ENTRY_NOT_READY, failure
+from reconciler.services.processing.results import failure
 from reconciler.services.sweeping.listing import ListScope, ObjectLister, list_key
 from reconciler.services.sweeping.sweep_state import SweepState
 
@@ -45,9 +45,7 @@ Each = Callable[[RequestSpec, Attempt], None]
 
 _SHORT = 0.5
 """Seconds that a sweep waits for its turn without a word in its status."""
-RULE_CHANGED: Final = "RuleChanged"
-"""The reason of an order whose rule has changed so that objects alone do not tell what it does."""
-_AGAIN: Final = Defer(reason="Settling", message="")
+_AGAIN: Final = Defer(reason=Reason.SETTLING, message="")
 """No end: the walk begins anew, for a newer generation or for triggers that came meanwhile."""
 _ALL, _CANARY, _PROMOTION, _REST = "all", "canary", "promotion", "rest"
 
@@ -119,7 +117,7 @@ class Sweeper:
         except ClusterError as error:
             result = failure(error)
             ended = Retry(
-                reason=result.reason or result.outcome.value,
+                reason=result.why,
                 message=str(error),
                 after=max(
                     self.processor.backoff.delay(request.status.attempts + 1), result.retry_after
@@ -193,7 +191,7 @@ class Sweeper:
                 " through them once those that were admitted last are stored"
             )
             until = self.clock.now() + timedelta(seconds=wait)
-            return Defer(reason="Settling", message=message, until=until)
+            return Defer(reason=Reason.SETTLING, message=message, until=until)
         progress = replace(
             tally.progress, sequence=sequence, cursor="", done=0, total=-1, phase=_ALL
         )
@@ -271,7 +269,7 @@ class Sweeper:
             f"the canaries are done ({progress.done}, {progress.failed} of them failed); to go on,"
             f" annotate the policy {PROMOTE}={progress.generation}"
         )
-        return Defer(reason="Canary", message=message)
+        return Defer(reason=Reason.CANARY, message=message)
 
     async def _current(self, spec: RequestSpec) -> Program | Skip | Fail:
         program = await self.processor.program(spec)
@@ -283,7 +281,7 @@ class Sweeper:
             and program.origin.generation > spec.policy_generation
         ):
             message = f"generation {program.origin.generation} of the policy replaces it"
-            return Skip(reason="Superseded", message=message)
+            return Skip(reason=Reason.SUPERSEDED, message=message)
         return program
 
     def _existing(self, account: ServiceAccount | None) -> ObjectLister:
@@ -348,7 +346,7 @@ class Sweeper:
         return waiting[0]
 
     def _paused(self, attempts: Iterable[Attempt | None]) -> Defer | None:
-        waits = _common_wait(attempts, PATCH_WAR)
+        waits = _common_wait(attempts, Reason.PATCH_WAR)
         if waits is None:
             return None
         until = self.clock.now() + timedelta(seconds=waits.after)
@@ -421,7 +419,7 @@ def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
         f" alone do not tell any more what it does ({reason}): change the rule back until this is"
         " done, or delete this request to give them up"
     )
-    return Defer(reason=RULE_CHANGED, message=message)
+    return Defer(reason=Reason.RULE_CHANGED, message=message)
 
 
 def _left(places: list[ListScope], cursor: str) -> list[tuple[ListScope, str]]:
@@ -445,12 +443,12 @@ def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
 
 def _check_entries(attempts: Iterable[Attempt | None]) -> None:
     """Raise where every trigger waits for a GlobalContextEntry: then one request shall wait."""
-    waits = _common_wait(attempts, ENTRY_NOT_READY)
+    waits = _common_wait(attempts, Reason.ENTRY_NOT_READY)
     if waits is not None:
         raise NotReady(waits.message)
 
 
-def _common_wait(attempts: Iterable[Attempt | None], reason: str) -> Retry | None:
+def _common_wait(attempts: Iterable[Attempt | None], reason: Reason) -> Retry | None:
     """Return what the first trigger waits for where all of them wait for that reason."""
     ends = [attempt.disposition for attempt in attempts if attempt is not None]
     waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]

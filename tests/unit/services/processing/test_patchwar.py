@@ -4,9 +4,9 @@ import pytest
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_RETRY
-from reconciler.api.updaterequest import Outcome, State
+from reconciler.api.updaterequest import Outcome, Reason, State
 from reconciler.memory.kinds import REQUESTS
-from reconciler.services.processing.patchwar import PATCH_WAR, PatchWars
+from reconciler.services.processing.patchwar import PatchWars
 
 LIMIT, WINDOW = 3, 300.0
 OWN = "system:serviceaccount:kyverno:writer"
@@ -57,7 +57,7 @@ async def test_a_change_that_is_undone_again_and_again_is_paused(
         assert (await run(policy, trigger)).state is State.COMPLETED
         await world.edit(target, data={"color": "blue"})
     status = await run(policy, trigger)
-    assert (status.state, status.reason) == (State.PENDING, PATCH_WAR)
+    assert (status.state, status.reason) == (State.PENDING, Reason.PATCH_WAR)
     assert status.message == (
         "Secret a/s: /data/color was undone 3 times within 5m, look at the other writer of that"
         " field; rule r of policy p pauses here until 12:05:00 UTC"
@@ -76,7 +76,7 @@ async def test_what_waits_for_a_pause_reads_no_target_and_goes_on_by_itself(
         await run(policy, trigger)
         await world.edit(target, data={"color": "blue"})
     reads = world.wire.calls["get Secret s"]
-    assert (await run(policy, trigger)).reason == PATCH_WAR
+    assert (await run(policy, trigger)).reason == Reason.PATCH_WAR
     assert world.wire.calls["get Secret s"] == reads
     world.clock.tick(WINDOW + 1)
     await world.settle()
@@ -92,7 +92,7 @@ async def test_a_person_can_end_the_pause(world, make, run, wars, target, trigge
     for _ in range(LIMIT + 2):
         status = await run(policy, trigger)
         await world.edit(target, data={"color": "blue"})
-    assert status.reason == PATCH_WAR
+    assert status.reason == Reason.PATCH_WAR
     request = await world.requests.get(f"ur-{LIMIT + 2}")
     stored = await world.cluster.get(REQUESTS, request.namespace, request.name)
     await world.edit(stored, annotations={ANNOTATION_RETRY: "now"})
@@ -111,7 +111,7 @@ async def test_rules_that_undo_each_other_are_named(world, make, run, wars, targ
         status = await run(blue, trigger)
     assert wars.begun == 1
     held = [await world.status(f"ur-{n}") for n in range(1, 4 * LIMIT + 1)]
-    told = {item.message for item in held if item.reason == PATCH_WAR}
+    told = {item.message for item in held if item.reason == Reason.PATCH_WAR}
     assert len(told) == 1
     text = told.pop()
     assert "look at rule r of policy two;" in text
@@ -191,7 +191,7 @@ async def test_other_targets_of_the_request_are_not_held_up(world, make, run, wa
         await world.edit(fought, data={"color": "blue"})
     await world.edit(other, data={"color": "green"})
     status = await run(policy, trigger)
-    assert status.reason == PATCH_WAR
+    assert status.reason == Reason.PATCH_WAR
     assert (await world.read(other))["data"] == {"color": "red"}
 
 
@@ -200,7 +200,7 @@ async def test_a_newer_rule_is_not_paused(world, make, run, wars, target, trigge
     for _ in range(LIMIT + 2):
         status = await run(policy, trigger)
         await world.edit(target, data={"color": "blue"})
-    assert status.reason == PATCH_WAR
+    assert status.reason == Reason.PATCH_WAR
     changed = await world.edit(policy, spec=setter(make, "green", "p")["spec"])
     world.index.apply(changed)
     world.dispatcher.wake(policy_named("p"))
@@ -220,7 +220,7 @@ async def test_a_rule_that_triggers_itself_is_paused(world, make, run, wars):
     for _ in range(LIMIT):
         assert (await run(policy, one, user=BY_US)).state is State.COMPLETED
     status = await run(policy, one, user=BY_US)
-    assert status.reason == PATCH_WAR
+    assert status.reason == Reason.PATCH_WAR
     assert "because of our own writes, which lead back here: remove" in status.message
     assert (await world.read(one))["data"] == {"n": "x" + LIMIT * "x"}
 
@@ -241,7 +241,7 @@ async def test_two_rules_that_trigger_each_other_are_paused(world, make, run, wa
             (await run(back, two, user=BY_US)).reason,
         ]
     assert states[: 2 * LIMIT] == ["Applied"] * 2 * LIMIT
-    assert PATCH_WAR in states
+    assert Reason.PATCH_WAR in states
     assert "lead back here by rule r of policy back:" in (await world.status("ur-7")).message
 
 
@@ -274,7 +274,7 @@ async def test_a_sweep_waits_as_a_whole_where_all_its_triggers_wait(
         await run(policy, trigger)
         await world.edit(target, data={"color": "blue"})
     status = await run(policy, policy, sweep=True)
-    assert (status.state, status.reason) == (State.PENDING, PATCH_WAR)
+    assert (status.state, status.reason) == (State.PENDING, Reason.PATCH_WAR)
     assert status.next_attempt is not None
     assert status.sweep.failed == 0
     world.clock.tick(WINDOW + 1)
@@ -292,7 +292,7 @@ async def test_the_fields_that_are_remembered_are_bounded(
         await run(policy, trigger)
         await world.edit(target, data={"color": "blue"})
     await write_others(world, make, run, others)
-    assert ((await run(policy, trigger)).reason == PATCH_WAR) is paused
+    assert ((await run(policy, trigger)).reason == Reason.PATCH_WAR) is paused
 
 
 @pytest.mark.parametrize(("others", "paused"), [(5, True), (10, False)])
@@ -305,7 +305,7 @@ async def test_the_laps_that_are_remembered_are_bounded(
     for _ in range(LIMIT):
         assert (await run(policy, target, user=BY_US)).state is State.COMPLETED
     await write_others(world, make, run, others, user=BY_US)
-    assert ((await run(policy, target, user=BY_US)).reason == PATCH_WAR) is paused
+    assert ((await run(policy, target, user=BY_US)).reason == Reason.PATCH_WAR) is paused
 
 
 async def write_others(world, make, run, count, **spec):
