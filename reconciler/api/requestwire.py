@@ -16,6 +16,7 @@ from reconciler.api.meta import (
     FIELD_MANAGER,
     Object,
     ObjectRef,
+    PolicyRef,
 )
 from reconciler.api.updaterequest import (
     Counts,
@@ -83,13 +84,26 @@ def _parse_ref(raw: Mapping[str, Any]) -> ObjectRef:
     )
 
 
-def _render_ref(ref: ObjectRef) -> Object:
+def _parse_policy(raw: Mapping[str, Any]) -> PolicyRef:
+    ref = raw.get("policyRef")
+    if not ref:
+        # Written by hand, or by a version that knew these two kinds only.
+        return policy_named(raw.get("policy", ""))
+    return PolicyRef(
+        api_version=ref.get("apiVersion", ""),
+        kind=ref.get("kind", ""),
+        namespace=ref.get("namespace", ""),
+        name=ref.get("name", ""),
+    )
+
+
+def _render_ref(ref: ObjectRef | PolicyRef) -> Object:
     pairs = {
         "apiVersion": ref.api_version,
         "kind": ref.kind,
         "namespace": ref.namespace,
         "name": ref.name,
-        "uid": ref.uid,
+        "uid": ref.uid if isinstance(ref, ObjectRef) else "",
     }
     return {key: value for key, value in pairs.items() if value}
 
@@ -101,7 +115,7 @@ def parse_spec(raw: Mapping[str, Any]) -> RequestSpec:
     trigger = raw.get("trigger") or {}
     source = raw.get("source", Source.ADMISSION)
     return RequestSpec(
-        policy=policy_named(raw.get("policy", "")),
+        policy=_parse_policy(raw),
         rule=raw.get("rule", ""),
         resource=_parse_ref(raw.get("resource") or {}),
         source=Source(source) if source in set(Source) else Source.ADMISSION,
@@ -151,6 +165,7 @@ def render_spec(spec: RequestSpec) -> Object:
     rendered: Object = {
         "requestType": "mutate",
         "policy": spec.policy.key,
+        "policyRef": _render_ref(spec.policy),
         "rule": spec.rule,
         "resource": _render_ref(spec.resource),
         "source": spec.source.value,

@@ -111,6 +111,15 @@ async def test_a_request_as_a_kyverno_leaves_it_cannot_be_forged(rig: Rig, roles
         await roles.request_operator.create(forged)
 
 
+async def test_a_request_does_not_show_another_policy_than_it_is_for(
+    rig: Rig, roles: Roles
+) -> None:
+    ref = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "another"}
+    with pytest.raises(Denied, match=r"spec\.policy has to name the policy of spec\.policyRef"):
+        await roles.request_operator.create(order(rig, policyRef=ref))
+    await roles.request_operator.create(order(rig, policyRef=ref | {"name": rig.namespace}))
+
+
 @pytest.mark.parametrize("name", [f"ur-{HASH}", f"sweep-{HASH}"])
 async def test_an_operator_takes_no_name_that_admission_would_use(
     rig: Rig, roles: Roles, name: str

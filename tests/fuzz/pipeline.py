@@ -125,9 +125,11 @@ _CARRIED = {
     "oldObject": make_object(),
     "userInfo": {"username": "jane"},
 }
+_REF = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "p"}
 _KNOWN = {
     "requestType": st.just("mutate"),
     "policy": st.sampled_from(["p", "p", "old", "a/p", "none"]),
+    "policyRef": st.sampled_from([{}, _REF, _REF | {"kind": "Unknown"}]),
     "rule": st.sampled_from(["r", "r", "none"]),
     "resource": _REFS,
     "operation": OPERATIONS,

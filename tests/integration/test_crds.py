@@ -97,6 +97,12 @@ def request(name: str, **fields: Any) -> dict[str, Any]:
         "spec": {
             "requestType": "mutate",
             "policy": "staging/stamp-secrets",
+            "policyRef": {
+                "apiVersion": "kyverno.io/v1",
+                "kind": "Policy",
+                "namespace": "staging",
+                "name": "stamp-secrets",
+            },
             "rule": "stamp",
             "resource": {
                 "apiVersion": "v1",
@@ -550,6 +556,8 @@ def test_finished_requests_are_removed_in_one_call(own_requests: Requests) -> No
         {"context": {"userInfo": {"userInfo": {"username": "eve"}}}},
         {"context": {"admissionRequestInfo": {"admissionRequest": {"dryRun": True}}}},
         {"trigger": {"digest": "other"}},
+        {"policyRef": {"kind": "Other"}},
+        {"policyRef": None},
         {"policyUID": "other"},
         {"policyGeneration": 5},
         {"recorded": {"oldObject": {"data": {"sizes": [1, {"b": 2}]}}}},

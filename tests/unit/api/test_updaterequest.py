@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import ObjectRef
+from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.api.requestwire import (
     parse_request,
     parse_spec,
@@ -31,10 +31,12 @@ from reconciler.api.updaterequest import (
 
 TEXT = st.text(max_size=8)
 REFS = st.builds(ObjectRef, api_version=TEXT, kind=TEXT, namespace=TEXT, name=TEXT, uid=TEXT)
+WORD = st.text(min_size=1, max_size=8)
+POLICIES = st.builds(PolicyRef, api_version=WORD, kind=WORD, namespace=TEXT, name=WORD)
 TREES = st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), min_size=1, max_size=3)
 SPECS = st.builds(
     RequestSpec,
-    policy=TEXT.map(policy_named),
+    policy=TEXT.map(policy_named) | POLICIES,
     rule=TEXT,
     resource=REFS,
     source=st.sampled_from(Source),
@@ -186,10 +188,35 @@ def test_an_order_says_nothing_that_it_does_not_know():
     assert render_spec(RequestSpec(policy=policy_named("p"), rule="r", resource=ref)) == {
         "requestType": "mutate",
         "policy": "p",
+        "policyRef": {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "p"},
         "rule": "r",
         "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"},
         "source": "admission",
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "namespace", "name"),
+    [
+        ({"policy": "p"}, "ClusterPolicy", "", "p"),
+        ({"policy": "shop/p"}, "Policy", "shop", "p"),
+        (
+            {
+                "policy": "shop/p",
+                "policyRef": {"apiVersion": "g/v1", "kind": "K", "namespace": "shop", "name": "p"},
+            },
+            "K",
+            "shop",
+            "p",
+        ),
+    ],
+)
+def test_a_text_means_the_kinds_that_there_were_and_a_reference_says_its_own(
+    written, kind, namespace, name
+):
+    policy = parse_spec(written).policy
+    assert (policy.kind, policy.namespace, policy.name) == (kind, namespace, name)
+    assert policy.key == written["policy"]
 
 
 @pytest.mark.parametrize(

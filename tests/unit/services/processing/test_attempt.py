@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.meta import ref_of
-from reconciler.api.updaterequest import Counts, Outcome, RequestStatus, TriggerRecord
+from reconciler.api.meta import policy_ref, ref_of
+from reconciler.api.updaterequest import Counts, Outcome, Reason, RequestStatus, TriggerRecord
 from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip, merge_targets
 from reconciler.requests.redaction import withheld
@@ -76,6 +76,15 @@ class TestPolicy:
         world.forget("p")
         ended, _ = await attempt(request)
         assert ended.disposition == Skip(reason="PolicyGone", message="policy p was deleted")
+
+    async def test_of_a_kind_that_is_not_known_is_waited_for(self, world, make, trigger, attempt):
+        """The policy of that name and another kind does not do its work."""
+        policy = world.install(make.policy())
+        request = await world.ask(policy, trigger)
+        other = replace(policy_ref(policy), kind="ModRule")
+        ended, _ = await attempt(replace(request, spec=replace(request.spec, policy=other)))
+        assert (type(ended.disposition), ended.disposition.reason) == (Retry, Reason.NOT_FOUND)
+        assert "ModRule of kyverno.io/v1 is no kind of policies" in ended.disposition.message
 
     async def test_made_again_under_its_name(self, world, make, trigger, attempt):
         policy = world.install(make.policy())
