@@ -37,10 +37,10 @@ from admission.resources import ResourceWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
 from reconciler.api.account import ServiceAccount
-from reconciler.api.kinds import POLICY_KINDS
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch

@@ -9,8 +9,10 @@ from admission.checks import Check, ValidationDeps
 from admission.decide import AdmissionResponse
 from admission.entries import check_entry
 from admission.orders import check_orders
+from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.ports.access import Access
@@ -18,15 +20,14 @@ from reconciler.services.ports.access import Access
 _BAD_REQUEST = 400
 
 CHECKS: Mapping[str, Check] = {
-    "ClusterPolicy": check_policy,
-    "Policy": check_policy,
-    "GlobalContextEntry": check_entry,
+    **dict.fromkeys((kind.kind for kind in POLICY_KINDS), check_policy),
+    ENTRIES.kind: check_entry,
 }
-"""By kind; the webhook configuration asks about these (`services.registration`)."""
+"""By kind; the webhook configuration asks about these (`rollout.webhook_config`)."""
 
 ASKED_AUTHORS: Mapping[str, frozenset[str]] = {
-    "policies": frozenset({"Policy"}),
-    "all": frozenset({"Policy", "ClusterPolicy"}),
+    "policies": frozenset(kind.kind for kind in POLICY_KINDS if kind.namespaced),
+    "all": frozenset(kind.kind for kind in POLICY_KINDS),
     "none": frozenset(),
 }
 """The kinds whose authors are asked, by the setting."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import kopf
 
-from reconciler.api.kinds import POLICY_KINDS
 from reconciler.api.meta import Object
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.kube.requests import REQUESTS
 from reconciler.requests.adoption import read_request
 from reconciler.services.catchup.passes import Rounds

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Kind, Object
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
@@ -19,13 +19,8 @@ class Dialect(Protocol):
         ...
 
     @property
-    def group(self) -> str:
-        """The API group of its policies."""
-        ...
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The kinds of its policies."""
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of its policies, in the version that is watched."""
         ...
 
     def compile(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Kind, Object, PolicyRef, split_api_version
 from reconciler.dialects.base import Dialect
 from reconciler.dialects.kyverno import KYVERNO
 from reconciler.dialects.kyverno.exception import KIND as EXCEPTION
@@ -17,7 +17,7 @@ from reconciler.dialects.kyverno.globalcontext import (
 from reconciler.dialects.kyverno.lint.exceptions import lint_exception
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import InvalidPolicy, NoKindMatch
 
 __all__ = [
     "DIALECTS",
@@ -34,13 +34,26 @@ __all__ = [
     "is_exception",
     "is_policy",
     "lint_exception",
+    "policy_kind",
 ]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO,)
 
 
-POLICY_KINDS: Final = frozenset[str]().union(*(dialect.kinds for dialect in DIALECTS))
-"""The kinds of all languages, for those who look for policies among other objects."""
+POLICY_KINDS: Final = tuple(kind for dialect in DIALECTS for kind in dialect.kinds)
+"""The kinds of all languages: watched, listed, waited for, and checked when they are written."""
+
+
+def policy_kind(ref: PolicyRef) -> Kind:
+    """Return under which kind a policy is served.
+
+    Raises:
+        NoKindMatch: It is of no kind that is known.
+    """
+    for kind in POLICY_KINDS:
+        if (kind.api_version, kind.kind) == (ref.api_version, ref.kind):
+            return kind
+    raise NoKindMatch(f"{ref.kind} of {ref.api_version} is no kind of policies", status=404)
 
 
 def dialect_of(policy: Object) -> Dialect:
@@ -49,20 +62,25 @@ def dialect_of(policy: Object) -> Dialect:
     Raises:
         InvalidPolicy: It is of none that is known.
     """
-    api_version, kind = str(policy.get("apiVersion", "")), str(policy.get("kind", ""))
     for dialect in DIALECTS:
-        if api_version.startswith(f"{dialect.group}/") and kind in dialect.kinds:
+        if _is_of(dialect, policy):
             return dialect
+    api_version, kind = str(policy.get("apiVersion", "")), str(policy.get("kind", ""))
     known = " and ".join(
-        f"{' and '.join(sorted(dialect.kinds))} of {dialect.group}" for dialect in DIALECTS
+        f"{' and '.join(sorted(kind.kind for kind in dialect.kinds))} of {dialect.kinds[0].group}"
+        for dialect in DIALECTS
     )
     raise InvalidPolicy("kind", f"{api_version} {kind} is no policy; {known} are known")
 
 
 def is_policy(obj: Object) -> bool:
     """Return whether an object is a policy of a known language."""
-    group, kind = str(obj.get("apiVersion", "")).partition("/")[0], obj.get("kind")
-    return any(group == dialect.group and kind in dialect.kinds for dialect in DIALECTS)
+    return any(_is_of(dialect, obj) for dialect in DIALECTS)
+
+
+def _is_of(dialect: Dialect, obj: Object) -> bool:
+    group, _ = split_api_version(str(obj.get("apiVersion", "")))
+    return any((kind.group, kind.kind) == (group, obj.get("kind")) for kind in dialect.kinds)
 
 
 def compile_policy(

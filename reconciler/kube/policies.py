@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.api.kinds import POLICY_KINDS, policy_kind
 from reconciler.api.meta import (
     EXCEPTION_VERSION,
     FIELD_MANAGER,
@@ -14,6 +13,7 @@ from reconciler.api.meta import (
     policy_ref,
     resource_version,
 )
+from reconciler.dialects.registry import POLICY_KINDS, policy_kind
 from reconciler.kube.client import MERGE_PATCH, Client, encode
 from reconciler.kube.paths import object_path
 from reconciler.kube.reader import KubeReader

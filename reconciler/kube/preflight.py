@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from reconciler.api.kinds import POLICY_KINDS
 from reconciler.api.meta import Kind
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.errors import ClusterError, Forbidden, NoKindMatch
 from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.api.kinds import POLICY_KINDS, policy_kind
 from reconciler.api.meta import (
     RECORDED_NAMESPACE,
     Kind,
@@ -24,6 +23,7 @@ from reconciler.api.updaterequest import (
     State,
     UpdateRequest,
 )
+from reconciler.dialects.registry import POLICY_KINDS, policy_kind
 from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound
 from reconciler.memory.cluster import MemoryCluster

@@ -10,8 +10,9 @@ from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from devcluster.install import NAMESPACE
 from devcluster.programs import ADMISSION, HOST, Programs
 from devcluster.waiting import wait_until
-from reconciler.api.kinds import CLUSTER_POLICIES, POLICY_KINDS
+from reconciler.api.kinds import CLUSTER_POLICIES
 from reconciler.api.meta import CONFIG_MAPS, NAMESPACES, Kind, Object
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.secrets import SECRETS
 from tests.attacks.roles import Answer, Peer

@@ -11,8 +11,8 @@ import pytest
 
 from devcluster.cluster import Cluster
 from devcluster.waiting import wait_until
-from reconciler.api.kinds import POLICY_KINDS
 from reconciler.controller.operator import Operator
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.errors import Unauthorized
 from reconciler.kube.client import connect
 

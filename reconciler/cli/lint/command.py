@@ -27,7 +27,8 @@ from reconciler.services.authoring.lint import (
     lint_policy,
 )
 
-_KINDS = POLICY_KINDS | {ENTRY, EXCEPTION}
+_POLICIES = frozenset(kind.kind for kind in POLICY_KINDS)
+_KINDS = _POLICIES | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
 _EPILOG = """\b
 Examples:
@@ -149,7 +150,7 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
 
 
 def _count(kinds: Iterable[str]) -> str:
-    found = Counter("Policy" if kind in POLICY_KINDS else kind for kind in kinds)
+    found = Counter("Policy" if kind in _POLICIES else kind for kind in kinds)
     texts = [
         number(found["Policy"], "policy", "policies") if found["Policy"] else "",
         number(found[EXCEPTION], "exception") if found[EXCEPTION] else "",

@@ -9,7 +9,6 @@ from typing import Any
 import click
 import orjson
 
-from reconciler.api.kinds import POLICY_KINDS
 from reconciler.api.meta import Kind, Object, policy_ref
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.terminal import CLEAR
@@ -22,6 +21,7 @@ from reconciler.cli.work.place import (
     workplace,
 )
 from reconciler.cli.work.report import data_of, lines_of
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.errors import Forbidden, InvalidSetting, Throttled, Unavailable
 
 _PAUSE = 2.0

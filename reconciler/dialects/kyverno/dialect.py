@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.meta import GROUP, Object
+from reconciler.api.kinds import CLUSTER_POLICIES, POLICIES
+from reconciler.api.meta import Kind, Object
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.dialects.kyverno.lint.defaults import default_findings
 from reconciler.dialects.kyverno.lint.fields import rule_findings, spec_findings
@@ -18,7 +19,7 @@ from reconciler.dialects.kyverno.lint.refusals import (
     rule_refusals,
 )
 from reconciler.dialects.kyverno.lint.targets import target_findings
-from reconciler.dialects.kyverno.policy import KINDS, compile_policy, examine_policy
+from reconciler.dialects.kyverno.policy import compile_policy, examine_policy
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
@@ -29,8 +30,7 @@ class Kyverno:
     """ClusterPolicy and Policy of Kyverno; see `reconciler.dialects.base.Dialect`."""
 
     name: str = "kyverno"
-    group: str = GROUP
-    kinds: frozenset[str] = KINDS
+    kinds: tuple[Kind, ...] = (CLUSTER_POLICIES, POLICIES)
 
     def compile(
         self, policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None

@@ -14,7 +14,6 @@ from reconciler.engine.given import Given
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Origin, Program
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
-KINDS = frozenset({"ClusterPolicy", "Policy"})
 OPERATIONS = ("mutate", "validate", "generate", "verifyImages")
 
 _SPEC_FIELDS = (

@@ -13,11 +13,11 @@ from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import (
     EXCEPTION_VERSION,
     GROUP,
-    POLICY_VERSION,
     Kind,
     Object,
     own_namespaces,
 )
+from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
 from reconciler.engine.values.wildcard import has_wildcard
@@ -122,18 +122,14 @@ def configurations(
                 _written(
                     "policy",
                     "/policies",
-                    (
-                        (POLICY_VERSION, "clusterpolicies"),
-                        (POLICY_VERSION, "policies"),
-                        (ENTRIES.version, ENTRIES.plural),
-                    ),
+                    ((kind.group, kind.version, kind.plural) for kind in (*POLICY_KINDS, ENTRIES)),
                     registration,
                     standing.harmless_edits(),
                 ),
                 _written(
                     "exception",
                     "/exceptions",
-                    ((EXCEPTION_VERSION, "policyexceptions"),),
+                    ((GROUP, EXCEPTION_VERSION, "policyexceptions"),),
                     registration,
                 ),
             ],
@@ -190,14 +186,12 @@ def _resource_webhooks(
 def _written(
     name: str,
     path: str,
-    resources: Iterable[tuple[str, str]],
+    resources: Iterable[tuple[str, str, str]],
     registration: WebhookConfig,
     conditions: Sequence[Object] = (),
 ) -> Object:
     """Return the webhook that is asked when people write objects of ours."""
-    rules: Rules = {
-        (GROUP, version, resource, "*"): {"CREATE", "UPDATE"} for version, resource in resources
-    }
+    rules: Rules = {(*resource, "*"): {"CREATE", "UPDATE"} for resource in resources}
     return _webhook(
         f"{name}.{_DOMAIN}",
         path,
