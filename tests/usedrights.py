@@ -21,6 +21,7 @@ from typing import Any, Self
 import orjson
 import pytest
 import yaml
+from typing_extensions import override
 
 from devcluster.binaries import Binaries
 from devcluster.cluster import ControlPlane, Options
@@ -68,6 +69,7 @@ class Right:
             and self.name in ("", used.name)
         )
 
+    @override
     def __str__(self) -> str:
         """Return it as one would ask for it."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
@@ -120,7 +122,7 @@ class Use:
 
 def used(audit_log: Path) -> set[Use]:
     """Return what our programs asked for, by the log of one API server."""
-    found = set()
+    found: set[Use] = set()
     for line in audit_log.read_bytes().splitlines():
         if ACCOUNT.encode() not in line:
             continue

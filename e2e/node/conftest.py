@@ -111,7 +111,7 @@ def pytest_runtest_makereport(
 
 
 def _described(cluster: Cluster) -> str:
-    commands = [("get", "pods", "-n", "kyverno", "-o", "wide")]
+    commands: list[tuple[str, ...]] = [("get", "pods", "-n", "kyverno", "-o", "wide")]
     for name in ACCOUNTS:
         label = f"app.kubernetes.io/component={name.removeprefix('kyverno-')}"
         commands.append(("logs", "-n", "kyverno", "-l", label, "--prefix", "--tail=8"))

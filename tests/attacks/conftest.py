@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from devcluster.install import NAMESPACE
-from devcluster.programs import HOST, Programs
+from devcluster.parts import HOST
+from devcluster.programs import Programs
 from reconciler.api.meta import Object
 from reconciler.errors import NotFound
 from reconciler.kube.client import connect

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from typing_extensions import override
+
 from devcluster.install import NAMESPACE
 from devcluster.programs import ADMISSION, CONTROLLER
 from tests.attacks.roles import Neighbour
@@ -90,6 +92,7 @@ class Vitals:
             allowed = ALLOWED[ADMISSION if program.startswith(ADMISSION) else CONTROLLER]
             assert max(seen) < allowed, (program, max(seen))
 
+    @override
     def __str__(self) -> str:
         peaks = ", ".join(f"{name} {max(seen) // 1024}" for name, seen in self.memory.items())
         return (

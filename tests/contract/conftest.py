@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from devcluster.cluster import Cluster
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import SystemClock
 from reconciler.errors import AlreadyExists, Denied
@@ -81,7 +82,7 @@ class World:
     requests: Requests
     policies: Policies
     namespace: str
-    backend: Any
+    backend: "MemoryBackend | KubeBackend"
 
     async def create(self, kind: Kind, name: str, **content: Any) -> Object:
         meta = {"name": name, **content.pop("metadata", {})}
@@ -140,7 +141,7 @@ class KubeBackend:
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         path = collection_path(kind, obj["metadata"].get("namespace", ""))
-        stored = await self._client.json("POST", path, body=orjson.dumps(obj))
+        stored: Object = await self._client.json("POST", path, body=orjson.dumps(obj))
         if not kind.namespaced:
             self._deletions.append(f"{path}/{stored['metadata']['name']}")
         return stored
@@ -289,7 +290,7 @@ async def _serve_widgets(client: Client, kinds: KubeKinds) -> None:
 
 
 @pytest.fixture
-async def client(installed_cluster):
+async def client(installed_cluster: Cluster) -> AsyncIterator[Client]:
     client = await connect(str(installed_cluster.kubeconfig))
     yield client
     await client.close()

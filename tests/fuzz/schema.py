@@ -57,7 +57,8 @@ def draw_value(draw: st.DrawFn, schema: Mapping[str, Any], known: Mapping[str, A
             return draw(st.booleans())
         case "string":
             return draw(_TIMES if schema.get("format") == "date-time" else TEXTS)
-    return draw(VALUES)
+        case _:
+            return draw(VALUES)
 
 
 def _draw_object(draw: st.DrawFn, schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:

@@ -7,6 +7,8 @@ table has, fails the case by name: a case that is left out says nothing, and loo
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
+from typing_extensions import override
+
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 HEAD: Final = frozenset({"source", "test", "case", "kind", "input", "expected"})
@@ -33,6 +35,7 @@ class Fields(Mapping[str, Any]):
         self._unread = set(raw)
         self._parts: list[Fields] = []
 
+    @override
     def __getitem__(self, name: str) -> Any:
         if name not in self._raw:
             raise KeyError(f"{self.place} has no {name!r}")
@@ -40,12 +43,15 @@ class Fields(Mapping[str, Any]):
         self._unread.discard(name)
         return value
 
+    @override
     def __contains__(self, name: object) -> bool:
         return name in self._raw
 
+    @override
     def __iter__(self) -> Iterator[str]:
         return iter(self._raw)
 
+    @override
     def __len__(self) -> int:
         return len(self._raw)
 

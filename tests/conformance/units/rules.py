@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from typing_extensions import override
+
 from admission.decide import Limits, decide
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object, ObjectRef, policy_ref, ref_of, split_api_version
@@ -187,6 +189,7 @@ def policy_existing(case: Case) -> None:
         fired.append(decide_trigger(program, subject, context).fires)
         if not fired[-1]:
             continue
+        assert program.targets is not None
         found, errors = program.targets.queries(context)
         assert not errors
         changed += [
@@ -225,6 +228,7 @@ class BrokenReads(MemoryCluster):
         super().__init__()
         self.reason = reason
 
+    @override
     async def get(self, *_args: Any, **_options: Any) -> Object:
         raise Unavailable(self.reason)
 

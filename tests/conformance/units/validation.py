@@ -81,8 +81,7 @@ def targeting(targets: list[Any], **rule: Any) -> dict[str, Any]:
 
 def policy_given(given: Fields) -> Object:
     raw: Object | None = given.get("policy")
-    text = given.get("policy_text")
-    return copy.deepcopy(raw) if raw else yaml.safe_load(text)
+    return copy.deepcopy(raw) if raw else yaml.safe_load(given["policy_text"])
 
 
 def prepared(given: Fields, check: str) -> Object:
@@ -104,6 +103,8 @@ def prepared(given: Fields, check: str) -> Object:
                 if "mutate" in rule:
                     flag = {"mutateExistingOnPolicyUpdate": True, "targets": [SECRET]}
                     rule["mutate"] = {**flag, **rule["mutate"]}
+        case _:
+            pass
     return policy
 
 

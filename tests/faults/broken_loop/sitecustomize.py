@@ -18,4 +18,4 @@ def _break(gauges: Gauges) -> None:
     _look(gauges)
 
 
-Gauges.look = _break  # type: ignore[method-assign]
+Gauges.look = _break  # type: ignore[method-assign, assignment]

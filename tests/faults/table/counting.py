@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import orjson
 
@@ -69,7 +70,7 @@ class Row:
         )
 
 
-def rules(effect: Effect, place: str, **more: object) -> list[Object]:
+def rules(effect: Effect, place: str, **more: Any) -> list[Object]:
     """Return the rules by which triggers ``trigger-N`` of a namespace show their effect."""
     if effect is Effect.OWN:
         where, patch = "target-{{ request.object.data.n }}", "{{ request.object.metadata.name }}"

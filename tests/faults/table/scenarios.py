@@ -7,13 +7,12 @@ import signal
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from admission.certificates import TLS_SECRET
 from devcluster import parts
 from devcluster.install import NAMESPACE, install
 from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.errors import Conflict, Denied, NotFound
-from reconciler.kube.authority import CA_SECRET
+from reconciler.kube.authority import CA_SECRET, TLS_SECRET
 from tests.faults.proxy import CALM, Disturbance
 from tests.faults.rig import REACHES_THE_CONTROLLER
 from tests.faults.siblings import labelled, open_sibling

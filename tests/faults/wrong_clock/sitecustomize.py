@@ -18,4 +18,4 @@ def _set(clock: SystemClock) -> datetime:
     return _now(clock) + timedelta(seconds=float(_AHEAD.read_text()))
 
 
-SystemClock.now = _set  # type: ignore[method-assign]
+SystemClock.now = _set  # type: ignore[method-assign, assignment]

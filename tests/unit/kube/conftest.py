@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -135,7 +135,7 @@ async def open_client(
 
 
 @pytest.fixture
-async def client(open_client: Callable[..., Any]) -> Client:
+async def client(open_client: Callable[..., Awaitable[Client]]) -> Client:
     return await open_client()
 
 

@@ -1,14 +1,19 @@
 """Webhook configurations and a CA in memory."""
 
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+from reconciler.api.meta import Object
 from reconciler.errors import AlreadyExists, Conflict, Invalid
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
+from reconciler.services.ports.objects import Kinds
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
 from reconciler.services.rollout.webhook_writer import Place, WebhookWriter
 from tests.unit.rights import Account
+from tests.unit.services.conftest import World
 
 OWNER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -25,39 +30,39 @@ class Configurations:
         refuses: Texts that no configuration may contain.
     """
 
-    def __init__(self, log):
-        self.stored = {}
+    def __init__(self, log: list[str]) -> None:
+        self.stored: dict[str, Object] = {}
         self.log = log
         self.versions = 0
         self.reference = OWNER
-        self.refuses = set()
+        self.refuses: set[str] = set()
 
-    async def get(self, name):
+    async def get(self, name: str) -> Object | None:
         return self.stored.get(name)
 
-    async def create(self, configuration):
+    async def create(self, configuration: Object) -> Object:
         name = configuration["metadata"]["name"]
         if name in self.stored:
             raise AlreadyExists(name, status=409)
         return self.store(configuration)
 
-    async def replace(self, configuration):
+    async def replace(self, configuration: Object) -> Object:
         meta = configuration["metadata"]
         if meta["resourceVersion"] != self.stored[meta["name"]]["metadata"]["resourceVersion"]:
             raise Conflict(meta["name"], status=409)
         return self.store(configuration)
 
-    async def delete(self, name):
+    async def delete(self, name: str) -> None:
         self.log.append(f"delete {name}")
         self.stored.pop(name, None)
 
-    async def check(self, configuration):
+    async def check(self, configuration: Object) -> None:
         self._check(configuration)
 
-    async def owner(self):
+    async def owner(self) -> Object:
         return self.reference
 
-    def edit(self, name, **fields):
+    def edit(self, name: str, **fields: Any) -> None:
         """Change a configuration as somebody else does."""
         self.versions += 1
         old = self.stored[name]
@@ -71,7 +76,7 @@ class Configurations:
         }
         self.stored[name] = {**old, "metadata": meta, **fields}
 
-    def kinds(self):
+    def kinds(self) -> set[str]:
         return {
             resource
             for webhook in self.stored[RESOURCE_CONFIGURATION]["webhooks"]
@@ -79,13 +84,13 @@ class Configurations:
             for resource in rule["resources"]
         }
 
-    def _check(self, configuration):
+    def _check(self, configuration: Object) -> None:
         for text in self.refuses:
             if text in str(configuration):
                 msg = f"webhooks[0].matchConditions[0].expression: {text}"
                 raise Invalid(msg, status=422)
 
-    def store(self, configuration):
+    def store(self, configuration: Object) -> Object:
         self._check(configuration)
         self.versions += 1
         meta = {**configuration["metadata"], "resourceVersion": str(self.versions)}
@@ -97,37 +102,55 @@ class Configurations:
 class Marks:
     """A checkpoint in memory, and what the admission servers say."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.checkpoint = Checkpoint()
         self.last = AdmissionHeartbeat()
 
-    async def load(self):
+    async def load(self) -> Checkpoint:
         return self.checkpoint
 
-    async def store(self, checkpoint):
+    async def store(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
 
-    async def pulse(self):
+    async def pulse(self) -> AdmissionHeartbeat:
         return self.last
 
 
+@dataclass
 class Authority:
-    bundle = b"certificate"
+    bundle: bytes | None = b"certificate"
 
-    async def ca_bundle(self):
+    async def restore(self) -> None:
+        """Nothing is gone."""
+
+    async def ca_bundle(self) -> bytes | None:
         return self.bundle
 
 
+@dataclass
+class Registry:
+    """What policies are put in force by, in memory."""
+
+    kinds: Kinds
+    webhooks: Configurations
+    access: Account
+    authority: Authority = field(default_factory=Authority)
+    marks: Marks = field(default_factory=Marks)
+
+
 def new_registrar(
-    world, *, log=None, webhooks=None, access=None, restored=lambda _name, _text: None
-):
+    world: World,
+    *,
+    log: list[str] | None = None,
+    webhooks: Configurations | None = None,
+    access: Account | None = None,
+    restored: Callable[[str, str], None] = lambda _name, _text: None,
+) -> WebhookWriter:
     """Return what writes the webhook configurations of a world."""
     return WebhookWriter(
-        cluster=SimpleNamespace(
+        cluster=Registry(
             kinds=world.cluster,
             webhooks=webhooks or Configurations([] if log is None else log),
-            authority=Authority(),
-            marks=Marks(),
             access=access or Account(),
         ),
         clock=world.clock,

@@ -191,9 +191,8 @@ class World:
 
     async def read(self, obj: Object) -> Object:
         """Return an object as it is stored now."""
-        kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
         meta = obj["metadata"]
-        return await self.cluster.get(kind, meta.get("namespace", ""), meta["name"])
+        return await self.cluster.get(self._kind(obj), meta.get("namespace", ""), meta["name"])
 
     async def edit(self, obj: Object, **parts: Any) -> Object:
         """Change an object as a person does; `labels` and `annotations` go to the metadata."""
@@ -202,14 +201,18 @@ class World:
         for name in ("labels", "annotations"):
             if name in parts:
                 meta[name] = {**meta.get(name, {}), **parts.pop(name)}
-        kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
-        return await self.cluster.change(kind, stored, {**stored, "metadata": meta, **parts})
+        changed = {**stored, "metadata": meta, **parts}
+        return await self.cluster.change(self._kind(obj), stored, changed)
 
     def remove(self, obj: Object) -> None:
         """Delete an object."""
-        kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
         meta = obj["metadata"]
-        self.cluster.delete(kind, meta.get("namespace", ""), meta["name"])
+        self.cluster.delete(self._kind(obj), meta.get("namespace", ""), meta["name"])
+
+    def _kind(self, obj: Object) -> Kind:
+        kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
+        assert kind is not None, f"no {obj['kind']} is served"
+        return kind
 
     async def ask(
         self,

@@ -1,8 +1,15 @@
 """A sound policy, and ways to change one place of it."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+
+from reconciler.api.meta import Object
+
+Change = tuple[Any, ...]
+Build = Callable[..., Object]
 
 TARGET = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
 RULE = {
@@ -22,14 +29,14 @@ POLICY = {
 
 
 @pytest.fixture
-def policy():
+def policy() -> Build:
     """Return a sound policy after ``(place, value)`` changes; without a value a field goes."""
 
-    def build(*changes):
-        built = copy.deepcopy(POLICY)
+    def build(*changes: Change) -> Object:
+        built: Object = copy.deepcopy(POLICY)
         for place, *values in changes:
             *steps, last = place
-            part = built
+            part: Any = built
             for step in steps:
                 part = part[step]
             if values:
@@ -42,7 +49,7 @@ def policy():
 
 
 @pytest.fixture
-def rule(policy):
+def rule(policy: Build) -> Build:
     """As `policy`; the places are inside its only rule."""
     inside = ("spec", "rules", 0)
     return lambda *changes: policy(*(((*inside, *place), *values) for place, *values in changes))

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from reconciler.engine.environment import surround
@@ -6,20 +9,20 @@ from reconciler.languages.jmespath import compile_expression
 
 
 @pytest.fixture
-def run():
+def run() -> Callable[..., Any]:
     """Evaluate an expression on named values."""
 
-    def evaluate(source, /, *, around=None, **data):
+    def evaluate(source: str, /, *, around: Any = None, **data: Any) -> Any:
         return compile_expression(source).search(data | surround(**(around or {})))
 
     return evaluate
 
 
 @pytest.fixture
-def fails(run):
+def fails(run: Callable[..., Any]) -> Callable[..., str]:
     """Evaluate an expression that must fail, and give the text of the error."""
 
-    def evaluate(source, /, **data):
+    def evaluate(source: str, /, **data: Any) -> str:
         with pytest.raises(EvaluationError) as failure:
             run(source, **data)
         return str(failure.value)
