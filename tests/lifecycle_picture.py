@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from reconciler.api.updaterequest import RequestStatus, State
+from reconciler.api.updaterequest import Reason, RequestStatus, State
 from reconciler.requests.lifecycle import (
     FINAL,
     MOST_INTERRUPTIONS,
@@ -27,10 +27,10 @@ PAGE = ROOT / "docs/reference/updaterequest.md"
 PICTURE = re.compile(r"(?<=^```mermaid\n)stateDiagram-v2\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 EXAMPLES: dict[type[Disposition], Disposition] = {
     Done: Done(),
-    Skip: Skip(reason="", message=""),
-    Fail: Fail(reason="", message=""),
-    Retry: Retry(reason="", message="", after=1),
-    Defer: Defer(reason="", message=""),
+    Skip: Skip(reason=Reason.NO_MATCH, message=""),
+    Fail: Fail(reason=Reason.FAILED, message=""),
+    Retry: Retry(reason=Reason.CONFLICT, message="", after=1),
+    Defer: Defer(reason=Reason.PAUSED, message=""),
 }
 LABELS = {
     Done: "every target has its result",
@@ -72,7 +72,7 @@ def _lines() -> Iterator[str]:
             yield f"{state} --> [*]: removed"
 
 
-_INTERRUPTED = Retry(reason="", message="", after=1, interrupted=True)
+_INTERRUPTED = Retry(reason=Reason.CONFLICT, message="", after=1, interrupted=True)
 
 
 def _advance(status: RequestStatus, disposition: Disposition) -> RequestStatus:

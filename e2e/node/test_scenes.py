@@ -8,7 +8,7 @@ import signal
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from devcluster.waiting import pause, wait_until
 from e2e.node.conftest import ACCOUNTS, Facts, applied
 from e2e.node.stream import MARK, Stream
 from e2e.node.tokens import LIFE, ShortTokens, patch_of
+from reconciler.api.meta import Object
 from reconciler.errors import ClusterError
 from tests.conformance import data
 from tests.conformance.chainsaw import loader
@@ -101,7 +102,7 @@ def rolled_out(cluster: Cluster) -> None:
     cluster.kubectl("rollout", "status", *KYVERNO, *names, within=ROLLOUT)
 
 
-def pods(cluster: Cluster, label: str, namespace: str = "kyverno") -> dict[str, dict[str, object]]:
+def pods(cluster: Cluster, label: str, namespace: str = "kyverno") -> dict[str, Object]:
     """Return the pods that are not being deleted, by name."""
     text = cluster.kubectl("get", "pods", "-n", namespace, "-l", label, "-o", "json")
     return {
@@ -283,7 +284,7 @@ def process_of(container: str) -> int:
 
 
 @pytest.fixture(scope="session")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for the commands that tests of the library find on their PATH."""
     return tmp_path_factory.mktemp("bin")
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ async def test_a_deletion_of_which_too_much_would_be_kept_is_refused_with_its_cu
 ) -> None:
     place = rig.namespace
     got = {"data": {"got": "{{ to_string(request.object.spec) }}"}}
-    on = {"kinds": [f"{group}/v1/Gadget"], "operations": ["DELETE"]}
+    on: dict[str, Any] = {"kinds": [f"{group}/v1/Gadget"], "operations": ["DELETE"]}
     await rig.apply(rule(place, [target(place, "target")], got, **on))
     await gadget(rig, group, "trigger-300", 300)
     with pytest.raises(ClusterError, match=r"nested more deeply than 250 levels.*exclude"):

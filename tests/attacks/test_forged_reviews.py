@@ -8,7 +8,8 @@ import pytest
 
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from devcluster.install import NAMESPACE
-from devcluster.programs import ADMISSION, HOST, Programs
+from devcluster.parts import HOST
+from devcluster.programs import ADMISSION, Programs
 from devcluster.waiting import wait_until
 from reconciler.api.kinds import CLUSTER_POLICIES
 from reconciler.api.meta import CONFIG_MAPS, NAMESPACES, Kind, Object

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from devcluster.programs import ADMISSION, CONTROLLER, HOST, Programs
+from devcluster.parts import HOST
+from devcluster.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
 from reconciler.errors import ClusterError

@@ -72,7 +72,7 @@ async def test_what_was_recorded_goes_with_the_request_that_is_done_again(rig: R
     async with rig.granted("secrets"):
         await rig.create(gone)
         got = {"data": {"got": "{{ request.oldObject.data.key }}"}}
-        matched = {"names": "gone", "kinds": ["Secret"], "operations": ["DELETE"]}
+        matched: dict[str, Any] = {"names": "gone", "kinds": ["Secret"], "operations": ["DELETE"]}
         await rig.apply(rule(place, [target(place, "target")], got, **matched))
         await rig.delete("Secret", "gone")
         await rig.finish()
@@ -92,9 +92,9 @@ async def test_what_an_older_version_recorded_is_read_when_that_is_granted(rig: 
     async with rig.granted("secrets"):
         await rig.create(config_map(place, "target"))
         got = {"data": {"got": "{{ request.object.data.key }}"}}
-        matched = {"names": "gone", "kinds": ["Secret"], "operations": ["DELETE"]}
+        matched: dict[str, Any] = {"names": "gone", "kinds": ["Secret"], "operations": ["DELETE"]}
         await rig.apply(rule(place, [target(place, "target")], got, **matched))
-        gone = {"metadata": {"name": "gone", "namespace": place}, "data": {"key": "djE="}}
+        gone: Object = {"metadata": {"name": "gone", "namespace": place}, "data": {"key": "djE="}}
         gone |= {"apiVersion": "v1", "kind": "Secret"}
         content = base64.b64encode(json.dumps({"object": gone}).encode()).decode()
         former = secret(name, NAMESPACE, **{LABEL_RECORDED: "true"}) | {

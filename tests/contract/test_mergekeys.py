@@ -149,7 +149,7 @@ async def published(client, api_version: str, contains: bytes) -> None:
 
 async def hash_of(client, api_version: str) -> str:
     index = await client.json("GET", "/openapi/v3")
-    return index["paths"][f"apis/{api_version}"]["serverRelativeURL"]
+    return str(index["paths"][f"apis/{api_version}"]["serverRelativeURL"])
 
 
 def test_definitions_at_the_desk_give_the_keys():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ COPY = {"data": {"n": "{{ request.object.data.n }}"}}
 LONGER = {"data": {"n": "{{ request.object.data.n }}x"}}
 
 
-def step(place: str, begin: str, end: str, patch: Object = COPY, **more: object) -> Object:
+def step(place: str, begin: str, end: str, patch: Object = COPY, **more: Any) -> Object:
     """Return a rule by which one ConfigMap changes another."""
     return rule(place, [target(place, end)], patch, names=begin, name=f"{begin}-{end}", **more)
 

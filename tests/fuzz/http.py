@@ -111,7 +111,8 @@ def _serving(policies: bool = False) -> Iterator[tuple[World, Any, PolicyStore]]
     async def start() -> World:
         limits = ConnectionLimits(header_timeout=_UNREAD)
         world = World(index, limits=limits, body_timeout=_UNREAD, namespaces={"a": {"env": "a"}})
-        return await world.__aenter__()
+        await world.__aenter__()
+        return world
 
     with event_loop() as loop:
         world = loop.run(start(), within=DEADLINE)

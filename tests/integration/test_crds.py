@@ -612,7 +612,7 @@ def test_a_status_with_an_unknown_state_is_refused(own_requests: Requests) -> No
 def _put(obj: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     changed = copy.deepcopy(obj)
     *steps, last = path.split(".")
-    inner = changed
+    inner: Any = changed
     for step in steps:
         inner = inner[int(step)] if isinstance(inner, list) else inner.setdefault(step, {})
     inner[last] = value

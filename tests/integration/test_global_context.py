@@ -45,8 +45,9 @@ class Entries:
 
     async def condition(self, name: str) -> Object:
         entry = await self.rig.get(ENTRY, name, "")
-        (found,) = (entry.get("status") or {}).get("conditions") or [{}]
-        return found
+        found: list[Object] = (entry.get("status") or {}).get("conditions") or [{}]
+        (condition,) = found
+        return condition
 
     async def ready(self, name: str, within: float = 15.0) -> Object:
         async def missing() -> Any:

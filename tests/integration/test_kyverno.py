@@ -211,6 +211,7 @@ def test_objects_of_an_older_kyverno_stay_readable(upgraded: ControlPlane) -> No
     assert namespaced["spec"]["rules"][0]["name"] == "check"
     exception = read(upgraded, "policyexceptions.v2.kyverno.io", "kept", "-n", "default")
     assert exception["spec"]["exceptions"][0]["ruleNames"] == ["check"]
+    request = {}
     for name in ("ur-older", "ur-newer"):
         request = read(upgraded, "updaterequests.v2.kyverno.io", name, "-n", NAMESPACE)
         carried = request["spec"]["context"]["admissionRequestInfo"]["admissionRequest"]

@@ -379,10 +379,13 @@ async def test_a_right_on_single_objects_is_noticed_within_seconds(rig: Rig) -> 
         )
     await rig.create(config_map(place, "trigger-1"))
     await tried_often(rig)
-    kubectl = functools.partial(asyncio.to_thread, rig.cluster.kubectl, "-n", place, "create")
+    create = functools.partial(rig.cluster.kubectl, "-n", place, "create")
     verbs = "--verb=get,patch,update"
-    await kubectl("role", "one", verbs, "--resource=secrets", "--resource-name=only")
-    await kubectl("rolebinding", "one", "--role=one", f"--serviceaccount=kyverno:{CONTROLLER}")
+    await asyncio.to_thread(
+        create, "role", "one", verbs, "--resource=secrets", "--resource-name=only"
+    )
+    account = f"--serviceaccount=kyverno:{CONTROLLER}"
+    await asyncio.to_thread(create, "rolebinding", "one", "--role=one", account)
     await rig.finish(within=10)
     assert await rig.states() == {State.COMPLETED: 1}
 

@@ -176,6 +176,7 @@ def test_a_name_out_of_an_object_is_that_name(text: str) -> None:
         "namespace": "{{ request.object.data.text }}",
     }
     program = program_of(targets=[policy_target], patchStrategicMerge={"a": "b"})
+    assert program.targets is not None
     found, errors = program.targets.queries(context_of({**TRIGGER, "data": {"text": text}}))
     assert not errors
     (query,) = found

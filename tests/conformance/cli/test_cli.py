@@ -15,7 +15,7 @@ from tests.conformance.data import required, root
 from tests.conformance.verdicts import DEVIATION, HERE
 
 FOLDER = root() / "cli"
-REASONS = {
+REASONS: dict[str, str] = {
     entry["cli"]: entry["reason"]
     for entry in yaml.safe_load((HERE / "deviations.yaml").read_text(encoding="utf-8"))
     if "cli" in entry

@@ -120,6 +120,11 @@ def test_every_deviation_of_cases_has_a_reason_in_one_sentence() -> None:
         assert "\n" not in item.reason
 
 
+def assert_case(loaded: Any) -> None:
+    file, raw = loaded.values
+    run(file, raw, [])
+
+
 def test_files_that_are_no_lists_of_cases_fail_and_stop_no_other(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "a.json").write_text("[{]")
@@ -129,15 +134,15 @@ def test_files_that_are_no_lists_of_cases_fail_and_stop_no_other(tmp_path: Path)
     (tmp_path / "deep" / "c.json").write_text(json.dumps([right]))
     broken, lacking, odd, beside, unlisted, good = load(tmp_path)
     with pytest.raises(pytest.fail.Exception, match=r"a\.json: Expecting"):
-        run(*broken.values, [])
+        assert_case(broken)
     with pytest.raises(pytest.fail.Exception, match="lacks case, expected, input, source, test"):
-        run(*lacking.values, [])
+        assert_case(lacking)
     with pytest.raises(pytest.fail.Exception, match="expected a case, found 1"):
-        run(*odd.values, [])
+        assert_case(odd)
     with pytest.raises(pytest.fail.Exception, match="expected a list of cases"):
-        run(*unlisted.values, [])
-    run(*beside.values, [])
-    run(*good.values, [])
+        assert_case(unlisted)
+    assert_case(beside)
+    assert_case(good)
     assert good.id == "deep/c/wildcard/Own/0"
 
 

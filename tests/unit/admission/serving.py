@@ -1,9 +1,11 @@
 """The webhook server over real HTTP, on an in-memory cluster."""
 
 import asyncio
+from typing import Any
 
 import aiohttp
 import orjson
+from typing_extensions import override
 
 from admission.beliefs import Beliefs
 from admission.bodies import Bodies
@@ -45,15 +47,17 @@ class Stuck(MemoryRequests):
         super().__init__(cluster, namespace)
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
+    @override
     async def create(self, name, labels, spec):
         self.begun.set()
         await self.go_on.wait()
         return await super().create(name, labels, spec)
 
 
-class Broken(dict):
+class Broken(dict[str, Any]):
     """Namespaces with a fault."""
 
+    @override
     def get(self, *_):
         raise ZeroDivisionError("boom")
 
@@ -61,6 +65,7 @@ class Broken(dict):
 class Away(MemoryCluster):
     """A cluster whose discovery does not answer."""
 
+    @override
     async def of_resource(self, *_):
         raise Unavailable("gone for lunch")
 
@@ -72,6 +77,7 @@ class Slow(MemoryCluster):
         super().__init__()
         self.asked = asyncio.Event()
 
+    @override
     async def of_resource(self, *_):
         self.asked.set()
         await asyncio.Event().wait()

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from typing_extensions import override
 
 from admission.decide import Limits, decide
 from admission.facts import Facts
@@ -47,6 +48,7 @@ class Reads(MemoryCluster):
         super().__init__()
         self.lists = 0
 
+    @override
     async def list_page(self, kind, **options):
         self.lists += 1
         await asyncio.sleep(0)

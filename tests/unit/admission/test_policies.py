@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
+from typing_extensions import override
 
 from admission.policies import PolicyWebhook
 from admission.review import parse_review
@@ -248,6 +249,7 @@ async def test_a_right_on_triggers_that_is_missing_is_refused_with_the_role(make
 async def test_a_role_that_comes_a_moment_after_its_policy_is_waited_for(make, review):
     @dataclass
     class Growing(Account):
+        @override
         async def may(self, right):
             if len(self.asked) > 8:
                 self.lacks.clear()
@@ -328,6 +330,7 @@ async def test_a_check_that_fails_refuses_and_says_why(make, review, error, word
 
 async def test_a_check_that_takes_too_long_is_given_up(make, review):
     class Silent(MemoryKinds):
+        @override
         async def find(self, api_version, kind):
             await asyncio.Event().wait()
 
@@ -403,6 +406,7 @@ async def test_an_order_that_ended_is_in_nobodys_way(make, review, order):
 
 async def test_where_it_cannot_be_asked_whether_triggers_wait_it_is_tried_again(make, review):
     class Broken(MemoryRequests):
+        @override
         async def get(self, name):
             raise Unavailable(f"no {name[:5]} today")
 

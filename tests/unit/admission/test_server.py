@@ -6,6 +6,7 @@ import logging
 import aiohttp
 import orjson
 import pytest
+from typing_extensions import override
 
 from reconciler.clock import SystemClock
 from reconciler.requests.overload import Backlog, Thresholds
@@ -17,6 +18,7 @@ class StillClock(SystemClock):
 
     seconds = 1000.0
 
+    @override
     def monotonic(self):
         return self.seconds
 

@@ -3,7 +3,6 @@
 import json
 import time
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ ANY = [*AS_POLICY, *AS_OBJECT, *AS_TEST, *AS_JSON, *AS_VALUES]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, text in (
         ("policy.yaml", POLICY),

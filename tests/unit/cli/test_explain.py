@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from reconciler.api.meta import Object
 from reconciler.cli.main import retrofit
 
 POLICY = """
@@ -222,7 +223,7 @@ def test_the_object_before_an_update(desk: Desk) -> None:
 
 
 PASSWORD, TOKEN = "correct horse", "battery-staple"
-SECRET = {
+SECRET: Object = {
     "apiVersion": "v1",
     "kind": "Secret",
     "metadata": {"name": "settings", "namespace": "a"},

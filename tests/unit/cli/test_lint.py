@@ -106,8 +106,9 @@ def test_json() -> None:
 
 
 def test_a_list_of_policies() -> None:
-    listed = {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "kyverno.io/v1"}]}
-    listed["items"][0] |= {"kind": "Policy", "metadata": {"name": "q", "namespace": "n"}}
+    policy = {"apiVersion": "kyverno.io/v1", "kind": "Policy"}
+    item = {**policy, "metadata": {"name": "q", "namespace": "n"}}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [item]}
     done = lint("-", stdin=json.dumps(listed))
     assert done.stdout == (
         "stdin:1:48: error [invalid] n/q: spec.rules: a policy needs at least one rule\n"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft4Validator
+from typing_extensions import override
 
 from reconciler.cli.main import retrofit
 
@@ -102,6 +103,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def address(folder: Path) -> Iterator[str]:
     class Quiet(SimpleHTTPRequestHandler):
+        @override
         def log_message(self, *_: object) -> None:
             """Say nothing on the terminal."""
 

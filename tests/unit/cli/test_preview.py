@@ -3,11 +3,12 @@
 import json
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner, Result
 
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.api.updaterequest import Outcome
 from reconciler.cli.desk.inputs import read_exceptions
@@ -271,6 +272,9 @@ def test_what_a_rule_copies_out_of_a_secret_is_not_shown() -> None:
 
 async def test_what_an_entry_reads_out_of_secrets_is_not_shown() -> None:
     class Loader:
+        def acting_as(self, _account: ServiceAccount | None) -> Self:
+            return self
+
         async def load(self, load: Load) -> Any:
             assert isinstance(load, ApiLoad)
             return {"kind": "SecretList", "items": [{"data": secret("s", a="sesame")["data"]}]}
@@ -363,6 +367,9 @@ async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
     class Policies:
         async def get(self, ref: PolicyRef) -> Object:
             raise (NotFound if ref.key == "a" else NoKindMatch)("404", status=404)
+
+        async def stored(self) -> tuple[Object, ...]:
+            raise AssertionError
 
         async def write_status(self, policy: Object, status: Any) -> None:
             raise AssertionError

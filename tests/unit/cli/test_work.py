@@ -102,7 +102,7 @@ def test_what_waits_for_one_right_is_one_trouble() -> None:
 
 
 def test_failed_work_that_is_done_again_is_no_trouble() -> None:
-    failed = {"state": State.FAILED, "reason": "TargetNotFound"}
+    failed: dict[str, Any] = {"state": State.FAILED, "reason": "TargetNotFound"}
     pair = [request("a", **failed), request("b", retried="c", **failed)]
     found = overview(pair, policies=[("p", "")])
     assert [item.count for item in found.troubles] == [1]

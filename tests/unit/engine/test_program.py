@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.meta import PolicyRef
+from reconciler.api.meta import Object, PolicyRef
 from reconciler.engine.program import CompiledPolicy, Origin, project
 
-TREE = {
+TREE: Object = {
     "metadata": {"name": "n", "labels": {"a": "1", "b": "2"}},
     "spec": {"list": [{"x": 1}, {"y": 2}], "deep": {"er": {"est": 3}}},
     "nothing": None,

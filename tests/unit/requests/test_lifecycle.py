@@ -8,6 +8,7 @@ from reconciler.api.requestwire import render_status
 from reconciler.api.updaterequest import (
     Counts,
     Outcome,
+    Reason,
     RequestStatus,
     State,
     SweepProgress,
@@ -46,8 +47,13 @@ def step(status, disposition, **facts):
     ("disposition", "state", "reason", "removal"),
     [
         (Done(), State.COMPLETED, "Applied", "2026-03-01T10:11Z"),
-        (Skip(reason="PolicyGone", message="m"), State.SKIP, "PolicyGone", "now"),
-        (Fail(reason="TargetInvalid", message="m"), State.FAILED, "TargetInvalid", "2026-03-02"),
+        (Skip(reason=Reason.POLICY_GONE, message="m"), State.SKIP, "PolicyGone", "now"),
+        (
+            Fail(reason=Reason.TARGET_INVALID, message="m"),
+            State.FAILED,
+            "TargetInvalid",
+            "2026-03-02",
+        ),
     ],
 )
 def test_an_end_says_when_why_and_until_when_it_is_kept(disposition, state, reason, removal):
@@ -85,8 +91,8 @@ def test_what_is_interrupted_is_tried_again_twice():
 @pytest.mark.parametrize(
     ("disposition", "left"),
     [
-        (Retry(reason="Conflict", message="m", after=1.0), 0),
-        (Defer(reason="Paused", message="m"), 2),
+        (Retry(reason=Reason.CONFLICT, message="m", after=1.0), 0),
+        (Defer(reason=Reason.PAUSED, message="m"), 2),
         (Done(), 0),
     ],
 )
@@ -106,9 +112,9 @@ def test_the_next_attempt_forgets_what_stopped_the_one_before():
     "disposition",
     [
         Done(),
-        Skip(reason="r", message="m"),
-        Fail(reason="r", message="m"),
-        Retry(reason="r", message="m", after=0),
+        Skip(reason=Reason.FAILED, message="m"),
+        Fail(reason=Reason.FAILED, message="m"),
+        Retry(reason=Reason.FAILED, message="m", after=0),
     ],
 )
 def test_final_is_final(state, disposition):

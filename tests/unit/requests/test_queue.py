@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +23,8 @@ STEPS = st.lists(
 class Model:
     """Two plain tables, looked through from end to end."""
 
-    planned: dict = field(default_factory=dict)
-    working: dict = field(default_factory=dict)
+    planned: dict[str, Any] = field(default_factory=dict)
+    working: dict[str, Any] = field(default_factory=dict)
 
     def push(self, name, due):
         table = self.working if name in self.working else self.planned

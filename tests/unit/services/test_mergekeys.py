@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from reconciler.engine.patch import KeyTable
+from reconciler.memory.cluster import MemoryCluster
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -43,7 +44,7 @@ PATCH = {"routes": [{"host": "two", "open": True}]}
 class Asked:
     """The cluster's keys, and how often somebody asked for them."""
 
-    cluster: object
+    cluster: MemoryCluster
     times: int = 0
 
     async def merge_keys(self, api_version: str) -> KeyTable:

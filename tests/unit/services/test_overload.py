@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from typing_extensions import override
 
 from reconciler.api.updaterequest import RequestStatus, Source, State
 from reconciler.config import ProcessSettings
@@ -33,6 +34,7 @@ class Watched(MemoryRequests):
         self.raises = 0
         self.before = None
 
+    @override
     async def raise_sequence(self, request):
         self.raises += 1
         await asyncio.sleep(0)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import paint, render_yaml, unified_diff
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.terminal import styled
@@ -19,7 +20,13 @@ def obj(**data: str) -> dict[str, Any]:
 
 
 def test_yaml() -> None:
-    value = {"a": [{"b": "1", "c": []}, "x: y"], "d": "one\ntwo\n", "e": {}, "f": None, "g": "no"}
+    value: Object = {
+        "a": [{"b": "1", "c": []}, "x: y"],
+        "d": "one\ntwo\n",
+        "e": {},
+        "f": None,
+        "g": "no",
+    }
     assert render_yaml(value) == (
         'a:\n- b: "1"\n  c: []\n- "x: y"\nd: |\n  one\n  two\ne: {}\nf: null\ng: "no"\n'
     )

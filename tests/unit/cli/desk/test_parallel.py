@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.desk.suite import watch
-from reconciler.cli.desk.suite.command import INTERRUPTED
+from reconciler.cli.output.exits import INTERRUPTED
 from reconciler.clock import SystemClock
 from tests.unit.cli.desk.conftest import Desk
 

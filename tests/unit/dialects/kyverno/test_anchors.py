@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.anchors import compile_strategic, preprocess
 from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch import SHIPPED, merge
@@ -185,7 +186,7 @@ def test_content_beside_a_global_condition_in_an_element_is_not_applied() -> Non
 
 def test_a_condition_with_a_map_patches_its_plain_leaves() -> None:
     resource = pod(securityContext={"runAsUser": 5})
-    patch = {"spec": {"(securityContext)": {"(runAsUser)": ">0", "runAsGroup": 7}}}
+    patch: Object = {"spec": {"(securityContext)": {"(runAsUser)": ">0", "runAsGroup": 7}}}
     assert preprocess(patch, resource) is None
     patch = {"spec": {"(securityContext)": {"(runAsUser)": ">0", "+(runAsGroup)": 7}}}
     assert preprocess(patch, resource) == {"spec": {"securityContext": {"runAsGroup": 7}}}

@@ -158,7 +158,8 @@ def test_exclude() -> None:
     assert decide(compiled(pods, {"all": parts})) is Decision.MATCH
     assert decide(compiled(pods, {"all": parts}), namespace="dev") is Decision.NO_MATCH
     assert decide(compiled(pods, parts[0])) is Decision.NO_MATCH
-    for nothing in (None, {}, {"any": []}, {"resources": {"names": []}}, {"all": [parts[0], {}]}):
+    empty: list[Any] = [None, {}, {"any": []}, {"resources": {"names": []}}]
+    for nothing in (*empty, {"all": [parts[0], {}]}):
         assert decide(compiled(pods, nothing)) is Decision.MATCH
 
 

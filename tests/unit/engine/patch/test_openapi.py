@@ -8,7 +8,9 @@ from reconciler.engine.patch import SHIPPED
 from reconciler.engine.patch.openapi import read_definitions, read_document
 
 GVK = [{"group": "acme.io", "version": "v1", "kind": "Car"}]
-METADATA = SHIPPED.schema("v1", "ConfigMap").field("metadata")
+CONFIG_MAP = SHIPPED.schema("v1", "ConfigMap")
+assert CONFIG_MAP is not None
+METADATA = CONFIG_MAP.field("metadata")
 ROUTES = {
     "type": "array",
     "x-kubernetes-list-type": "map",
@@ -55,8 +57,13 @@ def test_a_list_of_a_built_in_kind_needs_a_strategy() -> None:
 
 def test_a_definition_gives_the_keys_of_its_lists_and_of_the_metadata() -> None:
     (schema,) = read_definitions([definition(routes=ROUTES), {"kind": "Car"}]).values()
+    assert schema is not None
     assert schema.field("metadata") == METADATA
-    assert schema.field("spec").field("routes").merge_keys == ("host", "path")
+    spec = schema.field("spec")
+    assert spec is not None
+    routes = spec.field("routes")
+    assert routes is not None
+    assert routes.merge_keys == ("host", "path")
 
 
 @pytest.mark.parametrize(

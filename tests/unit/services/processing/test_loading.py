@@ -5,6 +5,7 @@ import contextlib
 from collections import Counter
 
 import pytest
+from typing_extensions import override
 
 from reconciler.dialects.kyverno.entries import ConfigMapEntry, VariableEntry, with_entries
 from reconciler.dialects.kyverno.template import compile_template
@@ -221,6 +222,7 @@ class Counting(ChildProcesses):
         super().__init__()
         self.calls = 0
 
+    @override
     async def evaluate(self, work, tenant):
         self.calls += 1
         return await super().evaluate(work, tenant)

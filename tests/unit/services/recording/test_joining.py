@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from typing_extensions import override
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ref_of
@@ -25,6 +26,7 @@ class Wire(MemoryRequests):
         self.passes.set()
         self.error = None
 
+    @override
     async def create(self, name, labels, spec):
         self.creates += 1
         await self.passes.wait()
@@ -32,6 +34,7 @@ class Wire(MemoryRequests):
             raise self.error
         return await super().create(name, labels, spec)
 
+    @override
     async def get(self, name):
         self.gets += 1
         return await super().get(name)

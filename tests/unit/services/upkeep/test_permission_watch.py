@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from typing_extensions import override
 
 from reconciler.api.account import MissingRight
 from reconciler.api.updaterequest import State
@@ -94,6 +95,7 @@ async def test_update_is_enough_where_patch_is_missing(world, policy, trigger, t
 
 async def test_a_right_on_the_one_object_is_enough(world, policy, trigger, target):
     class OneObject(Account):
+        @override
         async def may(self, right):
             return right.verb == "patch" and right.name == "s"
 
