@@ -233,15 +233,16 @@ def _named(api_version: str, kind: str, namespace: str, name: str) -> Object:
 
 
 @pytest.fixture(params=["memory", pytest.param("kube", marks=pytest.mark.cluster)])
-def cluster(request: pytest.FixtureRequest) -> Any:
+def cluster(request: pytest.FixtureRequest) -> Cluster | None:
     """None for the in-memory cluster, else the real one."""
     if request.param == "memory":
         return None
-    return request.getfixturevalue("installed_cluster")
+    found: Cluster = request.getfixturevalue("installed_cluster")
+    return found
 
 
 @pytest.fixture
-async def world(cluster: Any) -> AsyncIterator[World]:
+async def world(cluster: Cluster | None) -> AsyncIterator[World]:
     namespace = f"contract-{uuid.uuid4().hex[:8]}"
     if cluster is None:
         memory = MemoryBackend()

@@ -5,6 +5,7 @@ import contextlib
 import json
 import time
 import uuid
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import orjson
@@ -16,7 +17,7 @@ from reconciler.clock import SystemClock
 from reconciler.engine.loads import ApiLoad
 from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from reconciler.kube.access import AccessReviews, OwnAccess
-from reconciler.kube.client import connect
+from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.loader import KubeLoader
@@ -37,7 +38,7 @@ QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
 
 
 @pytest.fixture
-async def place(client):
+async def place(client: Client) -> AsyncIterator[str]:
     """A namespace of this test's own."""
     name = f"kube-{uuid.uuid4().hex[:8]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -279,7 +280,7 @@ class Candidate:
 
 
 @pytest.fixture
-async def candidates(client, place):
+async def candidates(client: Client, place: str) -> AsyncIterator[Callable[[], Candidate]]:
     started = []
 
     def start():

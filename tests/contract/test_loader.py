@@ -1,20 +1,26 @@
 """What every adapter does when a context entry asks for something of the API server."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
+from devcluster.cluster import Cluster
 from reconciler.api.meta import Kind
 from reconciler.engine.loads import ApiLoad, ConfigMapLoad
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.kube.client import connect
 from reconciler.kube.loader import KubeLoader
 from reconciler.memory.loader import MemoryLoader
+from reconciler.services.ports.objects import RuleLoader
+from tests.contract.conftest import MemoryBackend, World
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 
 
 @pytest.fixture
-async def loader(world, cluster):
+async def loader(world: World, cluster: Cluster | None) -> AsyncIterator[RuleLoader]:
     if cluster is None:
+        assert isinstance(world.backend, MemoryBackend)
         yield MemoryLoader(world.backend.cluster)
         return
     client = await connect(str(cluster.kubeconfig))

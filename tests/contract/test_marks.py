@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
 
 from admission.heartbeat import Heartbeat
+from devcluster.cluster import Cluster
 from reconciler.api.kinds import POLICIES
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.clock import SystemClock
+from reconciler.kube.client import Client
 from reconciler.kube.lease import Timing
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
 from reconciler.kube.paths import collection_path
@@ -23,7 +26,7 @@ QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
 
 
 @pytest.fixture
-def place(installed_cluster):
+def place(installed_cluster: Cluster) -> Iterator[str]:
     name = f"marks-{uuid.uuid4().hex[:8]}"
     installed_cluster.kubectl("create", "namespace", name)
     yield name
@@ -31,12 +34,14 @@ def place(installed_cluster):
 
 
 @pytest.fixture
-def leases(client, place):
+def leases(client: Client, place: str) -> KubeLeases:
     return KubeLeases(client, place)
 
 
 @pytest.fixture
-async def servers(client, place):
+async def servers(
+    client: Client, place: str
+) -> AsyncIterator[tuple[Callable[[], Heartbeat], Callable[[Heartbeat], Awaitable[None]]]]:
     """Return a function that starts the heartbeat of a server, and one that ends it in order."""
     tasks = {}
 

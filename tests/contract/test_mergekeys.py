@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 import yaml
 
 from devcluster import schemas
+from devcluster.cluster import Cluster
 from reconciler.api.meta import Kind
 from reconciler.clock import SystemClock
 from reconciler.engine.patch import SHIPPED, keytable, merge
 from reconciler.engine.patch.openapi import read_definitions, read_document
 from reconciler.errors import NoKindMatch
-from reconciler.kube.client import connect
+from reconciler.kube.client import Client, connect
 from reconciler.kube.mergekeys import KubeMergeKeys
 from reconciler.kube.paths import collection_path, object_path
 from reconciler.memory.kinds import MemoryKinds
@@ -121,14 +123,14 @@ class Moved:
 
 
 @pytest.fixture
-async def client(control_plane):
+async def client(control_plane: Cluster) -> AsyncIterator[Client]:
     client = await connect(str(control_plane.kubeconfig))
     yield client
     await client.close()
 
 
 @pytest.fixture
-async def group(client):
+async def group(client: Client) -> AsyncIterator[str]:
     name = f"g{uuid.uuid4().hex[:8]}.example"
     body = orjson.dumps(definition(name, "host", "path"))
     await client.request("POST", collection_path(CRDS), body=body)

@@ -13,12 +13,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import orjson
 import pytest
 import yaml
 
+from devcluster.binaries import Binaries
 from devcluster.credentials import ADMIN
 from devcluster.install import install
 from devcluster.parts import free_ports
@@ -172,7 +174,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(binaries):
+def world(binaries: Binaries | Path) -> Iterator[World]:
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose webhooks no test may write")
     with audited(binaries) as plane:
@@ -183,9 +185,9 @@ def world(binaries):
 
 
 @pytest.fixture
-def place(world, request):
+def place(world: World, request: pytest.FixtureRequest) -> str:
     """A namespace with the name of a policy."""
-    name = request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
+    name: str = request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
     world.kubectl("create", "namespace", name)
     wait_until(lambda: world.logged("serving"), within=5, what="the server serves")
     return name
@@ -291,7 +293,7 @@ async def test_a_deletion_keeps_what_the_rule_reads(world, place):
 
 
 @pytest.fixture
-def secrets_are_readable(world):
+def secrets_are_readable(world: World) -> Iterator[None]:
     """A right that a policy about Secrets needs before it is taken."""
     name, label = "deleted-secrets", "rbac.kyverno.io/aggregate-to-background-controller=true"
     world.kubectl("create", "clusterrole", name, "--verb=get", "--resource=secrets")
@@ -530,7 +532,7 @@ def test_a_token_that_is_not_accepted_is_one_clear_line(world, tmp_path):
 
 
 @pytest.fixture
-def away(world, tmp_path):
+def away(world: World, tmp_path: Path) -> Path:
     """A kubeconfig whose API server is not there."""
     document = yaml.safe_load(world.plane.kubeconfig.read_text())
     (port,) = free_ports(1)
@@ -571,10 +573,10 @@ class Started:
 
 
 @pytest.fixture
-def start(tmp_path):
-    started = []
+def start(tmp_path: Path) -> Iterator[Callable[[Sequence[str]], Started]]:
+    started: list[Started] = []
 
-    def begin(argv):
+    def begin(argv: Sequence[str]) -> Started:
         started.append(Started(argv, tmp_path / f"program-{len(started)}.log"))
         return started[-1]
 

@@ -1,27 +1,38 @@
 """Builders of policies and admission requests."""
 
 import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
 
 from admission.checks import ValidationDeps
 from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import Object
 from reconciler.clock import Deadline, SystemClock
 from reconciler.errors import Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
+from reconciler.services.authoring.lint import Scope
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import parse_filters
+from reconciler.services.ports.objects import Kinds
+from reconciler.services.ports.requests import Requests
 from tests.unit.rights import Account
 
 UIDS = iter(range(1, 1_000_000))
 
 
-def make_policy(name="set-team", namespace="", uid="policy-uid", spec=None, **rule):
+def make_policy(
+    name: str = "set-team",
+    namespace: str = "",
+    uid: str = "policy-uid",
+    spec: Object | None = None,
+    **rule: Any,
+) -> Object:
     resources = rule.pop("resources", {"kinds": ["ConfigMap"]})
     meta = {"name": name, "uid": uid, "generation": 3}
     if namespace:
@@ -50,14 +61,25 @@ def make_policy(name="set-team", namespace="", uid="policy-uid", spec=None, **ru
     }
 
 
-def make_object(kind="ConfigMap", name="dict", namespace="a", api_version="v1", **rest):
+def make_object(
+    kind: str = "ConfigMap",
+    name: str = "dict",
+    namespace: str = "a",
+    api_version: str = "v1",
+    **rest: Any,
+) -> Object:
     meta = {"name": name, "uid": f"uid-of-{name}", **rest.pop("metadata", {})}
     if namespace:
         meta["namespace"] = namespace
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, **rest}
 
 
-def make_review(operation="CREATE", obj=None, old=None, **fields):
+def make_review(
+    operation: str = "CREATE",
+    obj: Object | None = None,
+    old: Object | None = None,
+    **fields: Any,
+) -> bytes:
     """Return the body of an AdmissionReview as the API server sends it."""
     shown = obj or old or {}
     group, _, version = shown.get("apiVersion", "v1").rpartition("/")
@@ -85,14 +107,14 @@ def make_review(operation="CREATE", obj=None, old=None, **fields):
     return orjson.dumps(review)
 
 
-def make_update(before, **changes):
+def make_update(before: Object, **changes: Any) -> tuple[Object, Object]:
     """Return an object before and after a change, as an update carries them."""
     old = copy.deepcopy(before)
     old["metadata"].setdefault("resourceVersion", "7")
     return old, {**copy.deepcopy(old), **changes}
 
 
-def make_index(*policies):
+def make_index(*policies: Object) -> PolicyStore:
     index = PolicyStore()
     for item in policies:
         compiled = index.apply(item)
@@ -107,7 +129,7 @@ class Compiler:
     refused: str = ""
     broken: Exception | None = None
 
-    async def check(self, conditions):
+    async def check(self, conditions: Sequence[Mapping[str, str]]) -> None:
         if self.broken is not None:
             raise self.broken
         for index, item in enumerate(conditions):
@@ -117,19 +139,19 @@ class Compiler:
 
 
 def make_means(
-    account=None,
-    kinds=None,
-    forget=None,
-    compiler=None,
-    filters="",
-    patience=0.0,
-    requests=None,
-    verifier=None,
-):
+    account: Account | None = None,
+    kinds: Kinds | None = None,
+    forget: Callable[[], None] | None = None,
+    compiler: Compiler | None = None,
+    filters: str = "",
+    patience: float = 0.0,
+    requests: Requests | None = None,
+    verifier: Account | None = None,
+) -> ValidationDeps:
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
 
-    async def scope():
+    async def scope() -> Scope:
         known = {"ClusterRole": False, "Namespace": False, "Node": False}
         return lambda _api_version, kind: known.get(kind, True)
 
@@ -148,18 +170,20 @@ def make_means(
     )
 
 
-def make_deadline(seconds=5.0):
+def make_deadline(seconds: float = 5.0) -> Deadline:
     return Deadline(SystemClock(), seconds)
 
 
+class Make:
+    policy = staticmethod(make_policy)
+    thing = staticmethod(make_object)
+    review = staticmethod(make_review)
+    update = staticmethod(make_update)
+    index = staticmethod(make_index)
+    means = staticmethod(make_means)
+    deadline = staticmethod(make_deadline)
+
+
 @pytest.fixture
-def make():
-    return SimpleNamespace(
-        policy=make_policy,
-        thing=make_object,
-        review=make_review,
-        update=make_update,
-        index=make_index,
-        means=make_means,
-        deadline=make_deadline,
-    )
+def make() -> type[Make]:
+    return Make

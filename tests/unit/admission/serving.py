@@ -1,7 +1,9 @@
 """The webhook server over real HTTP, on an in-memory cluster."""
 
 import asyncio
-from typing import Any
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn, Self
 
 import aiohttp
 import orjson
@@ -19,7 +21,8 @@ from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
 from admission.server import Transport, WebhookServer
-from reconciler.clock import SystemClock
+from reconciler.api.updaterequest import RequestSpec, UpdateRequest
+from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.requests import MemoryRequests
@@ -27,6 +30,7 @@ from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
 from reconciler.requests.overload import Thresholds
 from reconciler.services.catalog.exceptions import ExceptionSettings
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
 from reconciler.services.recording.backlog import BacklogEstimate
 from reconciler.services.recording.diversion import Diversion
@@ -43,12 +47,12 @@ JSON = {"Content-Type": "application/json"}
 class Stuck(MemoryRequests):
     """Requests that are stored only when the test says so."""
 
-    def __init__(self, cluster, namespace):
+    def __init__(self, cluster: MemoryCluster, namespace: str) -> None:
         super().__init__(cluster, namespace)
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
     @override
-    async def create(self, name, labels, spec):
+    async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
         self.begun.set()
         await self.go_on.wait()
         return await super().create(name, labels, spec)
@@ -58,7 +62,7 @@ class Broken(dict[str, Any]):
     """Namespaces with a fault."""
 
     @override
-    def get(self, *_):
+    def get(self, *_: Any) -> Any:
         raise ZeroDivisionError("boom")
 
 
@@ -66,24 +70,24 @@ class Away(MemoryCluster):
     """A cluster whose discovery does not answer."""
 
     @override
-    async def of_resource(self, *_):
+    async def of_resource(self, *_: str) -> NoReturn:
         raise Unavailable("gone for lunch")
 
 
 class Slow(MemoryCluster):
     """A cluster whose discovery takes longer than anybody waits, and says that it was asked."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.asked = asyncio.Event()
 
     @override
-    async def of_resource(self, *_):
+    async def of_resource(self, *_: str) -> None:
         self.asked.set()
         await asyncio.Event().wait()
 
 
-async def at_once():
+async def at_once() -> None:
     """Nothing has to be read."""
 
 
@@ -92,24 +96,24 @@ class World:
 
     def __init__(
         self,
-        index,
+        index: PolicyStore,
         *,
-        requests=MemoryRequests,
-        namespaces=None,
-        cluster=MemoryCluster,
-        marks=MARKS,
-        farewell=0.0,
-        limits=None,
-        together=1024 * 1024,
-        body_timeout=5.0,
-        callers=None,
-        context=None,
-        largest=MAX_BODY,
-        read_policies=None,
-        budget=0.5,
-        clock=None,
-        **callbacks,
-    ):
+        requests: type[MemoryRequests] = MemoryRequests,
+        namespaces: dict[str, Any] | None = None,
+        cluster: type[MemoryCluster] = MemoryCluster,
+        marks: Thresholds = MARKS,
+        farewell: float = 0.0,
+        limits: ConnectionLimits | None = None,
+        together: int = 1024 * 1024,
+        body_timeout: float = 5.0,
+        callers: Callers | None = None,
+        context: ssl.SSLContext | None = None,
+        largest: int = MAX_BODY,
+        read_policies: Callable[[], Awaitable[None]] | None = None,
+        budget: float = 0.5,
+        clock: Clock | None = None,
+        **callbacks: Any,
+    ) -> None:
         self.cluster = cluster()
         self.requests = requests(self.cluster, "kyverno")
         self.metrics = create_metrics()
@@ -166,20 +170,22 @@ class World:
         self.port = port = self.listener.getsockname()[1]
         self.session = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Self:
         await self.server.start(self.listener, lambda: self.context)
         return self
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_: object) -> None:
         await self.session.close()
         await self.server.close()
 
-    async def post(self, path, body, headers=JSON):
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str] = JSON
+    ) -> tuple[int, Any]:
         async with self.session.post(path, data=body, headers=headers) as response:
             return response.status, orjson.loads(await response.read())
 
-    async def stored(self):
+    async def stored(self) -> list[UpdateRequest]:
         return [item async for item in self.requests.waiting()]
 
-    def count(self, name, **labels):
+    def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"retrofit_{name}", labels) or 0

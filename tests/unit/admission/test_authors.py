@@ -1,11 +1,15 @@
 """Who writes a policy needs the rights that it works with."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import yaml
 
+from admission.decide import AdmissionResponse
 from admission.policies import ASKED_AUTHORS, PolicyWebhook
 from admission.review import parse_review
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
+from tests.unit.admission.conftest import Make
 from tests.unit.rights import Account
 
 SECRET = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
@@ -13,7 +17,7 @@ ANN = {"username": "ann", "groups": ["team"]}
 
 
 @pytest.fixture
-def written(make):
+def written(make: type[Make]) -> Callable[..., Awaitable[tuple[AdmissionResponse, Account]]]:
     """Give the answer to a policy that somebody writes who lacks some rights."""
 
     async def run(

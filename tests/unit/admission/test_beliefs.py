@@ -1,8 +1,12 @@
 """Reviews of a past that is not stored, and of one that is."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from admission.callers import Callers
+from reconciler.services.catalog.policy_store import PolicyStore
+from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import World
 
 OLD = "{{ request.oldObject.data.a }}"
@@ -11,7 +15,7 @@ FORGED = {"a": "forged"}
 
 
 @pytest.fixture
-def rules(make):
+def rules(make: type[Make]) -> PolicyStore:
     """One that fires at deletions, one that reads what was, and one that does neither."""
     return make.index(
         make.policy(
@@ -26,7 +30,7 @@ def rules(make):
 
 
 @pytest.fixture
-async def world(rules):
+async def world(rules: PolicyStore) -> AsyncIterator[World]:
     async with World(rules) as world:
         yield world
 

@@ -24,7 +24,7 @@ class Policies:
 
 
 @pytest.fixture
-def policies():
+def policies() -> Policies:
     return Policies()
 
 

@@ -1,10 +1,14 @@
 """What the authors of exceptions are told."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
+from admission.decide import AdmissionResponse
 from admission.exceptions import ExceptionWebhook
 from admission.review import parse_review
 from reconciler.services.catalog.exceptions import DISABLED, ExceptionSettings
+from tests.unit.admission.conftest import Make
 
 HEEDED = ExceptionSettings(enabled=True, namespaces="security")
 
@@ -23,7 +27,7 @@ def exception(namespace="security", **spec):
 
 
 @pytest.fixture
-def answer(make):
+def answer(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
     async def ask(obj, old=None, *, exception_settings=HEEDED):
         body = make.review("UPDATE" if old else "CREATE", obj, old)
         return await ExceptionWebhook(exception_settings).review(

@@ -1,6 +1,7 @@
 """What is decided where a watch has been silent."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -12,9 +13,11 @@ from admission.review import parse_review
 from admission.roles import ROLE_BINDINGS, RoleIndex
 from reconciler.clock import SystemClock
 from reconciler.dialects.registry import compile_policy
+from reconciler.engine.program import Program
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.settings import parse_filters
+from tests.unit.admission.conftest import Make
 
 JANE = {"username": "jane", "groups": ["devs"]}
 SELECTOR = {
@@ -56,12 +59,12 @@ class Reads(MemoryCluster):
 
 
 @pytest.fixture
-def cluster():
+def cluster() -> Reads:
     return Reads()
 
 
 @pytest.fixture
-def facts(cluster):
+def facts(cluster: Reads) -> Callable[..., Facts]:
     def make(**more):
         known = {"namespaces": {"a": {"team": "b"}}, "roles": RoleIndex(), "reader": cluster}
         return Facts(**(known | {"clock": SystemClock()} | more))
@@ -118,12 +121,13 @@ def test_an_exception_that_may_be_gone_takes_nothing_out(make, facts):
 
 class TestRoles:
     @pytest.fixture
-    def asking(self, make):
+    def asking(self, make: type[Make]) -> tuple[Program, ...]:
         rule = {"match": {"any": [{"resources": {"kinds": ["ConfigMap"]}, "roles": ["x:new"]}]}}
-        return programs(make, spec={"background": False}, **rule)
+        asking: tuple[Program, ...] = programs(make, spec={"background": False}, **rule)
+        return asking
 
     @pytest.fixture
-    def known(self, facts, cluster):
+    def known(self, facts: Callable[..., Facts], cluster: Reads) -> Facts:
         """Roles that were granted as ``old`` and are ``new`` by now; the watches are silent."""
         roles = RoleIndex()
         roles.on_event("ADDED", binding("old", "old"))

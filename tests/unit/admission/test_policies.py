@@ -1,12 +1,14 @@
 """What the authors of policies are told."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
 import yaml
 from typing_extensions import override
 
+from admission.decide import AdmissionResponse
 from admission.policies import PolicyWebhook
 from admission.review import parse_review
 from reconciler.api.meta import Kind
@@ -17,14 +19,14 @@ from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
 from reconciler.services.recording.diversion import Diversion
-from tests.unit.admission.conftest import Compiler
+from tests.unit.admission.conftest import Compiler, Make
 from tests.unit.rights import Account
 
 ACCOUNT = "kyverno:kyverno-background-controller"
 
 
 @pytest.fixture
-def review(make):
+def review(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
     """Give the answer to a write of a policy; `old` makes it an update."""
 
     async def run(policy, old=None, account=None, budget=5.0, **means):
@@ -359,7 +361,7 @@ async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(
 
 
 @pytest.fixture
-async def order(make):
+async def order(make: type[Make]) -> Callable[..., Awaitable[tuple[MemoryRequests, str]]]:
     """Make an order for the rule of the policy; more of them follow on those that ended."""
     requests = MemoryRequests(MemoryCluster(), "kyverno")
     diversion = Diversion(requests=requests, clock=SystemClock())
@@ -420,7 +422,9 @@ class TestWhatCannotBeVerified:
     """The admission server may not read what a rule keeps of deleted and old objects."""
 
     @pytest.fixture
-    def warned(self, make, review):
+    def warned(
+        self, make: type[Make], review: Callable[..., Awaitable[AdmissionResponse]]
+    ) -> Callable[..., Awaitable[list[str]]]:
         async def run(verifier, old="", operations=(), **policy):
             made = make.policy(
                 resources={"kinds": ["Secret"], "operations": list(operations)},

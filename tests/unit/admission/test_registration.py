@@ -3,10 +3,12 @@
 import base64
 import json
 import re
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from reconciler.api.meta import Kind
+from reconciler.api.meta import Kind, Object
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.rollout.webhook_config import (
     POLICY_CONFIGURATION,
@@ -17,6 +19,7 @@ from reconciler.services.rollout.webhook_config import (
     lookup,
     selectors,
 )
+from tests.unit.admission.conftest import Make
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
 DNS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}")
@@ -49,7 +52,7 @@ async def resolve(policies):
 
 
 @pytest.fixture
-def webhooks(make):
+def webhooks(make: type[Make]) -> Callable[..., Awaitable[dict[str, Object]]]:
     async def build(*policies, **endpoint):
         compiled = make.index(*policies).policies()
         kinds = await resolve(compiled)
@@ -216,7 +219,9 @@ async def test_all_kinds_of_a_group_and_all_subresources(make, webhooks):
 
 class TestNamespaces:
     @pytest.fixture
-    def asked(self, webhooks):
+    def asked(
+        self, webhooks: Callable[..., Awaitable[dict[str, Object]]]
+    ) -> Callable[..., Awaitable[Any]]:
         async def run(*policies):
             hook = (await webhooks(*policies))["fail.retrofit.kyverno.io"]
             (expression,) = hook["namespaceSelector"]["matchExpressions"]
@@ -375,7 +380,9 @@ async def test_the_result_does_not_depend_on_the_order_of_policies(make):
 
 class TestExactNames:
     @pytest.fixture
-    def asked(self, make, webhooks):
+    def asked(
+        self, make: type[Make], webhooks: Callable[..., Awaitable[dict[str, Object]]]
+    ) -> Callable[..., Awaitable[Any]]:
         """Return for which names of which resource the webhook is asked, by resource."""
 
         async def run(*written, **spec):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 
 import aiohttp
 import orjson
@@ -10,6 +11,7 @@ from typing_extensions import override
 
 from reconciler.clock import SystemClock
 from reconciler.requests.overload import Backlog, Thresholds
+from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import JSON, MAX_BODY, RECORDED, Away, Broken, Slow, Stuck, World
 
 
@@ -24,7 +26,7 @@ class StillClock(SystemClock):
 
 
 @pytest.fixture
-async def world(make):
+async def world(make: type[Make]) -> AsyncIterator[World]:
     lax = make.policy("lax", uid="lax-uid", spec={"failurePolicy": "Ignore"})
     async with World(make.index(make.policy(), lax)) as world:
         yield world

@@ -1,5 +1,6 @@
 """What an attempt leaves behind in the metrics."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,7 +18,7 @@ STORED = datetime(2026, 1, 31, 10, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def report():
+def report() -> Callable[..., Callable[..., float]]:
     """Give what the metrics say after the end of a request."""
 
     def run(status, disposition):

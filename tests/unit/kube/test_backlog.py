@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.kube.backlog import KubeBoard, backlog_taker
+from reconciler.kube.client import Client
 from reconciler.kube.leases import KubeLeases
 from reconciler.requests.overload import Backlog
 from tests.unit.kube.conftest import StillClock
@@ -19,7 +20,7 @@ def lease(**marks):
 
 
 @pytest.fixture
-def board(client):
+def board(client: Client) -> KubeBoard:
     return KubeBoard(KubeLeases(client, "kyverno"), StillClock())
 
 

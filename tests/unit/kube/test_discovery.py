@@ -6,7 +6,9 @@ import pytest
 from aiohttp import web
 
 from reconciler.errors import Unavailable
+from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
+from tests.unit.kube.conftest import StillClock
 
 CORE = {
     "kind": "APIGroupDiscoveryList",
@@ -52,7 +54,7 @@ def widgets(*versions):
 
 
 @pytest.fixture
-def kinds(client, clock):
+def kinds(client: Client, clock: StillClock) -> KubeKinds:
     return KubeKinds(client, clock)
 
 

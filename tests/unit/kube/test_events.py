@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
+from reconciler.kube.client import Client
 from reconciler.kube.events import KubeEvents
 from reconciler.services.ports.reporting import Event
+from tests.unit.kube.conftest import Api, StillClock
 
 POLICY = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "p", "labels": {}}
 ROUTE = "POST /apis/events.k8s.io/v1/namespaces/default/events"
 
 
 @pytest.fixture
-async def events(api, client, clock):
+async def events(api: Api, client: Client, clock: StillClock) -> AsyncIterator[KubeEvents]:
     api.answer(ROUTE, {})
     events = KubeEvents(client, clock, instance="controller-1")
     task = asyncio.create_task(events.run())

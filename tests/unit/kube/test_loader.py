@@ -4,16 +4,20 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import orjson
 import pytest
 from aiohttp import web
 
-from admission.pki import make_ca, make_serving
+from admission.pki import Pair, make_ca, make_serving
 from reconciler.clock import SystemClock
 from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
 from reconciler.errors import Forbidden, Invalid, NoKindMatch, NotFound, Unavailable
+from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
+from tests.unit.kube.conftest import Api
 
 NOW = SystemClock().now()
 LOCAL = ["127.0.0.1", "*.example"]
@@ -24,12 +28,12 @@ def get(path):
 
 
 @pytest.fixture
-def loader(client):
+def loader(client: Client) -> KubeLoader:
     return KubeLoader(client, LOCAL, timeout=5.0)
 
 
 @pytest.fixture
-def service(api):
+def service(api: Api) -> Callable[..., ServiceLoad]:
     """Return what asks the stand-in as a service."""
 
     def asked(path="/answer", method="GET", **more):
@@ -284,11 +288,11 @@ class TestService:
 
 class TestCertificates:
     @pytest.fixture
-    def ca(self):
+    def ca(self) -> Pair:
         return make_ca(NOW)
 
     @pytest.fixture
-    async def url(self, api, ca, tmp_path):
+    async def url(self, api: Api, ca: Pair, tmp_path: Path) -> AsyncIterator[str]:
         """Serve the stand-in by TLS, with a certificate of the CA."""
         pair = make_serving(ca, ["127.0.0.1"], NOW)
         file = tmp_path / "serving.pem"

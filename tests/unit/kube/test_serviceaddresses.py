@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
@@ -17,7 +18,7 @@ ASKED = "costs.shop.svc"
 
 
 @pytest.fixture
-def names(monkeypatch):
+def names(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, ...]]]:
     """Answer what a name server would, once for each time that it is asked."""
 
     def serve(*answers):

@@ -1,15 +1,22 @@
 """The session that another library gets: our credentials of the moment, and a look at answers."""
 
 import contextlib
+from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
+
+from reconciler.kube.client import Client
+from tests.unit.kube.conftest import Api
 
 PATH = "/apis/kyverno.io/v1/policies"
 ROUTE = f"GET {PATH}"
 
 
 @pytest.fixture
-async def answers(client, api):
+async def answers(
+    client: Client, api: Api
+) -> AsyncIterator[tuple[aiohttp.ClientSession, list[tuple[str, str]]]]:
     heard = []
     async with client.open_session(lambda call, problem: heard.append((str(call), problem))) as it:
         yield it, heard

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
 import orjson
 import pytest
@@ -9,7 +10,9 @@ from aiohttp import web
 
 from reconciler.api.meta import Kind
 from reconciler.clock import SystemClock
+from reconciler.kube.client import Client
 from reconciler.kube.watch import Watch
+from tests.unit.kube.conftest import StillClock
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 ROUTE = "GET /api/v1/configmaps"
@@ -51,7 +54,9 @@ def streamed(*events, hold=False, cut=0):
 
 
 @pytest.fixture
-async def follow(client, clock):
+async def follow(
+    client: Client, clock: StillClock
+) -> Callable[..., Awaitable[tuple[list[tuple[str, str, str]], Watch]]]:
     """Return a function that follows until so many events came."""
 
     async def followed(count, **options):

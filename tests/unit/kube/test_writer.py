@@ -4,8 +4,9 @@ import pytest
 
 from reconciler.api.meta import Kind
 from reconciler.errors import Conflict, Forbidden, Invalid
-from reconciler.kube.client import encode
+from reconciler.kube.client import Client, encode
 from reconciler.kube.writer import KubeWriter
+from tests.unit.kube.conftest import StillClock
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 PATH = "/api/v1/namespaces/a/configmaps/b"
@@ -18,7 +19,7 @@ NEW = {"metadata": {"resourceVersion": "8"}}
 
 
 @pytest.fixture
-def writer(client, clock):
+def writer(client: Client, clock: StillClock) -> KubeWriter:
     return KubeWriter(client, clock)
 
 

@@ -14,7 +14,7 @@ def config_map(name, namespace="a", **labels):
 
 
 @pytest.fixture
-def loader():
+def loader() -> MemoryLoader:
     cluster = MemoryCluster()
     for obj in (
         config_map("one", team="red"),

@@ -1,16 +1,18 @@
 """The health server over real HTTP, and the sockets it stands on."""
 
+from collections.abc import AsyncIterator
+
 import aiohttp
 import pytest
 
 from reconciler.errors import InvalidSetting
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics, create_metrics
 
 
 @pytest.fixture
-async def served():
+async def served() -> AsyncIterator[tuple[aiohttp.ClientSession, Metrics, Readiness]]:
     metrics, readiness = create_metrics(), Readiness()
     listener = bind("127.0.0.1", 0, flag="--metrics-port")
     port = listener.getsockname()[1]

@@ -3,6 +3,7 @@
 import io
 import logging
 import uuid
+from collections.abc import Iterator
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from reconciler.observe import logs
 
 
 @pytest.fixture(autouse=True)
-def _restore():
+def _restore() -> Iterator[None]:
     handlers, level = logging.root.handlers[:], logging.root.level
     yield
     logging.root.handlers[:], logging.root.level = handlers, level

@@ -9,6 +9,7 @@ from reconciler.errors import AlreadyExists, Conflict, Invalid
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 from reconciler.services.ports.objects import Kinds
+from reconciler.services.ports.webhooks import Webhooks
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
 from reconciler.services.rollout.webhook_writer import Place, WebhookWriter
@@ -99,12 +100,12 @@ class Configurations:
         return self.stored[meta["name"]]
 
 
+@dataclass
 class Marks:
     """A checkpoint in memory, and what the admission servers say."""
 
-    def __init__(self) -> None:
-        self.checkpoint = Checkpoint()
-        self.last = AdmissionHeartbeat()
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    last: AdmissionHeartbeat = field(default_factory=AdmissionHeartbeat)
 
     async def load(self) -> Checkpoint:
         return self.checkpoint
@@ -132,7 +133,7 @@ class Registry:
     """What policies are put in force by, in memory."""
 
     kinds: Kinds
-    webhooks: Configurations
+    webhooks: Webhooks
     access: Account
     authority: Authority = field(default_factory=Authority)
     marks: Marks = field(default_factory=Marks)
@@ -142,16 +143,19 @@ def new_registrar(
     world: World,
     *,
     log: list[str] | None = None,
-    webhooks: Configurations | None = None,
+    kinds: Kinds | None = None,
+    webhooks: Webhooks | None = None,
+    marks: Marks | None = None,
     access: Account | None = None,
     restored: Callable[[str, str], None] = lambda _name, _text: None,
 ) -> WebhookWriter:
     """Return what writes the webhook configurations of a world."""
     return WebhookWriter(
         cluster=Registry(
-            kinds=world.cluster,
+            kinds=kinds or world.cluster,
             webhooks=webhooks or Configurations([] if log is None else log),
             access=access or Account(),
+            marks=marks or Marks(),
         ),
         clock=world.clock,
         in_force=InForce(clock=world.clock),

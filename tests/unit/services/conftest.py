@@ -41,6 +41,7 @@ from reconciler.services.processing.trigger import TriggerReader
 from reconciler.services.sweeping.sweeper import Sweeper
 
 NAMESPACE = "kyverno"
+Change = Callable[[Object, Object], None]
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
@@ -192,7 +193,7 @@ class World:
     async def read(self, obj: Object) -> Object:
         """Return an object as it is stored now."""
         meta = obj["metadata"]
-        return await self.cluster.get(self._kind(obj), meta.get("namespace", ""), meta["name"])
+        return await self.cluster.get(self.kind_of(obj), meta.get("namespace", ""), meta["name"])
 
     async def edit(self, obj: Object, **parts: Any) -> Object:
         """Change an object as a person does; `labels` and `annotations` go to the metadata."""
@@ -202,14 +203,14 @@ class World:
             if name in parts:
                 meta[name] = {**meta.get(name, {}), **parts.pop(name)}
         changed = {**stored, "metadata": meta, **parts}
-        return await self.cluster.change(self._kind(obj), stored, changed)
+        return await self.cluster.change(self.kind_of(obj), stored, changed)
 
     def remove(self, obj: Object) -> None:
         """Delete an object."""
         meta = obj["metadata"]
-        self.cluster.delete(self._kind(obj), meta.get("namespace", ""), meta["name"])
+        self.cluster.delete(self.kind_of(obj), meta.get("namespace", ""), meta["name"])
 
-    def _kind(self, obj: Object) -> Kind:
+    def kind_of(self, obj: Object) -> Kind:
         kind = self.cluster.exact(obj["apiVersion"], obj["kind"])
         assert kind is not None, f"no {obj['kind']} is served"
         return kind
@@ -315,28 +316,29 @@ def make_object(
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, **content}
 
 
+class Make:
+    """Builders: ``make.policy``, ``make.target``, ``make.object``."""
+
+    policy = staticmethod(make_policy)
+    target = staticmethod(secret_target)
+    object = staticmethod(make_object)
+
+
 @pytest.fixture
 def world() -> World:
     return World()
 
 
 @pytest.fixture
-def make() -> Any:
-    """Builders: ``make.policy``, ``make.target``, ``make.object``."""
-
-    class Make:
-        policy = staticmethod(make_policy)
-        target = staticmethod(secret_target)
-        object = staticmethod(make_object)
-
+def make() -> type[Make]:
     return Make
 
 
 @pytest.fixture
-def refuse() -> Any:
+def refuse() -> Callable[[ClusterError, Callable[[Object], bool]], Change]:
     """Return a hook for `Wire.before_change` that raises an error for some contents."""
 
-    def hook(error: ClusterError, wrong: Callable[[Object], bool]) -> Any:
+    def hook(error: ClusterError, wrong: Callable[[Object], bool]) -> Change:
         def check(_before: Object, after: Object) -> None:
             if wrong(after):
                 raise error

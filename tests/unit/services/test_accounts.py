@@ -1,10 +1,12 @@
 """Work for a policy that names an account is done in that name, from the first read on."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from reconciler.api.account import NOBODY, ServiceAccount
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
+from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT, Object
 from reconciler.api.updaterequest import Source, State
 from reconciler.errors import Forbidden, NotFound
 from reconciler.requests.naming import sweep_name
@@ -14,6 +16,7 @@ from reconciler.services.rollout.rollout import Rollout
 from reconciler.services.upkeep.permission_watch import PermissionWatch
 from tests.unit.rights import Account
 from tests.unit.services.configurations import new_registrar
+from tests.unit.services.conftest import Make, World
 
 P = policy_named("p")
 BOT = ServiceAccount(namespace="a", name="bot")
@@ -26,12 +29,12 @@ def naming(policy, account):
 
 
 @pytest.fixture
-def target(world, make):
+def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s"))
 
 
 @pytest.fixture
-def trigger(world, make):
+def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object())
 
 
@@ -169,7 +172,7 @@ async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missin
 
 
 @pytest.fixture
-def rollout(world):
+def rollout(world: World) -> Rollout:
     return Rollout(
         index=world.index,
         policies=world.policies,
@@ -181,7 +184,7 @@ def rollout(world):
 
 
 @pytest.fixture
-def status_of(world, rollout):
+def status_of(world: World, rollout: Rollout) -> Callable[[Object], Awaitable[Object]]:
     """Give the status of a policy once everything is in step."""
 
     async def look(policy):

@@ -1,13 +1,15 @@
 """An evaluation that is ended from outside is tried again, and not for ever."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
-from reconciler.api.updaterequest import State
+from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.errors import Interrupted
 from reconciler.isolation import ChildProcesses
 from reconciler.services.processing.long_evaluation import LongEvaluations
+from tests.unit.services.conftest import Make, World
 
 LONG = "{{ length(join('', map(&to_upper(@), request.object.data.*))) }}"
 DATA = {f"k{number}": "x" * 1_000 for number in range(500)}
@@ -24,7 +26,9 @@ PLACES = {
 class Killed:
     """The port, where every child is killed for as long as a test wants it."""
 
-    def __init__(self):
+    isolate: Callable[[], None]
+
+    def __init__(self) -> None:
         self.left = 1_000
         self.children = ChildProcesses()
 
@@ -36,10 +40,10 @@ class Killed:
 
 
 @pytest.fixture
-def killed(world):
+def killed(world: World) -> Killed:
     port = Killed()
 
-    def isolate():
+    def isolate() -> None:
         world.dispatcher.processor = replace(
             world.processor, long_evaluations=LongEvaluations(port, world.clock)
         )
@@ -50,7 +54,7 @@ def killed(world):
 
 
 @pytest.fixture
-async def ask(world, make):
+async def ask(world: World, make: type[Make]) -> Callable[..., Awaitable[UpdateRequest]]:
     world.cluster.add(make.object("Secret", "s"))
 
     async def ask(**rule):

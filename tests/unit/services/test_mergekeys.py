@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from reconciler.api.meta import Object
 from reconciler.engine.patch import KeyTable
 from reconciler.memory.cluster import MemoryCluster
+from tests.unit.services.conftest import World
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -54,14 +56,14 @@ class Asked:
 
 
 @pytest.fixture
-def asked(world):
+def asked(world: World) -> Asked:
     world.cluster.add(DEFINITION)
     world.lanes.keys = Asked(world.cluster)
     return world.lanes.keys
 
 
 @pytest.fixture
-def gate(world, asked):
+def gate(world: World, asked: Asked) -> Object:
     meta = {"name": "g", "namespace": "a"}
     routes = [{"host": "one"}, {"host": "two"}]
     return world.cluster.add(

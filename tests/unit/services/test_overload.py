@@ -1,13 +1,17 @@
 """Estimates of the backlog, orders for diverted triggers, and their rounds."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 from typing_extensions import override
 
-from reconciler.api.updaterequest import RequestStatus, Source, State
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import RequestStatus, Source, State, UpdateRequest
+from reconciler.clock import SystemClock
 from reconciler.config import ProcessSettings
+from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import Conflict, Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
 from reconciler.memory.requests import MemoryRequests
@@ -17,6 +21,8 @@ from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.processing.backlog_publisher import BacklogPublisher
 from reconciler.services.recording.backlog import BacklogEstimate, marks_of
 from reconciler.services.recording.diversion import Diversion
+from reconciler.services.sweeping.sweeper import Sweeper
+from tests.unit.services.conftest import Make, World
 
 EACH = {
     "apiVersion": "v1",
@@ -44,41 +50,43 @@ class Watched(MemoryRequests):
         return await super().raise_sequence(request)
 
 
-class PassingClock:
+class PassingClock(SystemClock):
     """A clock by which every pause has passed already."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.moment = 0.0
 
-    def monotonic(self):
+    @override
+    def monotonic(self) -> float:
         self.moment += 1.0
         return self.moment
 
 
 @pytest.fixture
-def requests(world):
+def requests(world: World) -> Watched:
     return Watched(world.cluster)
 
 
 @pytest.fixture
-def diversion(requests):
+def diversion(requests: Watched) -> Diversion:
     return Diversion(requests=requests, clock=PassingClock())
 
 
 @pytest.fixture
-def policy(world, make):
+def policy(world: World, make: type[Make]) -> Object:
     """A rule whose triggers are their own targets."""
     return world.install(make.policy(targets=[EACH]))
 
 
 @pytest.fixture
-def rule(world, policy):
+def rule(world: World, policy: Object) -> tuple[CompiledPolicy, Program]:
     compiled = world.index.apply(policy)
+    assert isinstance(compiled, CompiledPolicy)
     return compiled, compiled.programs[0]
 
 
 @pytest.fixture
-def edit(world, make, policy):
+def edit(world: World, make: type[Make], policy: Object) -> Callable[..., Awaitable[None]]:
     """Change the targets of the policy."""
 
     async def change(**changes):
@@ -88,7 +96,7 @@ def edit(world, make, policy):
     return change
 
 
-async def stored(requests):
+async def stored(requests: MemoryRequests) -> list[UpdateRequest]:
     return [item async for item in requests.waiting()]
 
 
@@ -148,7 +156,7 @@ class TestShares:
     MARKS = Thresholds(limit=20, hard=40, namespace=50, policy=75)
 
     @pytest.fixture
-    def estimate(self):
+    def estimate(self) -> BacklogEstimate:
         return BacklogEstimate(marks=lambda: self.MARKS)
 
     def test_a_flood_in_one_namespace_meets_nobody_else(self, estimate):
@@ -384,11 +392,18 @@ class TestDiversion:
 
 class TestRounds:
     @pytest.fixture
-    def sweeper(self, world):
+    def sweeper(self, world: World) -> Sweeper:
         return replace(world.sweeper, settle=60.0, page=2, parallel=2)
 
     @pytest.fixture
-    async def order(self, world, requests, diversion, rule, make):
+    async def order(
+        self,
+        world: World,
+        requests: Watched,
+        diversion: Diversion,
+        rule: tuple[CompiledPolicy, Program],
+        make: type[Make],
+    ) -> UpdateRequest:
         """An order, and three triggers."""
         for name in ("1", "2", "3"):
             world.cluster.add(make.object("ConfigMap", name, "a"))

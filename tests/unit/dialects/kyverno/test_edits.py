@@ -1,7 +1,11 @@
+from collections.abc import Callable
+
 import pytest
 
+from reconciler.api.meta import Object
 from reconciler.dialects.registry import compile_policy
 from reconciler.errors import InvalidPolicy
+from tests.unit.dialects.kyverno.conftest import Build
 
 PLACE = "spec.rules[0].mutate"
 
@@ -13,7 +17,7 @@ def refusal(policy):
 
 
 @pytest.fixture
-def json(rule):
+def json(rule: Build) -> Callable[[str], Object]:
     """Return the policy with a JSON patch of this text."""
     return lambda text: rule(
         (("mutate", "patchStrategicMerge"),), (("mutate", "patchesJson6902"), text)

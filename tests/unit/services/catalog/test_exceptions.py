@@ -2,10 +2,12 @@
 
 import pytest
 
+from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Outcome, Source
 from reconciler.errors import Unavailable
 from reconciler.requests.lifecycle import Done, Retry, Skip
 from reconciler.services.catalog.exceptions import DISABLED, ExceptionIndex, ExceptionSettings
+from tests.unit.services.conftest import Make, World
 
 ALL = ExceptionSettings(enabled=True, namespaces="*")
 
@@ -27,19 +29,19 @@ def exception(name="e", namespace="team", annotation="", policy="p", rules=("r",
 
 
 @pytest.fixture
-def known(world):
+def known(world: World) -> ExceptionIndex:
     """The exceptions that the processor knows."""
     world.processor.exceptions.exception_settings = ALL
     return world.processor.exceptions
 
 
 @pytest.fixture
-def target(world, make):
+def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s"))
 
 
 @pytest.fixture
-def trigger(world, make):
+def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object(data={"mode": "on"}))
 
 

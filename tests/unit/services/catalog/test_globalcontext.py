@@ -1,6 +1,7 @@
 """Entries are kept, read, waited for and accounted for, on a stand-in for the cluster."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from reconciler.errors import Conflict, Forbidden, NotReady, Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
 from reconciler.services.catalog.globalcontext.sources import STALE
+from tests.unit.services.conftest import World
 
 PODS = {"kubernetesResource": {"version": "v1", "resource": "pods"}}
 CALL = {"apiCall": {"urlPath": "/api/v1/nodes", "refreshInterval": "1h", "retryLimit": 3}}
@@ -77,6 +79,9 @@ class Cluster:
         self.answers: list[Any] = []
         self.calls = 0
 
+    def acting_as(self, _account):
+        return self
+
     def follow(self):
         return self.entries
 
@@ -100,17 +105,19 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(world):
+def cluster(world: World) -> Cluster:
     return Cluster(world.clock)
 
 
 @pytest.fixture
-def said():
+def said() -> list[str]:
     return []
 
 
 @pytest.fixture
-async def context(world, cluster, said, monkeypatch):
+async def context(
+    world: World, cluster: Cluster, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[GlobalContext]:
     """A store at work; its pauses are short, so that a test waits for conditions only."""
     keeping = "reconciler.services.catalog.globalcontext.keeping"
     monkeypatch.setattr(f"{keeping}._PATROL", 0.001)

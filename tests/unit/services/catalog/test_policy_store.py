@@ -1,20 +1,22 @@
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import policy_ref
+from reconciler.api.meta import Object, policy_ref
 from reconciler.errors import InvalidPolicy
 from reconciler.services.catalog.policy_store import PolicyStore
+from tests.unit.services.conftest import Make
 
 
 @pytest.fixture
-def index():
+def index() -> PolicyStore:
     return PolicyStore()
 
 
 @pytest.fixture
-def stored(make):
+def stored(make: type[Make]) -> Callable[..., Object]:
     """Return a policy as the API server gives it."""
 
     def build(name="p", *, generation=1, uid="u", **facts):

@@ -18,12 +18,13 @@ from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 from reconciler.services.sweeping.listing import ObjectLister
 from tests.unit.services.configurations import Marks
+from tests.unit.services.conftest import World
 
 
 class Chase:
     """A leader that looks for lost triggers in a world, which has rules under Ignore."""
 
-    def __init__(self, world: Any) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
         self.marks = Marks()
         self.settings = SettingsHolder.of("kyverno")
@@ -85,9 +86,10 @@ class Chase:
         policies = self.world.policies
         found = await policies.get(policy_named(name))
         meta = {**found["metadata"], "managedFields": [self._entry("kubectl")]}
-        kind = self.world.cluster.exact(found["apiVersion"], found["kind"])
         stored = await self.world.cluster.change(
-            kind, found, {**found, "metadata": meta, "spec": {**found["spec"], **spec}}
+            self.world.kind_of(found),
+            found,
+            {**found, "metadata": meta, "spec": {**found["spec"], **spec}},
         )
         self.world.index.apply(stored)
         return await self.ready(stored)
@@ -100,10 +102,9 @@ class Chase:
 
     async def touch(self, obj: Object) -> None:
         """Let somebody change an object now."""
-        kind = self.world.cluster.exact(obj["apiVersion"], obj["kind"])
         meta = {**obj["metadata"], "managedFields": [self._entry("kubectl")]}
         changed = {**obj, "metadata": meta, "data": {"touched": "yes"}}
-        await self.world.cluster.change(kind, obj, changed)
+        await self.world.cluster.change(self.world.kind_of(obj), obj, changed)
 
     def outage(self, seconds: int, trigger: Object | None = None, **options: Any) -> None:
         """Let policies not be in force for a while, within which somebody writes an object."""
@@ -133,5 +134,5 @@ class Chase:
 
 
 @pytest.fixture
-def chase(world: Any) -> Chase:
+def chase(world: World) -> Chase:
     return Chase(world)

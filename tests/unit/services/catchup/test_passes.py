@@ -8,13 +8,15 @@ from reconciler.api.updaterequest import TriggerRecord
 from reconciler.errors import Forbidden, NotReady, Unavailable
 from reconciler.requests.naming import digest
 from reconciler.services.ports.leases import AdmissionHeartbeat
+from tests.unit.services.catchup.conftest import Chase
+from tests.unit.services.conftest import Make
 
 IGNORE = {"failurePolicy": "Ignore"}
 MISSED = AdmissionHeartbeat(renewed="b", missed="b")
 
 
 @pytest.fixture
-async def leading(chase, make):
+async def leading(chase: Chase, make: type[Make]) -> Chase:
     """Return a leader with the rule ``r`` on ConfigMaps that start with ``t``."""
     await chase.install(make.policy(spec=IGNORE, resources={"names": ["t*"]}))
     chase.world.clock.tick(60)
@@ -299,7 +301,7 @@ class TestTheBeginningOfAPolicy:
 
 class TestAChangedPolicy:
     @pytest.fixture
-    async def changed(self, leading, make):
+    async def changed(self, leading: Chase, make: type[Make]) -> Chase:
         """Return a leader whose rule was for t* and is for u* and t* now."""
         leading.add(trigger(make, "t-before"))
         leading.add(trigger(make, "u-before"))

@@ -1,5 +1,6 @@
 """What was not recorded while policies were not in force, whatever their failure policy."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,6 +12,8 @@ from reconciler.errors import Forbidden
 from reconciler.requests.naming import digest
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 from reconciler.services.rollout.outages import Cause
+from tests.unit.services.catchup.conftest import Chase
+from tests.unit.services.conftest import Make
 
 APPEND = {"data": {"seen": "{{ target.data.seen }} x"}}
 
@@ -26,7 +29,7 @@ def _refuse_pods(verb, kind):
 
 
 @pytest.fixture
-def install(chase, make):
+def install(chase: Chase, make: type[Make]) -> Callable[..., Awaitable[str]]:
     """Store a policy under Fail that is in force, and let the leader have seen all before."""
 
     async def run(name="p", **options):
@@ -38,7 +41,7 @@ def install(chase, make):
 
 
 @pytest.fixture
-async def leading(chase, install):
+async def leading(chase: Chase, install: Callable[..., Awaitable[str]]) -> Chase:
     await install()
     chase.world.clock.tick(60)
     await chase.rounds.begin()
@@ -287,7 +290,7 @@ class TestWhatCannotBeFound:
 
 class TestWhileNoAdmissionServerWasThere:
     @pytest.fixture
-    async def appends(self, chase, install):
+    async def appends(self, chase: Chase, install: Callable[..., Awaitable[str]]) -> Chase:
         await install("ignores", patch=APPEND, spec={"failurePolicy": "Ignore"})
         await install("fails", patch=APPEND)
         chase.world.clock.tick(60)

@@ -1,6 +1,7 @@
 """Previews on a cluster in memory: what is seen, what is asked for, and that nothing is kept."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -15,8 +16,10 @@ from reconciler.services.preview.dryrun import DryRun
 from reconciler.services.preview.preview import (
     Occasion,
     Ports,
+    Preview,
     preview_over,
 )
+from tests.unit.services.conftest import World
 
 UPDATE = Occasion(operation="UPDATE")
 OWN = {
@@ -49,7 +52,7 @@ class Seen:
 
 
 @pytest.fixture
-def open_preview(world):
+def open_preview(world: World) -> Callable[..., Preview]:
     def open_preview(server=None, parallel=64, exceptions=None, filters=None):
         ports = Ports(
             kinds=world.cluster,
@@ -68,7 +71,7 @@ def open_preview(world):
 
 
 @pytest.fixture
-def see(open_preview):
+def see(open_preview: Callable[..., Preview]) -> Callable[..., Awaitable[Seen]]:
     """Preview the first rule of a policy."""
 
     async def see(policy, occasion=UPDATE, preview=None, **options):

@@ -1,30 +1,40 @@
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from reconciler.api.meta import policy_ref, ref_of
-from reconciler.api.updaterequest import Counts, Outcome, Reason, RequestStatus, TriggerRecord
+from reconciler.api.meta import Object, policy_ref, ref_of
+from reconciler.api.updaterequest import (
+    Counts,
+    Outcome,
+    Reason,
+    RequestStatus,
+    TriggerRecord,
+    UpdateRequest,
+)
 from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip, merge_targets
 from reconciler.requests.redaction import withheld
 from reconciler.services.processing.attempt import DENIALS, Unconfirmed
+from tests.unit.services.conftest import Make, World
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
 
 
 @pytest.fixture
-def target(world, make):
+def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
 
 
 @pytest.fixture
-def trigger(world, make):
+def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object(data={"v": "1"}))
 
 
 @pytest.fixture
-def attempt(world):
+def attempt(world: World) -> Callable[[UpdateRequest], Awaitable[tuple[Any, UpdateRequest]]]:
     """Work on a request once; give the end, and the request as it would be stored."""
 
     async def run(request):
@@ -150,7 +160,7 @@ class TestPolicy:
 
 class TestTrigger:
     @pytest.fixture
-    def policy(self, world, make):
+    def policy(self, world: World, make: type[Make]) -> Object:
         return world.install(make.policy())
 
     async def test_not_stored_yet(self, world, make, policy, attempt):

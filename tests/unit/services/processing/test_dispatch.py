@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -6,29 +7,29 @@ import orjson
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import ANNOTATION_RETRY, ref_of
-from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord
+from reconciler.api.meta import ANNOTATION_RETRY, Object, ref_of
+from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord, UpdateRequest
 from reconciler.errors import Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
 from reconciler.requests.naming import recorded_name
 from reconciler.requests.orders import retry_order
-from tests.unit.services.conftest import START, until
+from tests.unit.services.conftest import START, Make, World, until
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
 
 
 @pytest.fixture
-def target(world, make):
+def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
 
 
 @pytest.fixture
-def trigger(world, make):
+def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object(data={"v": "1"}))
 
 
 @pytest.fixture
-def policy(world, make):
+def policy(world: World, make: type[Make]) -> Object:
     return world.install(make.policy())
 
 
@@ -217,7 +218,7 @@ class TestList:
 
 class TestUnconfirmed:
     @pytest.fixture
-    def absent(self, make):
+    def absent(self, make: type[Make]) -> Object:
         obj = make.object()
         obj["metadata"]["uid"] = "u"
         return obj
@@ -333,11 +334,13 @@ class TestSameWork:
     """Requests of writers that collided: the API server asks again with another uid."""
 
     @pytest.fixture
-    def policy(self, world, make):
+    def policy(self, world: World, make: type[Make]) -> Object:
         return world.install(make.policy(json=APPEND))
 
     @pytest.fixture
-    def ask(self, world, policy, trigger):
+    def ask(
+        self, world: World, policy: Object, trigger: Object
+    ) -> Callable[..., Awaitable[UpdateRequest]]:
         async def run(name, **changes):
             record = TriggerRecord(resource_version="0", **changes.pop("record", {}))
             return await world.ask(
@@ -514,14 +517,14 @@ class TestFault:
     """An error of ours is reported, and costs no request."""
 
     @pytest.fixture
-    async def reported(self):
+    async def reported(self) -> list[BaseException]:
         found = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, context: found.append(context["exception"]))
         return found
 
     @pytest.fixture
-    async def broken(self, world):
+    async def broken(self, world: World) -> Callable[[], None]:
         def fault(_verb, _kind):
             raise ZeroDivisionError
 

@@ -1,13 +1,16 @@
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import ANNOTATION_APPLIED, TargetKey
+from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, TargetKey
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
+from reconciler.engine.program import Program
 from reconciler.errors import (
     Conflict,
     Denied,
@@ -21,18 +24,21 @@ from reconciler.requests.redaction import withheld
 from reconciler.services.processing.lanes import MAX_TOGETHER, Job
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.results import failure
+from tests.unit.services.conftest import Make, World
 
 APPEND = '- {op: add, path: /spec/list/-, value: "{{ request.object.data.v }}"}'
 LABEL = {"metadata": {"labels": {"{{ request.object.data.k }}": "{{ request.object.data.v }}"}}}
 
 
 @pytest.fixture
-def secrets(world):
-    return world.cluster.exact("v1", "Secret")
+def secrets(world: World) -> Kind:
+    kind = world.cluster.exact("v1", "Secret")
+    assert kind is not None
+    return kind
 
 
 @pytest.fixture
-def job(world, make):
+def job(world: World, make: type[Make]) -> Callable[..., Job]:
     """Return a piece of work of a rule with data of its trigger."""
 
     def build(program, data=None, *, name="ur", created=0, listed=None, tenant=""):
@@ -60,7 +66,7 @@ def job(world, make):
 
 
 @pytest.fixture
-def rule(world, make):
+def rule(world: World, make: type[Make]) -> Callable[..., Program]:
     def build(**facts):
         stored = world.install(make.policy(**facts))
         return world.index.get(policy_named(stored["metadata"]["name"])).programs[0]
@@ -69,7 +75,7 @@ def rule(world, make):
 
 
 @pytest.fixture
-def submit(world, secrets):
+def submit(world: World, secrets: Kind) -> Callable[..., Awaitable[list[Any]]]:
     async def run(*jobs, name="s"):
         key = TargetKey(kind=secrets, namespace="a", name=name)
         return await asyncio.gather(*(world.lanes.submit(key, job) for job in jobs))
@@ -78,7 +84,7 @@ def submit(world, secrets):
 
 
 @pytest.fixture
-def target(world, make):
+def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
 
 

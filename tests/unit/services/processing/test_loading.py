@@ -51,7 +51,7 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf():
+def shelf() -> Shelf:
     return Shelf()
 
 

@@ -5,6 +5,7 @@ import pytest
 from reconciler.api.updaterequest import State
 from reconciler.config import ControllerSettings
 from reconciler.services.processing.memory_budget import InFlight, MemoryBudget
+from tests.unit.services.conftest import World
 
 
 async def holding(gate, size, log, name, release):
@@ -115,7 +116,7 @@ async def test_without_a_limit_nothing_is_counted():
 
 
 @pytest.fixture
-def narrow(world):
+def narrow(world: World) -> InFlight:
     """Let no two objects of the world fit at the same time."""
     limit = ControllerSettings(max_in_flight=1024 * 1024)
     flight = InFlight.of(limit)

@@ -1,16 +1,18 @@
 """What limits on a policy do to its requests and sweeps, on the in-memory cluster."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.updaterequest import Source, State
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.errors import Invalid
 from reconciler.requests.lifecycle import Defer, Done
-from tests.unit.services.conftest import START
+from tests.unit.services.conftest import START, Make, World
 
 EACH = {
     "apiVersion": "v1",
@@ -21,13 +23,13 @@ EACH = {
 
 
 @pytest.fixture
-def policy(world, make):
+def policy(world: World, make: type[Make]) -> Object:
     """A rule whose triggers are their own targets."""
     return world.install(make.policy(targets=[EACH], on_change=True))
 
 
 @pytest.fixture
-def limit(world, policy):
+def limit(world: World, policy: Object) -> Callable[..., Awaitable[None]]:
     """Annotate the policy, and let the watch bring it; None removes an annotation."""
 
     async def run(**values):
@@ -46,7 +48,7 @@ def limit(world, policy):
 
 
 @pytest.fixture
-def triggers(world, make):
+def triggers(world: World, make: type[Make]) -> Callable[..., list[Object]]:
     def create(*names, **labels):
         return [world.cluster.add(make.object("ConfigMap", name, labels=labels)) for name in names]
 
@@ -54,7 +56,7 @@ def triggers(world, make):
 
 
 @pytest.fixture
-def sweep(world, policy):
+def sweep(world: World, policy: Object) -> Callable[..., Awaitable[UpdateRequest]]:
     async def run():
         facts = {"source": Source.POLICY_CHANGE, "sweep": True}
         return await world.ask(policy, policy, name="sweep-1", operation="", **facts)

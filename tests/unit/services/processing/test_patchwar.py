@@ -1,12 +1,14 @@
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import ANNOTATION_RETRY
-from reconciler.api.updaterequest import Outcome, Reason, State
+from reconciler.api.meta import ANNOTATION_RETRY, Object
+from reconciler.api.updaterequest import Outcome, Reason, RequestStatus, State
 from reconciler.memory.kinds import REQUESTS
 from reconciler.services.processing.patchwar import PatchWars
+from tests.unit.services.conftest import Make, World
 
 LIMIT, WINDOW = 3, 300.0
 OWN = "system:serviceaccount:kyverno:writer"
@@ -14,7 +16,7 @@ BY_US = {"userInfo": {"username": OWN}}
 
 
 @pytest.fixture
-def wars(world):
+def wars(world: World) -> PatchWars:
     """Return the wars of the world; a processor is frozen, so its user is put in by force."""
     world.lanes.wars = PatchWars(limit=LIMIT, window=WINDOW, clock=world.clock)
     object.__setattr__(world.processor, "controller_users", (OWN,))
@@ -22,7 +24,7 @@ def wars(world):
 
 
 @pytest.fixture
-def run(world):
+def run(world: World) -> Callable[..., Awaitable[RequestStatus]]:
     """Let one request of a policy be worked on, and return its status."""
     count = iter(range(1, 10_000))
 
@@ -40,12 +42,12 @@ def setter(make, value, name):
 
 
 @pytest.fixture
-def target(world, make):
+def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s", data={"color": "none"}))
 
 
 @pytest.fixture
-def trigger(world, make):
+def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object(name="t", data={"color": "red"}))
 
 

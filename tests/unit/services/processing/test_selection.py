@@ -1,4 +1,6 @@
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -7,10 +9,11 @@ from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.selection import TargetFinder
+from tests.unit.services.conftest import Make, World
 
 
 @pytest.fixture
-def select(world, make):
+def select(world: World, make: type[Make]) -> Callable[..., Awaitable[Any]]:
     """Return what the targets of a rule mean for a trigger with some data."""
 
     async def run(*targets, data=None, page=2, namespace=""):
@@ -39,7 +42,7 @@ def names(selection):
 
 
 @pytest.fixture
-def secrets(world, make):
+def secrets(world: World, make: type[Make]) -> None:
     for namespace in ("a", "b", "c"):
         for name in ("one", "two"):
             labels = {"app": name}
@@ -165,7 +168,7 @@ async def test_v1_is_the_core_group_and_a_star_any(select):
 
 class TestSubresources:
     @pytest.fixture
-    def deployments(self, world, make):
+    def deployments(self, world: World, make: type[Make]) -> None:
         for name in ("one", "two"):
             world.cluster.add(
                 make.object(

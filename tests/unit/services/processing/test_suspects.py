@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.updaterequest import State
 from reconciler.requests.lifecycle import MOST_INTERRUPTIONS
-from tests.unit.services.conftest import until
+from tests.unit.services.conftest import Make, World, until
 
 NAMES = ("ur-1", "ur-2", "ur-3")
 POISON = "ur-2"
@@ -36,12 +36,12 @@ class Stuck:
 
 
 @pytest.fixture
-def stuck():
+def stuck() -> Stuck:
     return Stuck()
 
 
 @pytest.fixture
-async def asked(world, make):
+async def asked(world: World, make: type[Make]) -> None:
     """Three requests for three triggers, of a rule that reads a ConfigMap of the same name."""
     world.cluster.add(make.object("Secret", "s"))
     context = [

@@ -1,6 +1,7 @@
 """One request for all attempts at one write, and when an attempt needs one of its own."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from reconciler.errors import Unavailable
 from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.draft import Draft
 from reconciler.services.recording.joining import SharedRequests
+from tests.unit.services.conftest import Make, World
 
 
 class Wire(MemoryRequests):
@@ -41,12 +43,12 @@ class Wire(MemoryRequests):
 
 
 @pytest.fixture
-def wire(world):
+def wire(world: World) -> Wire:
     return Wire(world.cluster)
 
 
 @pytest.fixture
-def replica(world, wire):
+def replica(world: World, wire: Wire) -> Callable[[], SharedRequests]:
     def make():
         return SharedRequests(requests=wire, clock=world.clock)
 
@@ -54,7 +56,7 @@ def replica(world, wire):
 
 
 @pytest.fixture
-def attempt(world, make):
+def attempt(world: World, make: type[Make]) -> Callable[[int], Draft]:
     policy, trigger = world.install(make.policy()), make.object()
     trigger["metadata"]["uid"] = "u"
 

@@ -1,5 +1,6 @@
 """Events: which outcome is told to whom, and how often."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -9,22 +10,25 @@ from reconciler.errors import Forbidden, Invalid
 from reconciler.memory.requests import MemoryEvents
 from reconciler.requests.orders import diverted_order
 from reconciler.services.reporting.events import EventRecorder
+from tests.unit.services.conftest import Make, World
 
 
 @pytest.fixture
-def events():
+def events() -> MemoryEvents:
     return MemoryEvents()
 
 
 @pytest.fixture
-def event_recorder(world, events):
+def event_recorder(world: World, events: MemoryEvents) -> EventRecorder:
     event_recorder = EventRecorder(events=events, clock=world.clock)
     world.dispatcher.observe = event_recorder.observe
     return event_recorder
 
 
 @pytest.fixture
-def work(world, make, event_recorder):
+def work(
+    world: World, make: type[Make], event_recorder: EventRecorder
+) -> Callable[..., Awaitable[None]]:
     """Let a policy work on triggers of these names."""
 
     async def run(*triggers, name="p", **more):

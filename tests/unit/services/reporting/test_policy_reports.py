@@ -1,5 +1,6 @@
 """Reports: what is written, how often, and when a result goes."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -17,6 +18,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.errors import Conflict, NoKindMatch, NotFound, Unavailable
 from reconciler.services.reporting.policy_reports import DISABLED, Reports
+from tests.unit.services.conftest import Make, World
 
 
 class Store:
@@ -62,12 +64,12 @@ def outcome_of(raw):
 
 
 @pytest.fixture
-def store():
+def store() -> Store:
     return Store()
 
 
 @pytest.fixture
-def reports(world, make, store):
+def reports(world: World, make: type[Make], store: Store) -> Reports:
     reports = Reports(
         store=store,
         index=world.index,
@@ -92,7 +94,7 @@ def came(name="s", outcome=Outcome.PATCHED, message="", namespace="a", kind="Sec
 
 
 @pytest.fixture
-def write(world, reports):
+def write(world: World, reports: Reports) -> Callable[..., Awaitable[None]]:
     """Let time pass and write what is due."""
 
     async def run(seconds=10.0):

@@ -1,32 +1,35 @@
 """The figures of policies: exact over a restart, at most one write per change."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
+from reconciler.api.meta import Object
 from reconciler.api.policystatus import blank_progress
 from reconciler.api.updaterequest import State
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.reporting.policy_status import Progress
+from tests.unit.services.conftest import World
 
 
 @pytest.fixture
-def writes(world):
+def writes(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Object]:
     """Count what is written to policies from here on."""
-    written = []
+    written: list[Object] = []
     write = world.policies.write_status
 
-    async def counted(policy, status):
+    async def counted(policy: Object, status: Object) -> None:
         await write(policy, status)
         written.append(status["mutateExisting"])
 
-    world.policies.write_status = counted
+    monkeypatch.setattr(world.policies, "write_status", counted)
     return written
 
 
 @pytest.fixture
-def lead(world, writes):
+def lead(world: World, writes: list[Object]) -> Callable[[], Progress]:
     """A leader's progress, told of everything by the dispatcher of the world."""
 
     def begin():
@@ -46,12 +49,12 @@ def lead(world, writes):
 
 
 @pytest.fixture
-def progress(lead):
+def progress(lead: Callable[[], Progress]) -> Progress:
     return lead()
 
 
 @pytest.fixture
-def in_force(world):
+def in_force(world: World) -> Callable[..., Awaitable[Object]]:
     """Store a policy whose newest generation is in force, and let a progress see it."""
 
     async def run(progress, policy):

@@ -1,30 +1,54 @@
 """Whether policies are in force, by what became of the configuration that was written last."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from typing_extensions import override
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import Kind
+from reconciler.api.meta import Kind, Object
 from reconciler.api.updaterequest import render_time
+from reconciler.engine.program import CompiledPolicy
+from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.ports.leases import Checkpoint
+from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
-from tests.unit.services.configurations import new_registrar
+from reconciler.services.rollout.webhook_writer import WebhookWriter
+from tests.unit.services.configurations import Marks, new_registrar
+from tests.unit.services.conftest import Make, World
+
+
+class Served(MemoryKinds):
+    """Discovery in which kinds come and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away: set[str] = set()
+
+    @override
+    async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
+        return () if kind in self.away else await super().find(api_version, kind)
 
 
 @pytest.fixture
-def webhook_writer(world):
-    return new_registrar(world)
+def kinds() -> Served:
+    return Served()
 
 
 @pytest.fixture
-def in_force(webhook_writer):
+def webhook_writer(world: World, kinds: Served) -> WebhookWriter:
+    return new_registrar(world, kinds=kinds)
+
+
+@pytest.fixture
+def in_force(webhook_writer: WebhookWriter) -> InForce:
     return webhook_writer.in_force
 
 
 @pytest.fixture
-def policies(world, make):
+def policies(world: World, make: type[Make]) -> Callable[..., tuple[CompiledPolicy, ...]]:
     def run(*written):
         for policy in written or (make.policy(),):
             world.index.apply(world.cluster.add(policy))
@@ -33,27 +57,12 @@ def policies(world, make):
     return run
 
 
-class Served:
-    """Discovery in which kinds come and go."""
-
-    def __init__(self, kinds):
-        self.kinds = kinds
-        self.away = set()
-
-    async def find(self, api_version, kind):
-        return () if kind in self.away else await self.kinds.find(api_version, kind)
-
-
 @pytest.fixture
-def serve(world, webhook_writer):
-    webhook_writer.cluster.kinds = Served(world.cluster)
-
-    def run(api_version, kind, plural):
+def serve(kinds: Served) -> Callable[..., Callable[[], None]]:
+    def run(api_version: str, kind: str, plural: str) -> Callable[[], None]:
         group, version = api_version.split("/")
-        world.cluster.serve(
-            Kind(group=group, version=version, kind=kind, plural=plural, namespaced=True)
-        )
-        return lambda: webhook_writer.cluster.kinds.away.add(kind)
+        kinds.serve(Kind(group=group, version=version, kind=kind, plural=plural, namespaced=True))
+        return lambda: kinds.away.add(kind)
 
     return run
 
@@ -160,7 +169,12 @@ async def test_removed_with_the_namespace_it_is_in_force_when_all_is_back(
 
 class TestTheNextLeader:
     @pytest.fixture
-    async def before(self, world, webhook_writer, policies):
+    async def before(
+        self,
+        world: World,
+        webhook_writer: WebhookWriter,
+        policies: Callable[..., tuple[CompiledPolicy, ...]],
+    ) -> Checkpoint:
         """Return what the leader before left behind ten minutes ago."""
         await webhook_writer.register(policies())
         in_force = webhook_writer.in_force
@@ -171,10 +185,12 @@ class TestTheNextLeader:
         return checkpoint
 
     @pytest.fixture
-    def next_one(self, world, webhook_writer, before):
-        found = new_registrar(world, webhooks=webhook_writer.cluster.webhooks)
-        found.cluster.marks.checkpoint = before
-        return found
+    def next_one(
+        self, world: World, webhook_writer: WebhookWriter, before: Checkpoint
+    ) -> WebhookWriter:
+        return new_registrar(
+            world, webhooks=webhook_writer.cluster.webhooks, marks=Marks(checkpoint=before)
+        )
 
     async def test_finds_what_nobody_touched_in_force(self, world, next_one):
         await next_one.register(world.index.policies())
@@ -223,7 +239,7 @@ class TestTheNextLeader:
 
 class TestKinds:
     @pytest.fixture
-    def widgets(self, make):
+    def widgets(self, make: type[Make]) -> Object:
         return make.policy("w", kinds=("example.com/v1/Widget",))
 
     async def test_one_that_is_not_served_keeps_only_its_policies_from_being_in_force(

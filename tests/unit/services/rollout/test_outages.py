@@ -14,7 +14,7 @@ def at(seconds):
 
 
 @pytest.fixture
-def outages():
+def outages() -> Outages:
     return Outages()
 
 

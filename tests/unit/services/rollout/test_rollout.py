@@ -1,36 +1,39 @@
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import ANNOTATION_RUN
-from reconciler.api.updaterequest import Source
+from reconciler.api.meta import ANNOTATION_RUN, Object
+from reconciler.api.updaterequest import RequestSpec, Source
 from reconciler.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.services.rollout.rollout import Rollout
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
 from tests.unit.services.configurations import new_registrar
+from tests.unit.services.conftest import World
 
 
 @pytest.fixture
-def log():
+def log() -> list[str]:
     return []
 
 
 @pytest.fixture
-def rollout(world, log):
+def rollout(world: World, log: list[str], monkeypatch: pytest.MonkeyPatch) -> Rollout:
     create, write = world.requests.create, world.policies.write_status
 
-    async def create_logged(name, labels, spec):
+    async def create_logged(name: str, labels: dict[str, str], spec: RequestSpec) -> None:
         log.append(f"sweep {spec.policy} {spec.rule}")
         await create(name, labels, spec)
 
-    async def write_logged(policy, status):
+    async def write_logged(policy: Object, status: Object) -> None:
         await write(policy, status)
         log.append(f"status {policy['metadata']['name']}")
 
-    world.requests.create, world.policies.write_status = create_logged, write_logged
+    monkeypatch.setattr(world.requests, "create", create_logged)
+    monkeypatch.setattr(world.policies, "write_status", write_logged)
     return Rollout(
         index=world.index,
         policies=world.policies,
@@ -42,7 +45,7 @@ def rollout(world, log):
 
 
 @pytest.fixture
-def store(world, rollout):
+def store(world: World, rollout: Rollout) -> Callable[..., Awaitable[Object]]:
     """Store a policy, or a changed one, and let the watch bring it."""
 
     async def run(policy):
@@ -57,7 +60,7 @@ def store(world, rollout):
 
 
 @pytest.fixture
-def seen(world, rollout):
+def seen(world: World, rollout: Rollout) -> Callable[..., Awaitable[Object]]:
     """Let the watch bring what is stored now."""
 
     async def run(policy):

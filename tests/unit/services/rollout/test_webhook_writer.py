@@ -1,27 +1,32 @@
 """Webhook configurations are kept as they are wanted, and not fought for without end."""
 
+from collections.abc import Callable
+
 import pytest
 
 from reconciler.api.kinds import policy_named
+from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import Conflict, Invalid, NotFound
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
+from reconciler.services.rollout.webhook_writer import WebhookWriter
 from tests.unit.services.configurations import OWNER, new_registrar
+from tests.unit.services.conftest import Make, World
 
 CONDITION = '[{"name": "odd", "expression": "%s"}]'
 
 
 @pytest.fixture
-def told():
+def told() -> list[str]:
     return []
 
 
 @pytest.fixture
-def webhook_writer(world, told):
+def webhook_writer(world: World, told: list[str]) -> WebhookWriter:
     return new_registrar(world, restored=lambda name, text: told.append(f"{name}: {text}"))
 
 
 @pytest.fixture
-def policies(world, make):
+def policies(world: World, make: type[Make]) -> Callable[..., tuple[CompiledPolicy, ...]]:
     def run(*written):
         for policy in written or (make.policy(),):
             world.index.apply(world.cluster.add(policy))

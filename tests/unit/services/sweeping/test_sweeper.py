@@ -1,12 +1,16 @@
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
-from reconciler.api.updaterequest import RequestStatus, Source, State, SweepProgress
+from reconciler.api.meta import Object
+from reconciler.api.updaterequest import RequestStatus, Source, State, SweepProgress, UpdateRequest
 from reconciler.errors import Gone, Unavailable
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip
 from reconciler.requests.naming import child_name
+from reconciler.services.processing.attempt import Attempt
+from tests.unit.services.conftest import Make, World
 
 EACH = {
     "apiVersion": "v1",
@@ -18,13 +22,13 @@ APPEND = "- {op: add, path: /data/list/-, value: x}"
 
 
 @pytest.fixture
-def policy(world, make):
+def policy(world: World, make: type[Make]) -> Object:
     """A rule whose triggers are their own targets."""
     return world.install(make.policy(targets=[EACH], on_change=True))
 
 
 @pytest.fixture
-def triggers(world, make):
+def triggers(world: World, make: type[Make]) -> Callable[..., list[Object]]:
     def create(*places):
         return [
             world.cluster.add(make.object("ConfigMap", name, namespace))
@@ -35,7 +39,7 @@ def triggers(world, make):
 
 
 @pytest.fixture
-def sweep(world):
+def sweep(world: World) -> Callable[..., Awaitable[UpdateRequest]]:
     """Store a sweep of a policy."""
 
     async def run(policy, **spec):
@@ -46,7 +50,7 @@ def sweep(world):
 
 
 @pytest.fixture
-def go_on(world):
+def go_on(world: World) -> Callable[..., Awaitable[tuple[UpdateRequest, Attempt]]]:
     """Run a sweep as it is stored, on a sweeper with small pages."""
 
     async def run(request, **settings):
@@ -208,7 +212,7 @@ class TestOrder:
 
 class TestFailures:
     @pytest.fixture
-    def refusing(self, world):
+    def refusing(self, world: World) -> None:
         def refuse(before, _after):
             if before["metadata"]["name"] in {"2", "3"}:
                 raise Unavailable("no answer")

@@ -1,5 +1,6 @@
 """Is a live Kyverno there? Told by its Leases, whatever the clocks say."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from reconciler.api.updaterequest import render_time
 from reconciler.errors import Unavailable
 from reconciler.services.upkeep.coexistence import KyvernoDetector
+from tests.unit.services.conftest import World
 
 
 class Leases:
@@ -23,12 +25,12 @@ class Leases:
 
 
 @pytest.fixture
-def told():
+def told() -> list[str]:
     return []
 
 
 @pytest.fixture
-def neighbour(world, told):
+def neighbour(world: World, told: list[str]) -> Callable[..., KyvernoDetector]:
     def build(**options):
         return KyvernoDetector(
             leases=Leases(),

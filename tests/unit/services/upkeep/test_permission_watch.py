@@ -8,25 +8,26 @@ import pytest
 from typing_extensions import override
 
 from reconciler.api.account import MissingRight
+from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
 from reconciler.errors import Forbidden, Unavailable
 from reconciler.services.upkeep.permission_watch import PermissionWatch
 from tests.unit.rights import Account
-from tests.unit.services.conftest import StandingClock, until
+from tests.unit.services.conftest import Make, StandingClock, World, until
 
 
 @pytest.fixture
-def target(world, make):
+def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
 
 
 @pytest.fixture
-def trigger(world, make):
+def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object(data={"v": "1"}))
 
 
 @pytest.fixture
-def policy(world, make):
+def policy(world: World, make: type[Make]) -> Object:
     return world.install(make.policy())
 
 

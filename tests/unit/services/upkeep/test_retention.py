@@ -1,20 +1,21 @@
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from reconciler.api.meta import ANNOTATION_RETRY_FAILED
-from reconciler.api.updaterequest import RequestStatus, State
+from reconciler.api.updaterequest import RequestStatus, State, UpdateRequest
 from reconciler.errors import Unavailable
 from reconciler.requests.lifecycle import minute
 from reconciler.requests.naming import retry_name
 from reconciler.services.upkeep.retention import AT_ONCE, FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
-from tests.unit.services.conftest import START
+from tests.unit.services.conftest import START, Make, World
 
 
 @pytest.fixture
-def collector(world):
+def collector(world: World) -> FinishedRequestCollector:
     retries = Retries(requests=world.requests, warn=pytest.fail)
     return FinishedRequestCollector(
         requests=world.requests, clock=world.clock, retries=retries, keep=100
@@ -22,7 +23,9 @@ def collector(world):
 
 
 @pytest.fixture
-def finished(world, make, collector):
+def finished(
+    world: World, make: type[Make], collector: FinishedRequestCollector
+) -> Callable[..., Awaitable[UpdateRequest]]:
     """Store a finished request that is to be removed so many minutes after the start."""
 
     async def store(name, minutes, *, policy="p", notice=True, **spec):
@@ -119,7 +122,9 @@ async def test_the_newest_minute_is_never_cut(world, collector, finished):
 
 class TestRecordedSecrets:
     @pytest.fixture
-    def recorded(self, world, finished):
+    def recorded(
+        self, world: World, finished: Callable[..., Awaitable[UpdateRequest]]
+    ) -> Callable[..., Awaitable[UpdateRequest]]:
         async def store(name, minutes, **facts):
             await world.requests.create_recorded(name, {}, b"{}")
             return await finished(name, minutes, recorded_secret=f"{name}-recorded", **facts)

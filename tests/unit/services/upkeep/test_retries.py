@@ -1,11 +1,13 @@
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from reconciler.api.meta import ANNOTATION_RETRIED, ANNOTATION_RETRY_FAILED
-from reconciler.api.updaterequest import RequestStatus, Source, State
+from reconciler.api.updaterequest import RequestStatus, Source, State, UpdateRequest
 from reconciler.errors import NotFound, Unavailable
 from reconciler.requests.naming import recorded_name, retry_name
 from reconciler.services.upkeep.retries import Retries
-from tests.unit.services.conftest import START
+from tests.unit.services.conftest import START, Make, World
 
 POLICY = {
     "kind": "ClusterPolicy",
@@ -14,17 +16,17 @@ POLICY = {
 
 
 @pytest.fixture
-def warnings():
+def warnings() -> list[str]:
     return []
 
 
 @pytest.fixture
-def retries(world, warnings):
+def retries(world: World, warnings: list[str]) -> Retries:
     return Retries(requests=world.requests, warn=warnings.append)
 
 
 @pytest.fixture
-def ended(world, make):
+def ended(world: World, make: type[Make]) -> Callable[..., Awaitable[UpdateRequest]]:
     """Store a request that ended, and ask for it to be done again."""
 
     async def store(name="ur-1", *, state=State.FAILED, asked=True, **spec):

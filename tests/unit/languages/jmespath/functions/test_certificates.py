@@ -1,6 +1,8 @@
 import base64
 import ipaddress
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -13,6 +15,7 @@ from cryptography.x509.oid import (
     ObjectIdentifier,
 )
 
+from reconciler.api.meta import Object
 from reconciler.errors import EvaluationError
 
 PEM = serialization.Encoding.PEM
@@ -32,12 +35,12 @@ NAME = x509.Name(
 
 
 @pytest.fixture(scope="module")
-def key():
+def key() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(public_exponent=65537, key_size=1024)
 
 
 @pytest.fixture
-def decode(run, key):
+def decode(run: Callable[..., Any], key: rsa.RSAPrivateKey) -> Callable[..., Object]:
     def make(*extensions, public=None, **signing):
         builder = (
             x509.CertificateBuilder()

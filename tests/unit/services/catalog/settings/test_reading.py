@@ -17,7 +17,7 @@ from reconciler.services.catalog.settings.webhooks import (
 
 
 @pytest.fixture
-def holder():
+def holder() -> SettingsHolder:
     return SettingsHolder.of("kyverno")
 
 
