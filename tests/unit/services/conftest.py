@@ -35,6 +35,7 @@ from reconciler.services.ports.objects import Page
 from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.dispatch import Dispatcher
 from reconciler.services.processing.lanes import Lanes
+from reconciler.services.processing.memory_budget import InFlight
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.trigger import TriggerReader
@@ -121,7 +122,11 @@ async def until(condition: Callable[[], object]) -> None:
 class World:
     """All services joined to one in-memory cluster, and what a test arranges."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, controller_users: tuple[str, ...] = (), flight: InFlight | None = None
+    ) -> None:
+        self.controller_users = controller_users
+        self.flight = flight or InFlight()
         self.clock = StandingClock()
         self.cluster = MemoryCluster(self.clock)
         self.wire = Wire(self.cluster)
@@ -146,16 +151,23 @@ class World:
         )
         self.pacer = Pacer(index=self.index, clock=clock)
         self.loader = MemoryLoader(cluster)
-        self.lanes = Lanes(reader=wire, writer=wire, keys=cluster, missing_pauses=(0.0, 0.0))
+        self.lanes = Lanes(
+            reader=wire,
+            writer=wire,
+            keys=cluster,
+            missing_pauses=(0.0, 0.0),
+            flight=self.flight,
+        )
         self.processor = Processor(
             index=self.index,
             policies=self.policies,
-            finder=TargetFinder(kinds=cluster, reader=wire),
+            finder=TargetFinder(kinds=cluster, reader=wire, flight=self.flight),
             triggers=self.triggers,
             lanes=self.lanes,
             loader=self.loader,
             backoff=backoff,
             pacer=self.pacer,
+            controller_users=self.controller_users,
         )
         self.sweeper = Sweeper(
             processor=self.processor,

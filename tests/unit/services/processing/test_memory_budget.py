@@ -116,16 +116,20 @@ async def test_without_a_limit_nothing_is_counted():
 
 
 @pytest.fixture
-def narrow(world: World) -> InFlight:
-    """Let no two objects of the world fit at the same time."""
+def narrow() -> InFlight:
+    """Limits by which no two objects of the world fit at the same time."""
     limit = ControllerSettings(max_in_flight=1024 * 1024)
     flight = InFlight.of(limit)
     for gate in (flight.pages, flight.triggers, flight.lists, flight.kept, flight.targets):
         gate.limit = 1
-    world.lanes.flight = flight
-    object.__setattr__(world.processor.finder, "flight", flight)
-    world.wire.page_size = 100
     return flight
+
+
+@pytest.fixture
+def world(narrow: InFlight) -> World:
+    world = World(flight=narrow)
+    world.wire.page_size = 100
+    return world
 
 
 async def test_nothing_waits_in_a_circle(world, make, narrow):

@@ -16,10 +16,13 @@ BY_US = {"userInfo": {"username": OWN}}
 
 
 @pytest.fixture
+def world() -> World:
+    return World(controller_users=(OWN,))
+
+
+@pytest.fixture
 def wars(world: World) -> PatchWars:
-    """Return the wars of the world; a processor is frozen, so its user is put in by force."""
     world.lanes.wars = PatchWars(limit=LIMIT, window=WINDOW, clock=world.clock)
-    object.__setattr__(world.processor, "controller_users", (OWN,))
     return world.lanes.wars
 
 
