@@ -1,4 +1,7 @@
-"""What tests share has types, which mypy checks; ruff keeps private members out of them."""
+"""What tests share has types, which mypy checks, and nothing of the product is replaced in them.
+
+Ruff keeps private members of the product out of tests.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.conftest import relative, sources
+from tests.architecture.conftest import PACKAGES, relative, sources
 
 TESTS = sources("tests", "e2e")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -41,3 +44,48 @@ def test_a_fixture_says_its_types(path: Path) -> None:
 @pytest.mark.parametrize("source", ["def one(): ...", "def one(two) -> int: ..."])
 def test_an_untyped_fixture_would_be_found(source: str) -> None:
     assert untyped(ast.parse(f"@pytest.fixture\n{source}")) == ["one"]
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Return the names by which a module has something of ours."""
+    return {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).partition(".")[0] in PACKAGES
+    }
+
+
+def replaced(tree: ast.Module) -> list[str]:
+    """Return what of the product is replaced while a test runs."""
+    ours = imported(tree)
+    found = []
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and node.args):
+            continue
+        if isinstance(node.func, ast.Attribute) and node.func.attr in {"setattr", "__setattr__"}:
+            what, frozen = node.args[0], node.func.attr == "__setattr__"
+            names = {item.id for item in ast.walk(what) if isinstance(item, ast.Name)}
+            # A text is the way to a module; an instance is the test's own.
+            if frozen or isinstance(what, ast.Constant | ast.JoinedStr) or names & ours:
+                found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_nothing_of_the_product_is_replaced(path: Path) -> None:
+    assert replaced(ast.parse(path.read_text())) == [], "give the object a field, with a default"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "monkeypatch.setattr('reconciler.clock._DAY', 1)",
+        "monkeypatch.setattr(clock, '_DAY', 1)",
+        "monkeypatch.setattr(clock.SystemClock, 'now', None)",
+        "object.__setattr__(world.processor, 'user', 1)",
+    ],
+)
+def test_what_is_replaced_would_be_found(call: str) -> None:
+    assert replaced(ast.parse(f"from reconciler import clock\n{call}")) == [call]

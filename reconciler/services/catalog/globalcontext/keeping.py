@@ -21,15 +21,11 @@ from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound, NotReady
 from reconciler.services.catalog.globalcontext.held import Held
-from reconciler.services.catalog.globalcontext.sources import Followed, Polled, Source
+from reconciler.services.catalog.globalcontext.sources import Followed, Pace, Polled, Source
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import Kinds, Loader, RuleLoader
 from reconciler.services.ports.policies import Change, Entries, Feed
 
-_PATROL = 0.5
-"""Seconds between two looks at what became ready."""
-_GRACE = 2.0
-"""Seconds that a read waits for an entry that has only just begun."""
 _PEEK = 0.05
 _STATUS_PAUSE = 2.0
 _REFRESH_PAUSE = 30.0
@@ -56,6 +52,7 @@ class Dependencies:
     say: Callable[[str], None]
     most_bytes: int
     protection: Protection = field(default_factory=Protection)
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(slots=True)
@@ -87,7 +84,7 @@ class GlobalContext:
             return await self.world.loader.load(load)
         name, _, projection = load.name.partition(".")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(self.world.pace.grace):
                 await self._begun(name)
         return self._read(name, projection)
 
@@ -181,9 +178,14 @@ class GlobalContext:
                 clock=world.clock,
                 most_bytes=world.most_bytes,
                 protection=world.protection,
+                pace=world.pace,
             )
         return Polled(
-            wanted=compiled.source, loader=world.loader, clock=world.clock, spread=world.spread
+            wanted=compiled.source,
+            loader=world.loader,
+            clock=world.clock,
+            spread=world.spread,
+            pace=world.pace,
         )
 
     def _drop(self, held: Held | None) -> None:
@@ -192,10 +194,11 @@ class GlobalContext:
 
     async def _patrol(self) -> None:
         while True:
-            await asyncio.sleep(_PATROL)
-            await self._look()
+            await asyncio.sleep(self.world.pace.patrol)
+            await self.look()
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Look once at what became ready or stopped to be, and write what is new in statuses."""
         self._tell("" if self._feed is None else self._feed.problem)
         seen = [(held, held.status()) for held in self._held.values()]
         for held, status in seen:
@@ -211,7 +214,9 @@ class GlobalContext:
 
     async def _account(self, held: Held, status: EntryStatus) -> None:
         now = self.world.clock.monotonic()
-        if now - held.written < _STATUS_PAUSE or (held.beginning and now - held.since < _GRACE):
+        if now - held.written < _STATUS_PAUSE or (
+            held.beginning and now - held.since < self.world.pace.grace
+        ):
             return
         before = held.stored.get("status") or {}
         wanted = render_status(status, before, self.world.clock.now())

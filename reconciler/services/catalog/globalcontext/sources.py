@@ -21,13 +21,31 @@ STALE = 30.0
 """Seconds without news, while something is in the way, after which objects count as old."""
 
 _UNREAD = "its data was not read yet"
-_LOOK_AGAIN = 5.0
-_TOO_MUCH_PAUSE = 300.0
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
-_QUICK_PAUSE = 0.2
 _HOPELESS = (Forbidden, NotFound, Invalid, NoKindMatch)
 """What a repetition within moments does not cure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Seconds between two times at which something is done.
+
+    Attributes:
+        patrol: Between two looks at what became ready.
+        grace: That a read waits for an entry that has only just begun.
+        again: From the end of a watch to the next one.
+        too_much: From objects that were too many to the next look at them.
+        first: From a failed refresh to the next one; it doubles.
+        longest: What it doubles to.
+        quick: Between the tries of one refresh; it doubles, to `again`.
+    """
+
+    patrol: float = 0.5
+    grace: float = 2.0
+    again: float = 5.0
+    too_much: float = 300.0
+    first: float = 1.0
+    longest: float = 60.0
+    quick: float = 0.2
 
 
 class Source(Protocol):
@@ -75,6 +93,7 @@ class Followed:
     clock: Clock
     most_bytes: int
     protection: Protection = field(default_factory=Protection)
+    pace: Pace = field(default_factory=Pace)
     revision: int = 0
     refreshed: datetime | None = None
     _objects: dict[tuple[str, str], tuple[Object, int]] = field(default_factory=dict)
@@ -108,11 +127,11 @@ class Followed:
     async def run(self) -> None:
         """Keep the objects up to date until cancelled."""
         while True:
-            pause = _LOOK_AGAIN
+            pause = self.pace.again
             try:
                 await self._follow(await self._kind())
             except _TooMuchError as error:
-                self._error, pause = str(error), _TOO_MUCH_PAUSE
+                self._error, pause = str(error), self.pace.too_much
             except ClusterError as error:
                 self._error = str(error)
             await asyncio.sleep(pause)
@@ -178,6 +197,7 @@ class Polled:
     loader: Loader
     clock: Clock
     spread: Callable[[float], float]
+    pace: Pace = field(default_factory=Pace)
     revision: int = 0
     refreshed: datetime | None = None
     problem: str = _UNREAD
@@ -194,22 +214,22 @@ class Polled:
 
     async def run(self) -> None:
         """Repeat the call until cancelled."""
-        interval, pause = self.wanted.interval, _FIRST_PAUSE
+        interval, pause = self.wanted.interval, self.pace.first
         while True:
             error = await self._refresh()
             if error is None:
-                self.problem, pause = "", _FIRST_PAUSE
+                self.problem, pause = "", self.pace.first
                 await asyncio.sleep(interval)
                 continue
             self.problem = str(error)
             await asyncio.sleep(self.spread(min(interval, pause)))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, self.pace.longest)
 
     async def _refresh(self) -> ClusterError | None:
         failed: ClusterError | None = None
         for attempt in range(self.wanted.tries):
             if attempt:
-                await asyncio.sleep(min(_QUICK_PAUSE * 2 ** (attempt - 1), _LOOK_AGAIN))
+                await asyncio.sleep(min(self.pace.quick * 2 ** (attempt - 1), self.pace.again))
             try:
                 answer = await self.loader.load(self.wanted.load)
             except ClusterError as error:

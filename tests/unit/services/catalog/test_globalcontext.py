@@ -13,7 +13,7 @@ from reconciler.engine.loads import ApiLoad, GlobalLoad
 from reconciler.errors import Conflict, Forbidden, NotReady, Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
-from reconciler.services.catalog.globalcontext.sources import STALE
+from reconciler.services.catalog.globalcontext.sources import STALE, Pace
 from tests.unit.services.conftest import World
 
 PODS = {"kubernetesResource": {"version": "v1", "resource": "pods"}}
@@ -67,6 +67,11 @@ class Stream:
             self.open = False
 
 
+SHORT = Pace(
+    patrol=0.001, grace=0.05, again=0.001, too_much=300.0, first=0.001, longest=0.001, quick=0.001
+)
+
+
 class Cluster:
     """The `Entries` and the `Loader` port."""
 
@@ -76,6 +81,7 @@ class Cluster:
         self.objects: list[tuple[Kind, str, Stream]] = []
         self.statuses: list[dict[str, Any]] = []
         self.refuse = False
+        self.refused = 0
         self.answers: list[Any] = []
         self.calls = 0
 
@@ -92,6 +98,7 @@ class Cluster:
 
     async def write_status(self, stored, status):
         if self.refuse:
+            self.refused += 1
             raise Conflict("changed", status=409)
         self.statuses.append(status)
         return {**stored, "status": {**(stored.get("status") or {}), **status}}
@@ -115,16 +122,8 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-async def context(
-    world: World, cluster: Cluster, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[GlobalContext]:
+async def context(world: World, cluster: Cluster, said: list[str]) -> AsyncIterator[GlobalContext]:
     """A store at work; its pauses are short, so that a test waits for conditions only."""
-    keeping = "reconciler.services.catalog.globalcontext.keeping"
-    monkeypatch.setattr(f"{keeping}._PATROL", 0.001)
-    monkeypatch.setattr(f"{keeping}._GRACE", 0.05)
-    sources = "reconciler.services.catalog.globalcontext.sources"
-    for name in ("_LOOK_AGAIN", "_FIRST_PAUSE", "_LONGEST_PAUSE", "_QUICK_PAUSE"):
-        monkeypatch.setattr(f"{sources}.{name}", 0.001)
     found = GlobalContext(
         Dependencies(
             entries=cluster,
@@ -134,6 +133,7 @@ async def context(
             spread=lambda pause: pause,
             say=said.append,
             most_bytes=2_000,
+            pace=SHORT,
         )
     )
     work = asyncio.create_task(found.run())
@@ -254,13 +254,13 @@ class TestNotReady:
         cluster.entries.give(
             entry(kubernetesResource={"group": "x.example", "version": "v1", "resource": "xs"})
         )
-        await eventually(lambda: context._held)
+        await eventually(lambda: sum(context.readable()))
         assert "does not serve xs of x.example/v1" in await reason(context)
 
     async def test_a_namespace_where_there_is_none(self, context, cluster):
         wanted = {"version": "v1", "resource": "nodes", "namespace": "a"}
         cluster.entries.give(entry(kubernetesResource=wanted))
-        await eventually(lambda: context._held)
+        await eventually(lambda: sum(context.readable()))
         assert "nodes are in no namespace" in await reason(context)
 
     async def test_a_watch_that_says_nothing_makes_the_objects_old(self, world, context, cluster):
@@ -291,7 +291,7 @@ class TestNotReady:
 
     async def test_a_stored_entry_that_cannot_be_compiled(self, context, cluster):
         cluster.entries.give(entry(apiCall={}))
-        await eventually(lambda: context._held)
+        await eventually(lambda: sum(context.readable()))
         assert "spec.apiCall: either a urlPath or a service" in await reason(context)
 
 
@@ -318,8 +318,9 @@ class TestCalls:
         assert await reason(context) == (
             "GlobalContextEntry teams is not ready: service t: HTTP 500"
         )
+        await eventually(lambda: context.readable() == (0, 1))
         cluster.answers = [[2]]
-        await eventually(lambda: not context._held["teams"].problem())
+        await eventually(lambda: context.readable() == (1, 0))
         assert await read(context) == [2]
 
     async def test_a_missing_right_is_told_after_one_call(self, context, cluster):
@@ -337,7 +338,8 @@ class TestLife:
         labelled = entry(**PODS)
         labelled["metadata"]["labels"] = {"x": "y"}
         cluster.entries.give(labelled, change="MODIFIED")
-        await eventually(lambda: context._held["teams"].stored is labelled)
+        cluster.entries.give(entry("other", uid="v", **PODS))
+        await eventually(lambda: sum(context.readable()) == 2)
         assert first.open
         second = await follow(cluster, pod("b"), generation=2)
         await eventually(lambda: not first.open)
@@ -380,7 +382,7 @@ class TestLife:
         assert (bad["status"], bad["message"], bad["observedGeneration"]) == ("False", "no", 1)
         assert said == ["GlobalContextEntry teams: no"]
         cluster.answers = [[1]]
-        await eventually(lambda: not context._held["teams"].problem())
+        await eventually(lambda: context.readable() == (1, 0))
         world.clock.tick(3)
         await eventually(lambda: len(cluster.statuses) == 2)
         assert cluster.statuses[1]["conditions"][0]["status"] == "True"
@@ -394,7 +396,7 @@ class TestLife:
             world.clock.tick(10)
             stream.give(pod(f"b{number}"))
             await eventually(stream.queue.empty)
-            await context._look()
+            await context.look()
             written.append(len(cluster.statuses))
         assert written == [1, 1, 2, 2, 2, 3, 3]
         assert "conditions" not in cluster.statuses[1]
@@ -402,7 +404,7 @@ class TestLife:
     async def test_a_conflict_waits_for_the_newer_version(self, world, context, cluster):
         cluster.refuse = True
         await follow(cluster, pod("a"))
-        await eventually(lambda: context._held["teams"].written > 0)
+        await eventually(lambda: cluster.refused)
         assert not cluster.statuses
         cluster.refuse = False
         world.clock.tick(3)
