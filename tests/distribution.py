@@ -41,6 +41,7 @@ GROUPS = {
         "tests/faults/test_out_of_force.py",
     ),
     "attacks": ("tests/attacks/",),
+    "large": ("tests/faults/test_large_objects.py",),
     "table": ("tests/faults/test_table.py",),
     "admission": ("tests/integration/test_admission.py",),
     "overload": ("tests/faults/test_overload.py",),
