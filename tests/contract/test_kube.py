@@ -11,6 +11,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from devcluster.cluster import ControlPlane
 from reconciler.api.meta import Kind
 from reconciler.api.rights import Right
 from reconciler.clock import SystemClock
@@ -38,13 +39,14 @@ QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
 
 
 @pytest.fixture
-async def place(client: Client) -> AsyncIterator[str]:
+async def place(client: Client, installed_cluster: Cluster) -> AsyncIterator[str]:
     """A namespace of this test's own."""
     name = f"kube-{uuid.uuid4().hex[:8]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await client.request("POST", "/api/v1/namespaces", body=orjson.dumps(body))
     yield name
-    await client.request("DELETE", f"/api/v1/namespaces/{name}")
+    if not isinstance(installed_cluster, ControlPlane):
+        await client.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 async def create(client, kind, place, name, **content):
