@@ -261,6 +261,14 @@ class Rig:
         path = object_path(self._kinds[kind], self._place(namespace), name)
         await self._client.request("DELETE", path, repeat=False)
 
+    async def delete_all(self, kind: str, *kept: str) -> None:
+        """Delete what the test's namespace holds of a kind, by one call as the end of it would."""
+        path = collection_path(self._kinds[kind], self.namespace)
+        # Each namespace is given the first one again.
+        names = (f"metadata.name!={name}" for name in ("kube-root-ca.crt", *kept))
+        query = {"fieldSelector": ",".join(names)}
+        await self._client.request("DELETE", path, query=query, repeat=False)
+
     async def apply(self, *rules: Object, kind: str = "ClusterPolicy", **spec: Any) -> str:
         """Create or replace the test's policy, wait until it is Ready, return its key."""
         namespace = self.namespace if kind == "Policy" else ""
@@ -502,11 +510,8 @@ class Rig:
             await self.delete("Namespace", self.namespace, "")
             return
         for kind in ("Policy", "ConfigMap", "Secret", "Pod", "Deployment"):
-            path = collection_path(self._kinds[kind], self.namespace)
-            # Each namespace is given this one again.
-            query = {"fieldSelector": "metadata.name!=kube-root-ca.crt"}
             with contextlib.suppress(NotFound):
-                await self._client.request("DELETE", path, query=query, repeat=False)
+                await self.delete_all(kind)
 
     def running(self) -> bool:
         """Tell whether both programs still run as they were started."""

@@ -109,6 +109,24 @@ async def test_a_deletion_acts_with_what_the_object_held(rig: Rig) -> None:
     await rig.applied({"target": {"new": "lastlast"}}, within=15)
 
 
+async def test_a_collection_is_deleted_and_the_trigger_in_it_fires(rig: Rig) -> None:
+    """A namespace ends by such calls; their reviews have no name of an object."""
+    place = rig.namespace
+    names = ("target", "trigger-1", "other")
+    await rig.create_all(config_map(place, name) for name in names)
+    fired = {"data": {"got": "{{ request.oldObject.metadata.name }}"}}
+    await rig.apply(
+        rule(place, [target(place, "target")], fired, names="trigger-1", operations=["DELETE"])
+    )
+    await rig.delete_all("ConfigMap", "target")
+    await rig.applied({"target": {"got": "trigger-1"}}, within=15)
+    assert {item["metadata"]["name"] for item in await rig.items("ConfigMap")} <= {
+        "kube-root-ca.crt",
+        "target",
+    }
+    await rig.finish()
+
+
 async def test_a_trigger_that_is_applied_again_unchanged_fires(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, "target"), config_map(place, "trigger-1", word="on")])

@@ -64,12 +64,13 @@ def _named(program: Program) -> Iterator[tuple[KindSelector, frozenset[str] | No
 
 
 def _expression(group: str, plural: str, names: Sequence[str]) -> str:
-    # A request has no name where the API server made it up, or deletes a collection.
+    # A request has no name where the API server made it up, or deletes a collection: not even an
+    # empty one.
     allowed = json.dumps(list(names))
     return (
         f"request.resource.group != {json.dumps(group)}"
         f" || request.resource.resource != {json.dumps(plural)}"
-        f' || (request.name != "" ? request.name in {allowed}'
+        f' || (has(request.name) && request.name != "" ? request.name in {allowed}'
         f" : object != null ? !has(object.metadata.name) || object.metadata.name in {allowed}"
         f" : oldObject == null || oldObject.metadata.name in {allowed})"
     )
