@@ -127,6 +127,17 @@ async def test_a_collection_is_deleted_and_the_trigger_in_it_fires(rig: Rig) -> 
     await rig.finish()
 
 
+async def test_a_service_account_fires_a_rule_on_all_kinds(rig: Rig) -> None:
+    """The webhook is not asked about tokens of one, which is a question of the subresource."""
+    place = rig.namespace
+    await rig.learn("v1", "ServiceAccount")
+    await rig.create(config_map(place, "target"))
+    await rig.apply(rule(place, [target(place, "target")], GOT, kinds=["*"]))
+    meta = {"name": "trigger-1", "namespace": place}
+    await rig.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    await rig.applied({"target": {"got": "trigger-1"}}, within=15)
+
+
 async def test_a_trigger_that_is_applied_again_unchanged_fires(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, "target"), config_map(place, "trigger-1", word="on")])

@@ -61,7 +61,9 @@ _STANDING: Final = (
     ),
     _Standing(
         name="tokens",
-        expression=f'{_of("", "serviceaccounts")} && request.subResource == "token"',
+        # A request for no subresource has not even an empty one.
+        expression=f"{_of('', 'serviceaccounts')} && has(request.subResource)"
+        ' && request.subResource == "token"',
         group="",
         resources=frozenset({"serviceaccounts/token"}),
     ),
