@@ -22,8 +22,9 @@ _CHAINSAW_PARTS = 2
 # By the beginning of the file's path; the longest that fits counts. Whatever takes long begins
 # early, because the last group to end decides when all is over.
 GROUPS = {
-    "faults": ("tests/faults/",),
     "live": ("tests/integration/",),
+    "attacks": ("tests/attacks/",),
+    "faults": ("tests/faults/",),
     "chainsaw": (_CHAINSAW,),
     "live-2": (
         "tests/integration/test_global_context.py",
@@ -40,14 +41,13 @@ GROUPS = {
         "tests/faults/test_ended_by_hand.py",
         "tests/faults/test_out_of_force.py",
     ),
-    "attacks": ("tests/attacks/",),
     "large": ("tests/faults/test_large_objects.py",),
     "table": ("tests/faults/test_table.py",),
+    "documents": ("tests/integration/test_docs_commands.py",),
     "admission": ("tests/integration/test_admission.py",),
     "overload": ("tests/faults/test_overload.py",),
     "exceptions": ("tests/integration/test_exceptions.py",),
     "kyverno": ("tests/integration/test_kyverno.py",),
-    "documents": ("tests/integration/test_docs_commands.py",),
     "silence": ("tests/faults/test_silent_watches.py",),
     "startup": ("tests/integration/test_startup.py",),
     "shared": (
