@@ -272,9 +272,10 @@ async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> Non
             return rig.running()
 
         await rig.settle(still_there, within=30)
-        await asyncio.to_thread(rig.reinstall)
-        # Its Lease was deleted, so it ends, as its Pod does.
+        # It can hold no Lease any more, so it ends, as its Pod does. It would go on where the
+        # namespace came back within the seconds in which a Lease is renewed.
         await rig.settle(still_running, within=30)
+        await asyncio.to_thread(rig.reinstall)
         await asyncio.to_thread(rig.ensure)
         burst = await sending
         await rig.ready()
