@@ -2,9 +2,9 @@
 
 import pytest
 
+from devcluster.programs import CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from reconciler.cli.dev.programs import CONTROLLER
 from tests.attacks.roles import Neighbour, Roles
 from tests.attacks.vitals import WORKED, measured, share
 from tests.faults.rig import Rig, config_map, rule, target

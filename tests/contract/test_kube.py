@@ -11,7 +11,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from devcluster.cluster import ControlPlane
+from devcluster.cluster import Cluster, ControlPlane
 from reconciler.api.meta import Kind
 from reconciler.api.rights import Right
 from reconciler.clock import SystemClock
