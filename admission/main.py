@@ -45,7 +45,6 @@ from reconciler.errors import ClusterError, RetrofitError
 from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
-from reconciler.kube.backoff import Backoff
 from reconciler.kube.client import Client, connect
 from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
@@ -56,6 +55,7 @@ from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
+from reconciler.kube.retrying import until_done
 from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.settings import settings_taker, settings_watch
 from reconciler.kube.watch import BEAT, Watch
@@ -256,17 +256,14 @@ class Admission:
         await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
         honoured = (EXCEPTIONS,) if self.settings.enable_policy_exception else ()
         await wait_for_kinds(self.client, _say, (*_NEEDED, *honoured))
-        backoff = Backoff(first=1.0, longest=30.0)
-        while True:
-            try:
-                await self.certificates.refresh()
-            except ClusterError as error:
-                self.certificates.problem = str(error)
-                pause = backoff.pause()
-                _say(f"no certificate: {error}; trying again in {pause:.0f}s")
-                await asyncio.sleep(pause)
-            else:
-                return
+        await until_done(self._certify, lambda text: _say(f"no certificate: {text}"))
+
+    async def _certify(self) -> None:
+        try:
+            await self.certificates.refresh()
+        except ClusterError as error:
+            self.certificates.problem = str(error)
+            raise
 
     def _follower(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import orjson
 
+from reconciler.api.meta import Kind
 from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
 from reconciler.cli.output.exits import NOT_RUN
 from reconciler.cli.output.screen import warn
@@ -17,6 +18,9 @@ from reconciler.errors import ClusterError, Forbidden, InvalidSetting
 
 _PATIENCE: Final = 5.0
 _SELECTOR: Final = "app.kubernetes.io/part-of=kyverno"
+_DEPLOYMENTS: Final = Kind(
+    group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True
+)
 
 _EPILOG = """\b
 Examples:
@@ -74,14 +78,10 @@ async def _ask(address: Address, namespace: str) -> dict[str, Any]:
 
 async def _programs(live: LiveCluster, namespace: str) -> list[dict[str, Any]]:
     """Return what runs as Deployments; `retrofit dev` runs the same as processes."""
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    deployments = live.client.resource(_DEPLOYMENTS)
     try:
-        listed = await live.client.json(
-            "GET",
-            path,
-            query={"labelSelector": _SELECTOR},
-            timeout=_PATIENCE,
-            repeat=False,
+        listed = await deployments.get(
+            namespace=namespace, label_selector=_SELECTOR, timeout=_PATIENCE, repeat=False
         )
     except Forbidden as error:
         msg = f"you may not {error.permission or str(error)}: ask for the right, or use --as"

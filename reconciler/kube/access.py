@@ -5,12 +5,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import Kind
 from reconciler.api.rights import Right
 from reconciler.errors import Forbidden
-from reconciler.kube.client import Client, encode
+from reconciler.kube.client import Client
 from reconciler.services.ports.access import Access
 
-_GROUP = "authorization.k8s.io"
+_REVIEWS = Kind(
+    group="authorization.k8s.io",
+    version="v1",
+    kind="SubjectAccessReview",
+    plural="subjectaccessreviews",
+    namespaced=False,
+)
+_SELF_REVIEWS = replace(
+    _REVIEWS, kind="SelfSubjectAccessReview", plural="selfsubjectaccessreviews"
+)
 _OF_USER = ("uid", "groups", "extra")
 
 
@@ -30,7 +40,7 @@ class AccessReviews:
 
     async def may(self, right: Right) -> bool:
         """Ask for one right."""
-        return await _review(self._client, "SubjectAccessReview", right, self._subject)
+        return await _review(self._client, _REVIEWS, right, self._subject)
 
 
 class PolicyAccess:
@@ -72,7 +82,7 @@ class UserAccess:
 
     async def may(self, right: Right) -> bool:
         """Ask for one right."""
-        return await _review(self._client, "SubjectAccessReview", right, self._subject)
+        return await _review(self._client, _REVIEWS, right, self._subject)
 
 
 class OwnAccess:
@@ -83,7 +93,7 @@ class OwnAccess:
 
     async def may(self, right: Right) -> bool:
         """Ask for one right."""
-        return await _review(self._client, "SelfSubjectAccessReview", right, {})
+        return await _review(self._client, _SELF_REVIEWS, right, {})
 
 
 class ProgramAccess:
@@ -137,7 +147,7 @@ class AccountAccess:
             return False
 
 
-async def _review(client: Client, kind: str, right: Right, subject: dict[str, Any]) -> bool:
+async def _review(client: Client, kind: Kind, right: Right, subject: dict[str, Any]) -> bool:
     attributes = {
         "verb": right.verb,
         "group": right.group,
@@ -148,10 +158,9 @@ async def _review(client: Client, kind: str, right: Right, subject: dict[str, An
     }
     given = {key: value for key, value in attributes.items() if value}
     body = {
-        "apiVersion": f"{_GROUP}/v1",
-        "kind": kind,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "spec": {**subject, "resourceAttributes": given},
     }
-    path = f"/apis/{_GROUP}/v1/{kind.lower()}s"
-    answer = await client.json("POST", path, body=encode(body))
+    answer = await client.resource(kind).create(body)
     return bool((answer.get("status") or {}).get("allowed"))

@@ -1,66 +1,49 @@
 """The one way to the API server: raw bytes over the Kubernetes client's own session.
 
-Address, certificates, proxy and tokens come from `kubernetes.aio`; its connection pool is used
-directly, because its typed layers cost three to four times the CPU of a call and refuse objects
-that the server accepts. Bodies are never logged.
+Address, certificates, proxy and tokens come from `kubernetes.aio`, and so do resources and verbs
+(`Client.resource`); its connection pool is used directly, because its layers between the two cost
+several times the CPU of a call and refuse objects that the server accepts. Bodies are never
+logged.
 """
 
 import asyncio
 import contextlib
 import importlib.metadata
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import orjson
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_any,
-    stop_before_delay,
-    wait_random_exponential,
-)
 from yarl import URL
 
+from reconciler.api.meta import Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import (
     ClusterError,
     Forbidden,
-    Invalid,
     InvalidSetting,
     NoKindMatch,
     NotFound,
     ResponseTooLarge,
-    Throttled,
     Unauthorized,
     Unavailable,
 )
 from reconciler.kube.credentials import Credentials, load_credentials
-from reconciler.kube.decoding import TooDeep, decode, salvage
+from reconciler.kube.decoding import JSON, TooDeep, decode, salvage
+from reconciler.kube.dynamic import ApiResource, ObjectClient
 from reconciler.kube.errors import failure, unreachable
 from reconciler.kube.paths import Call, describe
+from reconciler.kube.retrying import is_repeatable, repeated, until_done
 from reconciler.kube.shallow import ShallowResponse
 from reconciler.kube.transport import CONNECT_TIMEOUT, Line
-
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
-JSON_PATCH = "application/json-patch+json"
 
 OnCall = Callable[[str, str, int, float], None]
 """Told of every request: verb, resource, HTTP status (0: no answer), seconds."""
 OnAnswer = Callable[[Call, str], None]
 """Told of every answer to another library: what it asked, and the failure or nothing."""
-
-_ATTEMPTS = 5
-_REPEATABLE = frozenset({0, 408, 429, 502, 503, 504})
-_BACKOFF = wait_random_exponential(multiplier=0.2, max=3.0)
-_START_BACKOFF = wait_random_exponential(multiplier=1.0, min=1.0, max=15.0)
 
 
 class Client:
@@ -68,6 +51,7 @@ class Client:
 
     Attributes:
         address: Of the API server, for messages.
+        configuration: The library's.
         on_call: For metrics; None is nobody.
     """
 
@@ -79,14 +63,16 @@ class Client:
         user: str = "",
         line: Line | None = None,
     ) -> None:
-        self.address = str(credentials.configuration.host)
+        self.configuration = credentials.configuration
+        self.address = str(self.configuration.host)
         self._headers = {"User-Agent": f"kube-retrofit/{_version()}"}
         if user:
             self._headers["Impersonate-User"] = user
         self.on_call = on_call
         self._clock = clock
         self._credentials = credentials
-        self._line = line or Line.of(credentials.configuration)
+        self._line = line or Line.of(self.configuration)
+        self._objects = ObjectClient(self)
 
     @property
     def date(self) -> tuple[str, float]:
@@ -159,6 +145,10 @@ class Client:
             response = await handler(request)
         return response
 
+    def resource(self, kind: Kind) -> ApiResource:
+        """Return a kind as a resource with verbs, of a kind with subresource that subresource."""
+        return self._objects.resource(kind)
+
     async def close(self) -> None:
         """Close all connections."""
         await self._line.session.close()
@@ -218,10 +208,10 @@ class Client:
             async with asyncio.timeout(timeout):
                 try:
                     return await attempt()
-                except (Throttled, Unavailable) as error:
-                    if not repeat or error.status not in _REPEATABLE:
+                except ClusterError as error:
+                    if not repeat or not is_repeatable(error):
                         raise
-                    return await _repeat(attempt, error, timeout)
+                    return await repeated(attempt, error, timeout)
         except TimeoutError as error:
             raise self._too_late(call, timeout, seen) from error
 
@@ -289,21 +279,18 @@ class Client:
             Unavailable: The limit has passed.
         """
 
-        def pause(state: RetryCallState) -> None:
-            reason = str(_outcome(state)).removeprefix("get /readyz: ")
-            on_wait(f"{reason}; trying again in {state.upcoming_sleep:.0f}s")
-
-        stop = stop_before_delay(limit) if limit else _never
-        async for state in AsyncRetrying(
-            retry=retry_if_exception(_passes_by_itself),
-            wait=_START_BACKOFF,
-            stop=stop,
-            before_sleep=pause,
-            reraise=True,
-        ):
+        async def answered() -> None:
             # Whoever may not read the address, or finds none there, has been answered.
-            with state, contextlib.suppress(Forbidden, NotFound, NoKindMatch):
+            with contextlib.suppress(Forbidden, NotFound, NoKindMatch):
                 await self.request("GET", "/readyz", timeout=10.0, repeat=False)
+
+        await until_done(
+            answered,
+            lambda text: on_wait(text.removeprefix("get /readyz: ")),
+            passes=lambda error: not isinstance(error, Unauthorized),
+            longest=15.0,
+            limit=limit,
+        )
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
         tail = "?" + urlencode(query, quote_via=quote) if query else ""
@@ -367,19 +354,6 @@ async def _read(call: Call, response: aiohttp.ClientResponse, most: int) -> byte
     return bytes(body)
 
 
-def encode(value: Any) -> bytes:
-    """Return JSON.
-
-    Raises:
-        Invalid: The value cannot be written: an integer beyond 64 bits, half a character, a
-            nesting of hundreds of levels.
-    """
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError as error:
-        raise Invalid(f"the object cannot be written as JSON: {error}") from error
-
-
 async def connect(
     kubeconfig: str = "",
     context: str = "",
@@ -436,48 +410,6 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         for line in others:
             yield b"".join(rest)
             rest = [line]
-
-
-async def _repeat(
-    attempt: Callable[[], Awaitable[bytes]], first: ClusterError, limit: float
-) -> bytes:
-    # The first attempt was made outside: tenacity costs too much for calls that succeed.
-    failures = [first]
-
-    async def once() -> bytes:
-        if failures:
-            raise failures.pop()
-        return await attempt()
-
-    retrying = AsyncRetrying(
-        retry=retry_if_exception(_repeatable),
-        wait=_pause,
-        stop=stop_any(stop_after_attempt(_ATTEMPTS), stop_before_delay(limit)),
-        reraise=True,
-    )
-    return await retrying(once)
-
-
-def _repeatable(error: BaseException) -> bool:
-    return isinstance(error, Throttled | Unavailable) and error.status in _REPEATABLE
-
-
-def _passes_by_itself(error: BaseException) -> bool:
-    return isinstance(error, ClusterError) and not isinstance(error, Unauthorized)
-
-
-def _never(_state: RetryCallState) -> bool:
-    return False
-
-
-def _outcome(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome else None
-
-
-def _pause(state: RetryCallState) -> float:
-    error = _outcome(state)
-    asked = error.retry_after if isinstance(error, ClusterError) else None
-    return max(asked or 0.0, _BACKOFF(state))
 
 
 def _version() -> str:

@@ -7,10 +7,9 @@ right to do that reaches nothing, while the right to write webhooks reaches ever
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from reconciler.api.meta import FIELD_MANAGER, Kind
+from reconciler.api.meta import Kind
 from reconciler.errors import Invalid, NoKindMatch
-from reconciler.kube.client import APPLY_PATCH, Client, encode
-from reconciler.kube.paths import object_path
+from reconciler.kube.client import Client
 
 _POLICIES: Final = Kind(
     group="admissionregistration.k8s.io",
@@ -52,12 +51,8 @@ class KubeConditions:
             },
         }
         try:
-            await self._client.request(
-                "PATCH",
-                object_path(_POLICIES, "", _NAME),
-                query={"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"},
-                body=encode(body),
-                content_type=APPLY_PATCH,
+            await self._client.resource(_POLICIES).server_side_apply(
+                body, _NAME, force_conflicts="true", dry_run="All"
             )
         except NoKindMatch:
             return  # The server is older than that kind; it is told when they are registered.

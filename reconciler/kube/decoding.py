@@ -1,4 +1,4 @@
-"""JSON of the API server, some of which is nested deeper than any reader here can follow.
+"""JSON of and for the API server, some of which is nested deeper than any reader here can follow.
 
 The server stores ten thousand levels. What is too deep is cut out where it stands, so that one
 such object in a list hides none of the others, and can be named.
@@ -10,8 +10,12 @@ from typing import Any, Final
 import orjson
 
 from reconciler.api.depth import brackets, cut, is_cut
-from reconciler.errors import Unreadable
+from reconciler.errors import Invalid, Unreadable
 from reconciler.kube.paths import Call
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 
 _LEVELS: Final = 500
 """Readers end at about a thousand; what is written ends at 254."""
@@ -23,6 +27,19 @@ class TooDeep(Exception):
     def __init__(self, value: Any) -> None:
         super().__init__(f"nested deeper than {_LEVELS} levels")
         self.value = value
+
+
+def encode(value: Any) -> bytes:
+    """Return JSON.
+
+    Raises:
+        Invalid: The value cannot be written: an integer beyond 64 bits, half a character, a
+            nesting of hundreds of levels.
+    """
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise Invalid(f"the object cannot be written as JSON: {error}") from error
 
 
 def decode(body: bytes) -> Any:

@@ -1,25 +1,29 @@
 """The `Kinds` port: discovery, held in memory and read again when it does not know an answer.
 
-One aggregated request per root (``/api``, ``/apis``) gives everything; servers that do not offer
-it are asked group by group.
+One aggregated request per root (``/api``, ``/apis``) gives everything; the library's own way is a
+request per group and version, and it takes one that fails for one that serves nothing.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
+
+from kubernetes.aio.dynamic.discovery import Discoverer
+from typing_extensions import override
 
 from reconciler.api.meta import Kind, split_api_version
 from reconciler.clock import Clock
 from reconciler.engine.values.wildcard import has_wildcard, matches
-from reconciler.errors import ClusterError
-from reconciler.kube.client import JSON, Client
+from reconciler.errors import ClusterError, Unavailable
+from reconciler.kube.client import Client
+from reconciler.kube.decoding import JSON
+from reconciler.kube.dynamic import ApiResource
 
-_AGGREGATED = ",".join(
-    f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-    for version in ("v2", "v2beta1")
-)
-_ACCEPT = f"{_AGGREGATED},{JSON}"
+T = TypeVar("T")
+
+_LIST = "APIGroupDiscoveryList"
+_ACCEPT = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={_LIST},{JSON}"
 _FIRST_PAUSE = 2.0
 _LONGEST_PAUSE = 10.0
 _LONGEST_AGE = 300.0
@@ -38,8 +42,8 @@ class Served:
     verbs: frozenset[str]
 
 
-class KubeKinds:
-    """What the cluster serves.
+class KubeKinds(Discoverer):
+    """What the cluster serves, and the discoverer of the dynamic client.
 
     A name that is not found makes it look again, at most every two seconds and ever more
     seldom, up to ten, for a name that stays unknown. What is known is looked up again after five
@@ -47,6 +51,7 @@ class KubeKinds:
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
+        super().__init__(client)  # type: ignore[no-untyped-call]
         self._client = client
         self._clock = clock
         self._served: tuple[Served, ...] = ()
@@ -70,39 +75,58 @@ class KubeKinds:
         each resource once, in its preferred version.
         """
         key = (api_version, kind)
-        await self._refresh(older_than=_LONGEST_AGE)
-        found = self._look_up(key)
-        if not found and self._may_look_again(key):
-            await self._refresh(older_than=_FIRST_PAUSE)
-            found = self._look_up(key)
-        if found:
-            self._missed.pop(key, None)
-        return found
+        return await self._found(key, lambda: self._look_up(key)) or ()
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind behind a resource name, None where it is not served."""
         wanted = (group, version, *_split(plural, "/"))
         key = (f"{group}/{version}", f"resource {plural}")
-        for age in (_LONGEST_AGE, _FIRST_PAUSE):
-            if age == _FIRST_PAUSE and not self._may_look_again(key):
-                break
-            await self._refresh(older_than=age)
-            if wanted in self._by_resource:
-                return self._by_resource[wanted]
-        return None
+        return await self._found(key, lambda: self._by_resource.get(wanted))
+
+    @override
+    async def search(  # type: ignore[override]
+        self, *, api_version: str, kind: str
+    ) -> list[ApiResource]:
+        """Return what `find` finds as resources of the dynamic client; `get` wants exactly one."""
+        return [self._client.resource(found) for found in await self.find(api_version, kind)]
+
+    @override
+    async def discover(self) -> None:
+        """Read everything, unless what is known is fresh."""
+        await self._refresh(older_than=_LONGEST_AGE)
+
+    @override
+    async def invalidate_cache(self) -> None:
+        self.invalidate()
+
+    @property
+    @override
+    def api_groups(self) -> set[str]:
+        """The groups that are known to be served."""
+        return {item.kind.group for item in self._served}
 
     async def scope(self) -> Callable[[str, str], bool | None]:
         """Return what tells whether ``apiVersion`` and ``kind`` are namespaced.
 
         Its answer is None where nothing is served by that name, or several things that differ.
         """
-        await self._refresh(older_than=_LONGEST_AGE)
+        await self.discover()
 
         def namespaced(api_version: str, kind: str) -> bool | None:
             found = {item.namespaced for item in self._look_up((api_version, kind))}
             return found.pop() if len(found) == 1 else None
 
         return namespaced
+
+    async def _found(self, key: tuple[str, str], look_up: Callable[[], T | None]) -> T | None:
+        await self.discover()
+        found = look_up()
+        if not found and self._may_look_again(key):
+            await self._refresh(older_than=_FIRST_PAUSE)
+            found = look_up()
+        if found:
+            self._missed.pop(key, None)
+        return found
 
     def _look_up(self, key: tuple[str, str]) -> tuple[Kind, ...]:
         if key not in self._answers:
@@ -161,36 +185,15 @@ class KubeKinds:
         return current and self._clock.monotonic() - self._read_at < older_than
 
     async def _read(self) -> tuple[Served, ...]:
-        roots = await asyncio.gather(
-            self._client.json("GET", "/api", accept=_ACCEPT),
-            self._client.json("GET", "/apis", accept=_ACCEPT),
-        )
-        served: list[Served] = []
-        for root in roots:
-            if root.get("kind") == "APIGroupDiscoveryList":
-                served.extend(_aggregated(root))
-            else:
-                served.extend(await self._group_by_group(root))
-        return tuple(served)
+        roots = await asyncio.gather(*map(self._root, ("/api", "/apis")))
+        return tuple(_mark_preferred(item for root in roots for item in root))
 
-    async def _group_by_group(self, root: Mapping[str, Any]) -> list[Served]:
-        if "versions" in root:
-            groups = [("", [str(version) for version in root["versions"]])]
-        else:
-            groups = [(group["name"], _versions_of(group)) for group in root.get("groups") or ()]
-        places = [(group, version) for group, versions in groups for version in versions]
-        lists = await asyncio.gather(*(self._resources_of(*place) for place in places))
-        return _mark_preferred(item for items in lists for item in items)
-
-    async def _resources_of(self, group: str, version: str) -> list[Served]:
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        try:
-            answer = await self._client.json("GET", path)
-        except ClusterError:
-            # An aggregated API that is down must not hide the others.
-            old = (item for item in self._served if item.kind.group == group)
-            return [item for item in old if item.kind.version == version]
-        return list(_listed(group, version, answer.get("resources") or ()))
+    async def _root(self, path: str) -> list[Served]:
+        answer = await self._client.json("GET", path, accept=_ACCEPT)
+        if answer.get("kind") != _LIST:
+            msg = f"get {path}: no aggregated discovery is served; Kubernetes 1.31 or newer has it"
+            raise Unavailable(msg)
+        return list(_aggregated(answer))
 
 
 def select(served: Iterable[Served], api_version: str, kind: str) -> Iterator[Kind]:
@@ -224,20 +227,12 @@ def _split(text: str, mark: str) -> tuple[str, str]:
     return head, tail
 
 
-def _versions_of(group: Mapping[str, Any]) -> list[str]:
-    preferred = (group.get("preferredVersion") or {}).get("version")
-    versions = [str(item["version"]) for item in group.get("versions") or ()]
-    return sorted(versions, key=lambda version: version != preferred)
-
-
-def _aggregated(root: Mapping[str, Any]) -> list[Served]:
-    found: list[Served] = []
+def _aggregated(root: Mapping[str, Any]) -> Iterator[Served]:
     for group in root.get("items") or ():
         name = str((group.get("metadata") or {}).get("name") or "")
         for version in group.get("versions") or ():
             for resource in version.get("resources") or ():
-                found.extend(_of_aggregated(name, str(version["version"]), resource))
-    return _mark_preferred(found)
+                yield from _of_aggregated(name, str(version["version"]), resource)
 
 
 def _of_aggregated(group: str, version: str, resource: Mapping[str, Any]) -> Iterator[Served]:
@@ -253,33 +248,14 @@ def _of_aggregated(group: str, version: str, resource: Mapping[str, Any]) -> Ite
         yield _served(replace(kind, subresource=str(item["subresource"])), item)
 
 
-def _listed(group: str, version: str, resources: Iterable[Any]) -> Iterator[Served]:
-    """Read an APIResourceList, where subresources follow as ``plural/subresource``."""
-    kinds: dict[str, str] = {}
-    for resource in sorted(resources, key=lambda item: "/" in item["name"]):
-        plural, subresource = _split(str(resource["name"]), "/")
-        kinds.setdefault(plural, str(resource["kind"]))
-        kind = Kind(
-            group=group,
-            version=version,
-            kind=kinds[plural],
-            plural=plural,
-            namespaced=bool(resource.get("namespaced")),
-            subresource=subresource,
-        )
-        yield _served(kind, resource)
-
-
 def _served(kind: Kind, raw: Mapping[str, Any]) -> Served:
     return Served(kind=kind, preferred=False, verbs=frozenset(raw.get("verbs") or ()))
 
 
-def _mark_preferred(served: Iterable[Served]) -> list[Served]:
+def _mark_preferred(served: Iterable[Served]) -> Iterator[Served]:
     """Mark the first of each resource; versions come in the server's order of preference."""
     seen: set[tuple[str, str, str]] = set()
-    marked = []
     for item in served:
         key = (item.kind.group, item.kind.plural, item.kind.subresource)
-        marked.append(replace(item, preferred=key not in seen))
+        yield replace(item, preferred=key not in seen)
         seen.add(key)
-    return marked

@@ -1,21 +1,23 @@
 """The `Entries` port, and what keeps entries of one cluster."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from reconciler.api.globalcontext import ENTRIES
-from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
+from reconciler.api.meta import Kind, Object, resource_version
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
-from reconciler.kube.backoff import jittered
-from reconciler.kube.client import MERGE_PATCH, Client, encode
+from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
-from reconciler.kube.paths import object_path
+from reconciler.kube.retrying import jittered
 from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import Kinds
+
+_STATUS = replace(ENTRIES, subresource="status")
 
 
 class KubeEntries:
@@ -40,13 +42,8 @@ class KubeEntries:
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of this very version of an entry; return the stored one."""
         patch = guarded({"status": dict(status)}, resource_version(entry))
-        stored: Object = await self._client.json(
-            "PATCH",
-            object_path(ENTRIES, "", entry["metadata"]["name"]) + "/status",
-            query={"fieldManager": FIELD_MANAGER},
-            body=encode(patch),
-            content_type=MERGE_PATCH,
-        )
+        statuses = self._client.resource(_STATUS)
+        stored: Object = await statuses.merge(patch, entry["metadata"]["name"])
         return stored
 
 

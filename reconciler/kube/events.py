@@ -16,13 +16,11 @@ from reconciler.api.meta import FIELD_MANAGER, Kind, Object
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
-from reconciler.kube.client import MERGE_PATCH, Client, encode
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.client import Client
 from reconciler.services.ports.reporting import Event
 
 _LOG = logging.getLogger(__name__)
 _EVENTS = Kind(group="events.k8s.io", version="v1", kind="Event", plural="events", namespaced=True)
-_QUERY = {"fieldManager": FIELD_MANAGER}
 _REFERENCE = ("apiVersion", "kind", "namespace", "name", "uid", "resourceVersion", "fieldPath")
 _LONGEST_NOTE = 1024
 _WINDOW = 600.0
@@ -57,7 +55,7 @@ class KubeEvents:
 
     def __init__(self, client: Client, clock: Clock, *, instance: str) -> None:
         self.dropped = 0
-        self._client = client
+        self._events = client.resource(_EVENTS)
         self._clock = clock
         self._instance = instance
         self._queue: asyncio.Queue[_Sent] = asyncio.Queue(_QUEUE)
@@ -143,20 +141,12 @@ class KubeEvents:
         count = event.count
         try:
             if not event.stored_count:
-                path = collection_path(_EVENTS, event.namespace)
                 body = event.body if count == 1 else event.body | _series(event)
-                await self._client.request(
-                    "POST", path, query=_QUERY, body=encode(body), timeout=_TIMEOUT
-                )
+                await self._events.create(body, event.namespace, timeout=_TIMEOUT)
                 event.body = {}
             else:
-                await self._client.request(
-                    "PATCH",
-                    object_path(_EVENTS, event.namespace, event.name),
-                    query=_QUERY,
-                    body=encode(_series(event)),
-                    content_type=MERGE_PATCH,
-                    timeout=_TIMEOUT,
+                await self._events.merge(
+                    _series(event), event.name, event.namespace, timeout=_TIMEOUT
                 )
         except ClusterError as error:
             _LOG.debug("an event was not stored: %s", error)

@@ -15,18 +15,16 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.api.meta import FIELD_MANAGER, Object
+from reconciler.api.meta import Object
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
 from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound
-from reconciler.kube.backoff import jittered
-from reconciler.kube.client import Client, encode
+from reconciler.kube.client import Client
 from reconciler.kube.leases import LEASES
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.retrying import jittered
 
 LEASE_NAME = "kube-retrofit-controller"
 
-_QUERY = {"fieldManager": FIELD_MANAGER}
 _HOLDER = "holderIdentity"
 _RELEASE_TIMEOUT = 3.0
 
@@ -72,7 +70,7 @@ class Election:
         self.problem = ""
         self.witnessed = False
         self.abandoned = False
-        self._client = client
+        self._leases = client.resource(LEASES)
         self._clock = clock
         self._namespace = namespace
         self._name = name
@@ -135,14 +133,15 @@ class Election:
         return max(min(left, 2 * self._timing.retry), 0.1)
 
     async def _acquire_or_renew(self, limit: float) -> bool:
-        path = object_path(LEASES, self._namespace, self._name)
         if self._leading:
             # The version that the last renewal gave is still right unless somebody interfered.
             with contextlib.suppress(Conflict, NotFound):
                 await self._put(self._lease, limit)
                 return True
         try:
-            lease = await self._client.json("GET", path, timeout=limit, repeat=False)
+            lease = await self._leases.get(
+                self._name, self._namespace, timeout=limit, repeat=False
+            )
         except NotFound:
             return await self._create(limit)
         known = self._lease.get("spec")
@@ -182,11 +181,8 @@ class Election:
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": self._spec({}),
         }
-        path = collection_path(LEASES, self._namespace)
         try:
-            lease = await self._client.json(
-                "POST", path, query=_QUERY, body=encode(body), timeout=limit, repeat=False
-            )
+            lease = await self._leases.create(body, self._namespace, timeout=limit, repeat=False)
         except AlreadyExists:
             return False
         self._observe(lease)
@@ -200,8 +196,8 @@ class Election:
         try:
             await self._replace(self._released(), _RELEASE_TIMEOUT)
         except Conflict:  # A renewal was on its way when the end was asked for.
-            path = object_path(LEASES, self._namespace, self._name)
-            self._observe(await self._client.json("GET", path, timeout=_RELEASE_TIMEOUT))
+            stored = await self._leases.get(self._name, self._namespace, timeout=_RELEASE_TIMEOUT)
+            self._observe(stored)
             if self.holder != self._identity:
                 return
             await self._replace(self._released(), _RELEASE_TIMEOUT)
@@ -213,13 +209,8 @@ class Election:
         return {**self._lease, "spec": spec}
 
     async def _replace(self, body: Object, limit: float) -> Object:
-        answer: Object = await self._client.json(
-            "PUT",
-            object_path(LEASES, self._namespace, self._name),
-            query=_QUERY,
-            body=encode(body),
-            timeout=limit,
-            repeat=False,
+        answer: Object = await self._leases.replace(
+            body, self._name, self._namespace, timeout=limit, repeat=False
         )
         return answer
 

@@ -7,14 +7,12 @@ from reconciler.api.meta import (
     ANNOTATION_IN_FORCE,
     ANNOTATION_MISSED,
     ANNOTATION_OUTAGES,
-    FIELD_MANAGER,
     Kind,
     Object,
 )
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.errors import AlreadyExists, NotFound
-from reconciler.kube.client import MERGE_PATCH, Client, encode
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.client import Client
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 
 LEASES = Kind(
@@ -25,35 +23,25 @@ ADMISSION_LEASE = "kube-retrofit-admission"
 """Held by one of the admission servers that serve."""
 CATCH_UP_LEASE = "kube-retrofit-catch-up"
 
-_QUERY = {"fieldManager": FIELD_MANAGER}
-
 
 class KubeLeases:
     """Leases of one namespace, as others keep them."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
+        self._leases = client.resource(LEASES)
         self._namespace = namespace
 
     async def lease(self, name: str) -> Object | None:
         """Return a Lease, None where there is none."""
         try:
-            found: Object = await self._client.json(
-                "GET", object_path(LEASES, self._namespace, name)
-            )
+            found: Object = await self._leases.get(name, self._namespace)
         except NotFound:
             return None
         return found
 
     async def patch(self, name: str, patch: Mapping[str, Any]) -> None:
         """Change a Lease of our own by a merge patch; raises `NotFound` where there is none."""
-        await self._client.request(
-            "PATCH",
-            object_path(LEASES, self._namespace, name),
-            query=_QUERY,
-            body=encode(patch),
-            content_type=MERGE_PATCH,
-        )
+        await self._leases.merge(patch, name, self._namespace)
 
     async def put(self, name: str, body: Mapping[str, Any]) -> None:
         """Change a Lease of our own by a merge patch, or make it where there is none."""
@@ -75,8 +63,7 @@ class KubeLeases:
             **body,
             "metadata": {**body.get("metadata", {}), "annotations": given, **own},
         }
-        path = collection_path(LEASES, self._namespace)
-        await self._client.request("POST", path, query=_QUERY, body=encode(lease))
+        await self._leases.create(lease, self._namespace)
 
 
 class KubeMarks:

@@ -20,7 +20,6 @@ from reconciler.errors import Invalid, ResponseTooLarge, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.delegation import PerAccount
 from reconciler.kube.errors import why
-from reconciler.kube.paths import object_path
 from reconciler.kube.serviceaddresses import ServiceResolver, fits, is_ip_address
 from reconciler.services.catalog.protection import Protection
 
@@ -64,8 +63,8 @@ class KubeLoader:
         """Return what an entry asks for, decoded."""
         match load:
             case ConfigMapLoad():
-                path = object_path(CONFIG_MAPS, load.namespace, load.name)
-                found = await self._client.json("GET", path)
+                maps = self._client.resource(CONFIG_MAPS)
+                found = await maps.get(load.name, load.namespace)
                 return {"data": found.get("data") or {}, "metadata": found["metadata"]}
             case ApiLoad():
                 return await self._ask(load)

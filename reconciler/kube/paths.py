@@ -1,14 +1,9 @@
-"""Paths of the API, and what a request means in the words of RBAC."""
+"""What a request means in the words of RBAC."""
 
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from typing_extensions import override
 
-from reconciler.api.meta import Kind
-from reconciler.errors import Invalid
-
-_SAFE = ":@!$&'()*+,;=~"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
@@ -64,30 +59,3 @@ def _verb(method: str, *, named: bool, watch: bool) -> str:
     if method == "DELETE":
         return "delete" if named else "deletecollection"
     return _VERBS.get(method, method.lower())
-
-
-def collection_path(kind: Kind, namespace: str = "") -> str:
-    """Return the path of all objects; an empty namespace means those of all namespaces."""
-    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    place = f"/namespaces/{_segment(namespace)}" if kind.namespaced and namespace else ""
-    return f"{root}{place}/{kind.plural}"
-
-
-def object_path(kind: Kind, namespace: str, name: str) -> str:
-    """Return the path of one object, of a kind with subresource that subresource.
-
-    Raises:
-        Invalid: A part of the name is empty: the path would mean all objects.
-    """
-    if not name or (kind.namespaced and not namespace):
-        part = "namespace" if name else "name"
-        raise Invalid(f"{kind.kind} {namespace}/{name}: the {part} is empty")
-    path = f"{collection_path(kind, namespace)}/{_segment(name)}"
-    return f"{path}/{kind.subresource}" if kind.subresource else path
-
-
-def _segment(text: str) -> str:
-    # The API server decodes %2F before it takes a path apart, so that quoting protects nothing.
-    if text in {".", ".."} or "/" in text or "%" in text:
-        raise Invalid(f"{text!r} is not a name")
-    return quote(text, safe=_SAFE)

@@ -1,11 +1,11 @@
 """The `Policies` port."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from reconciler.api.meta import (
     EXCEPTION_VERSION,
-    FIELD_MANAGER,
     GROUP,
     Kind,
     Object,
@@ -14,8 +14,7 @@ from reconciler.api.meta import (
     resource_version,
 )
 from reconciler.dialects.registry import POLICY_KINDS, policy_kind
-from reconciler.kube.client import MERGE_PATCH, Client, encode
-from reconciler.kube.paths import object_path
+from reconciler.kube.client import Client
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.writer import guarded
 
@@ -36,21 +35,14 @@ class KubePolicies:
 
     async def get(self, ref: PolicyRef) -> Object:
         """Return a policy, live."""
-        answer: Object = await self._client.json("GET", _path(ref))
+        resource = self._client.resource(policy_kind(ref))
+        answer: Object = await resource.get(ref.name, ref.namespace)
         return answer
 
     async def stored(self) -> tuple[Object, ...]:
         """Return all policies of all kinds, live."""
-        reader, found = KubeReader(self._client), list[Object]()
-        for kind in POLICY_KINDS:
-            token = ""
-            while True:
-                page = await reader.list_page(kind, token=token)
-                found.extend(page.items)
-                token = page.token
-                if not token:
-                    break
-        return tuple(found)
+        reader = KubeReader(self._client)
+        return tuple([item for kind in POLICY_KINDS async for item in reader.items(kind)])
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge into the status of a policy.
@@ -58,15 +50,7 @@ class KubePolicies:
         Raises:
             Conflict: The policy changed since; decide on the new one.
         """
+        ref = policy_ref(policy)
+        statuses = self._client.resource(replace(policy_kind(ref), subresource="status"))
         patch = guarded({"status": dict(status)}, resource_version(policy))
-        await self._client.request(
-            "PATCH",
-            _path(policy_ref(policy)) + "/status",
-            query={"fieldManager": FIELD_MANAGER},
-            body=encode(patch),
-            content_type=MERGE_PATCH,
-        )
-
-
-def _path(ref: PolicyRef) -> str:
-    return object_path(policy_kind(ref), ref.namespace, ref.name)
+        await statuses.merge(patch, ref.name, ref.namespace)

@@ -1,15 +1,13 @@
 """Checks before a program starts to work: our own kinds are served and may be listed."""
 
-import asyncio
 from collections.abc import Callable
 
 from reconciler.api.meta import Kind
 from reconciler.dialects.registry import POLICY_KINDS
-from reconciler.errors import ClusterError, Forbidden, NoKindMatch
-from reconciler.kube.backoff import Backoff
+from reconciler.errors import Forbidden, NoKindMatch
 from reconciler.kube.client import Client
-from reconciler.kube.paths import collection_path
 from reconciler.kube.requests import REQUESTS
+from reconciler.kube.retrying import until_done
 
 CONTROLLER_KINDS = (*POLICY_KINDS, REQUESTS)
 
@@ -21,26 +19,20 @@ async def wait_for_kinds(
 
     A program that ended instead would be started again and again, and its last words be lost.
     """
-    backoff = Backoff(first=1.0, longest=30.0)
-    while (problem := await _problem(client, kinds)) is not None:
-        pause = backoff.pause()
-        say(f"{problem}; trying again in {pause:.0f}s")
-        await asyncio.sleep(pause)
+    await until_done(lambda: _list(client, kinds), say)
 
 
-async def _problem(client: Client, kinds: tuple[Kind, ...]) -> str | None:
+async def _list(client: Client, kinds: tuple[Kind, ...]) -> None:
     for kind in kinds:
         try:
-            await client.request("GET", collection_path(kind), query={"limit": "1"})
-        except NoKindMatch:
-            return (
+            await client.resource(kind).get(limit=1, serialize=False)
+        except NoKindMatch as error:
+            raise NoKindMatch(
                 f"the cluster does not serve {kind.resource}: apply crds/ (kubectl apply -k crds)"
-            )
+            ) from error
         except Forbidden as error:
-            return (
+            raise Forbidden(
                 f"no right to {error.permission}: apply manifests/ (kubectl apply -k"
-                " manifests/overlays/default), or grant it to the program's ServiceAccount"
-            )
-        except ClusterError as error:
-            return str(error)
-    return None
+                " manifests/overlays/default), or grant it to the program's ServiceAccount",
+                permission=error.permission,
+            ) from error

@@ -1,5 +1,7 @@
 """The `Reader` and `History` ports: live reads as raw bytes and plain dicts."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -8,9 +10,9 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object
 from reconciler.config import PAGE_BYTES
 from reconciler.errors import Forbidden, Gone, ResponseTooLarge
-from reconciler.kube.client import JSON, Client
+from reconciler.kube.client import Client
+from reconciler.kube.decoding import JSON
 from reconciler.kube.delegation import PerAccount
-from reconciler.kube.paths import collection_path, object_path
 from reconciler.services.ports.objects import Page
 
 _LIST_TIMEOUT = 60.0
@@ -49,7 +51,7 @@ class KubeReader:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return the object, of a kind with subresource that subresource."""
-        answer: Object = await self._client.json("GET", object_path(kind, namespace, name))
+        answer: Object = await self._client.resource(kind).get(name, namespace)
         return answer
 
     async def list_page(
@@ -63,14 +65,25 @@ class KubeReader:
         token: str = "",
     ) -> Page:
         """Return one page; an empty namespace means all. Items carry apiVersion and kind."""
-        path = collection_path(kind, namespace)
-        selection = {"labelSelector": labels, "fieldSelector": fields, "continue": token}
-        query = {key: value for key, value in selection.items() if value}
-        body = await self._body(kind, path, query, limit)
-        page = page_of(self._client.decode("GET", path, body), kind, size=len(body))
+        resource = self._client.resource(kind)
+        selection = {"label_selector": labels, "field_selector": fields, "_continue": token}
+        list_objects = partial(resource.get, namespace=namespace, **selection)
+        body = await self._body(kind, list_objects, limit)
+        found = self._client.decode("GET", resource.path(namespace=namespace), body)
+        page = page_of(found, kind, size=len(body))
         if page.items:
             self._learn(kind, page.size / len(page.items))
         return page
+
+    async def items(self, kind: Kind, **selection: Any) -> AsyncIterator[Object]:
+        """Yield the objects of all pages, of those that `list_page` selects."""
+        token = ""
+        while True:
+            page = await self.list_page(kind, token=token, **selection)
+            for item in page.items:
+                yield item
+            if not (token := page.token):
+                return
 
     async def stored(
         self, kind: Kind, namespace: str, name: str, uid: str, since: str
@@ -79,16 +92,14 @@ class KubeReader:
 
         A watch that begins there is given the events that the API server still has.
         """
-        path = collection_path(kind, namespace)
-        query = {
-            "watch": "1",
-            "fieldSelector": f"metadata.name={name}",
-            "resourceVersion": since,
-            "timeoutSeconds": _PAST,
-        }
         try:
-            async with self._client.stream(
-                path, query=query, accept=METADATA, idle=_PAST_IDLE
+            async with self._client.resource(kind).stream(
+                namespace,
+                field_selector=f"metadata.name={name}",
+                resource_version=since,
+                timeout_seconds=_PAST,
+                accept=METADATA,
+                idle=_PAST_IDLE,
             ) as lines:
                 async for line in lines:
                     event = orjson.loads(line)
@@ -100,17 +111,18 @@ class KubeReader:
             return None
         return False
 
-    async def _body(self, kind: Kind, path: str, query: dict[str, str], limit: int) -> bytes:
+    async def _body(
+        self, kind: Kind, list_objects: Callable[..., Awaitable[bytes]], limit: int
+    ) -> bytes:
         fit = self._fitting(kind, limit)
         while True:
             try:
-                return await self._client.request(
-                    "GET",
-                    path,
-                    query={"limit": str(fit), **query},
+                return await list_objects(
+                    limit=fit,
                     accept=self._accept,
                     timeout=_LIST_TIMEOUT,
                     most=self._page_bytes if fit > 1 else 0,
+                    serialize=False,
                 )
             except ResponseTooLarge:
                 self._learn(kind, self._page_bytes / fit)

@@ -8,16 +8,14 @@ import base64
 import contextlib
 from collections.abc import Mapping
 
-from reconciler.api.meta import FIELD_MANAGER, LABEL_RECORDED, RECORDED_NAMESPACE, Object
+from reconciler.api.meta import LABEL_RECORDED, RECORDED_NAMESPACE, Object
 from reconciler.errors import AlreadyExists, Forbidden, NotFound
-from reconciler.kube.client import Client, encode
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.client import Client
 from reconciler.kube.reader import METADATA
 from reconciler.kube.secrets import SECRETS
 from reconciler.requests.naming import recorded_name
 
 _ENTRY = "recorded"
-_QUERY = {"fieldManager": FIELD_MANAGER}
 
 
 class RecordedSecrets:
@@ -25,7 +23,7 @@ class RecordedSecrets:
 
     def __init__(self, client: Client, former: str) -> None:
         """Take the namespace where older versions kept them."""
-        self._client = client
+        self._secrets = client.resource(SECRETS)
         self._former = former
 
     async def create(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
@@ -41,9 +39,8 @@ class RecordedSecrets:
             "immutable": True,
             "data": {_ENTRY: base64.b64encode(data).decode()},
         }
-        path = collection_path(SECRETS, RECORDED_NAMESPACE)
         with contextlib.suppress(AlreadyExists):
-            await self._client.request("POST", path, query=_QUERY, body=encode(body))
+            await self._secrets.create(body, RECORDED_NAMESPACE)
 
     async def read(self, request: str, *, former: bool) -> bytes:
         """Return what was stored.
@@ -56,18 +53,17 @@ class RecordedSecrets:
             NotFound: Nothing was stored, or the Secret of that name is not one of these.
             Forbidden: It may only be in the former namespace, which the program may not read.
         """
-        path = object_path(SECRETS, RECORDED_NAMESPACE, recorded_name(request))
+        name = recorded_name(request)
         try:
-            secret = await self._client.json("GET", path)
+            secret = await self._secrets.get(name, RECORDED_NAMESPACE)
         except NotFound:
             if not former:
                 raise
-            path = object_path(SECRETS, self._former, recorded_name(request))
-            secret = await self._client.json("GET", path)
+            secret = await self._secrets.get(name, self._former)
         data = _recorded(secret)
         if data is None:
-            name = f"{secret['metadata']['namespace']}/{recorded_name(request)}"
-            raise NotFound(f"Secret {name} holds no recorded fields")
+            place = secret["metadata"]["namespace"]
+            raise NotFound(f"Secret {place}/{name} holds no recorded fields")
         return data
 
     async def delete(self, request: str, *, former: bool) -> None:
@@ -79,13 +75,13 @@ class RecordedSecrets:
                 await self._delete(self._former, request)
 
     async def _delete(self, namespace: str, request: str) -> None:
-        path = object_path(SECRETS, namespace, recorded_name(request))
+        name = recorded_name(request)
         with contextlib.suppress(NotFound):
             # Its metadata only: what stands in it is nobody's business any more.
-            secret = await self._client.json("GET", path, accept=METADATA)
+            secret = await self._secrets.get(name, namespace, accept=METADATA)
             if _is_ours(secret):
                 same = {"preconditions": {"uid": secret["metadata"]["uid"]}}
-                await self._client.request("DELETE", path, body=encode(same))
+                await self._secrets.delete(name, namespace, body=same)
 
 
 def _recorded(secret: Object) -> bytes | None:

@@ -1,12 +1,10 @@
 """The `Requests` port: UpdateRequests and the Secrets that go with some of them."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Self
 
-import orjson
-
 from reconciler.api.meta import (
-    FIELD_MANAGER,
     GROUP,
     REQUEST_VERSION,
     Kind,
@@ -24,8 +22,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.config import ControllerSettings
 from reconciler.errors import AlreadyExists, Gone, Invalid
-from reconciler.kube.client import MERGE_PATCH, Client, encode
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.client import Client
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.recorded import RecordedSecrets
 from reconciler.kube.writer import guarded
@@ -37,18 +34,20 @@ REQUESTS = Kind(
 
 _FINAL = (State.COMPLETED, State.FAILED, State.SKIP)
 _WAITING = ",".join(f"status.state!={state}" for state in _FINAL)
-# Not strict: while a cluster still has an older definition, a new field must not stop the work.
-_QUERY = {"fieldManager": FIELD_MANAGER}
 _REMOVE_TIMEOUT = 90.0
 
 
 class KubeRequests:
-    """UpdateRequests of one namespace; with ``adopt`` those of a Kyverno as well."""
+    """UpdateRequests of one namespace; with ``adopt`` those of a Kyverno as well.
+
+    Not strict: while a cluster still has an older definition, a new field must not stop the work.
+    """
 
     def __init__(
         self, client: Client, namespace: str, *, page: int = 500, adopt: bool = False
     ) -> None:
-        self._client = client
+        self._requests = client.resource(REQUESTS)
+        self._statuses = client.resource(replace(REQUESTS, subresource="status"))
         self._reader = KubeReader(client)
         self._namespace = namespace
         self._page = page
@@ -69,26 +68,19 @@ class KubeRequests:
             "metadata": {"name": name, "namespace": self._namespace, "labels": dict(labels)},
             "spec": render_spec(spec),
         }
-        path = collection_path(REQUESTS, self._namespace)
         try:
-            answer = await self._client.request("POST", path, query=_QUERY, body=encode(body))
+            answer = await self._requests.create(body, self._namespace)
         except AlreadyExists:
             return ""
-        return resource_version(orjson.loads(answer))
+        return resource_version(answer)
 
     async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
         """Raise ``spec.sequence`` of this very version of a request by one."""
         patch = guarded(
             {"spec": {"sequence": request.spec.sequence + 1}}, request.resource_version
         )
-        answer = await self._client.json(
-            "PATCH",
-            object_path(REQUESTS, request.namespace or self._namespace, request.name),
-            query=_QUERY,
-            body=encode(patch),
-            content_type=MERGE_PATCH,
-        )
-        return _parse(answer)
+        place = request.namespace or self._namespace
+        return _parse(await self._requests.merge(patch, request.name, place))
 
     async def get(self, name: str) -> UpdateRequest:
         """Return a request as it is stored now."""
@@ -96,25 +88,13 @@ class KubeRequests:
 
     async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
         """Write a status that was decided on this very version of the request."""
-        path = object_path(REQUESTS, request.namespace, request.name) + "/status"
         patch = guarded({"status": render_status(status)}, request.resource_version)
-        answer = await self._client.json(
-            "PATCH",
-            path,
-            query=_QUERY,
-            body=encode(patch),
-            content_type=MERGE_PATCH,
-        )
-        return _parse(answer)
+        return _parse(await self._statuses.merge(patch, request.name, request.namespace))
 
     async def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
         """Set annotations of a request."""
-        await self._client.request(
-            "PATCH",
-            object_path(REQUESTS, self._namespace, name),
-            body=encode({"metadata": {"annotations": dict(annotations)}}),
-            content_type=MERGE_PATCH,
-        )
+        patch = {"metadata": {"annotations": dict(annotations)}}
+        await self._requests.merge(patch, name, self._namespace)
 
     def of_policy(self, policy: str = "") -> AsyncIterator[UpdateRequest]:
         """Yield the requests of a policy, finished or not; an empty key means all policies."""
@@ -137,11 +117,11 @@ class KubeRequests:
         fields = f"status.removeAfter={_escaped(remove_after)}"
         if policy:
             fields += f",spec.policy={_escaped(policy)}"
-        await self._client.request(
-            "DELETE",
-            collection_path(REQUESTS, self._namespace),
-            query={"fieldSelector": fields},
+        await self._requests.delete(
+            namespace=self._namespace,
+            field_selector=fields,
             timeout=_REMOVE_TIMEOUT,
+            serialize=False,
         )
 
     async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:

@@ -8,14 +8,12 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.api.meta import FIELD_MANAGER, Kind, Object
+from reconciler.api.meta import Kind, Object
 from reconciler.errors import NotFound
-from reconciler.kube.client import APPLY_PATCH, MERGE_PATCH, Client, encode
-from reconciler.kube.paths import object_path
+from reconciler.kube.client import Client
 
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
 _LABELS = {"app.kubernetes.io/managed-by": "kube-retrofit"}
-_QUERY = {"fieldManager": FIELD_MANAGER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +29,13 @@ class NamedSecrets:
     """Secrets of one namespace, by name."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
+        self._secrets = client.resource(SECRETS)
         self._namespace = namespace
 
     async def get(self, name: str) -> StoredSecret | None:
         """Return the Secret, None where there is none."""
         try:
-            path = object_path(SECRETS, self._namespace, name)
-            return _parse(await self._client.json("GET", path))
+            return _parse(await self._secrets.get(name, self._namespace))
         except NotFound:
             return None
 
@@ -49,13 +46,7 @@ class NamedSecrets:
             "kind": "Secret",
             "metadata": {"name": name, "namespace": self._namespace, "labels": _LABELS},
         }
-        await self._client.request(
-            "PATCH",
-            object_path(SECRETS, self._namespace, name),
-            query={**_QUERY, "force": "true"},
-            body=encode(body),
-            content_type=APPLY_PATCH,
-        )
+        await self._secrets.server_side_apply(body, name, self._namespace, force_conflicts="true")
 
     async def fill(self, secret: StoredSecret) -> StoredSecret:
         """Write data into a stored Secret if it still has the version given.
@@ -66,14 +57,7 @@ class NamedSecrets:
         """
         data = {key: base64.b64encode(value).decode() for key, value in secret.data.items()}
         body = {"metadata": {"resourceVersion": secret.resource_version}, "data": data}
-        answer = await self._client.json(
-            "PATCH",
-            object_path(SECRETS, self._namespace, secret.name),
-            query=_QUERY,
-            body=encode(body),
-            content_type=MERGE_PATCH,
-        )
-        return _parse(answer)
+        return _parse(await self._secrets.merge(body, secret.name, self._namespace))
 
 
 def _parse(obj: Object) -> StoredSecret:

@@ -15,12 +15,12 @@ import orjson
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Gone, Unavailable
-from reconciler.kube.backoff import Backoff, jittered
-from reconciler.kube.client import JSON, Client
-from reconciler.kube.decoding import TooDeep, decode
+from reconciler.kube.client import Client
+from reconciler.kube.decoding import JSON, TooDeep, decode
 from reconciler.kube.errors import failure
-from reconciler.kube.paths import collection_path, describe
+from reconciler.kube.paths import describe
 from reconciler.kube.reader import METADATA, METADATA_LIST
+from reconciler.kube.retrying import Backoff, jittered
 from reconciler.services.ports.policies import Change
 
 _PAGE = 500
@@ -66,12 +66,9 @@ class Watch:
         self._client = client
         self._kind = kind
         self._clock = clock
-        self._path = collection_path(kind, namespace)
-        self._selectors = {
-            name: text
-            for name, text in (("labelSelector", labels), ("fieldSelector", fields))
-            if text
-        }
+        self._resource = client.resource(kind)
+        self._namespace = namespace
+        self._selectors = {"label_selector": labels, "field_selector": fields}
         self._metadata_only = metadata_only
         self._known: dict[tuple[str, str], Object] = {}
         self._version = ""
@@ -154,12 +151,13 @@ class Watch:
         seen: set[tuple[str, str]] = set()
         token, version = "", ""
         while True:
-            query = (
-                self._selectors | {"limit": str(_PAGE)} | ({"continue": token} if token else {})
-            )
-            accept = METADATA_LIST if self._metadata_only else JSON
-            answer = await self._client.json(
-                "GET", self._path, query=query, accept=accept, timeout=_LIST_TIMEOUT
+            answer = await self._resource.get(
+                namespace=self._namespace,
+                limit=_PAGE,
+                _continue=token,
+                accept=METADATA_LIST if self._metadata_only else JSON,
+                timeout=_LIST_TIMEOUT,
+                **self._selectors,
             )
             self._heard()
             meta = answer.get("metadata") or {}
@@ -178,19 +176,15 @@ class Watch:
         self._prove()
 
     async def _follow(self) -> AsyncIterator[tuple[Change, Object]]:
-        query = self._selectors | {
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
-            "timeoutSeconds": str(round(self.beat or jittered(_SERVER_TIMEOUT))),
-        }
-        accept = METADATA if self._metadata_only else JSON
-        async with self._client.stream(
-            self._path,
-            query=query,
-            accept=accept,
+        async with self._resource.stream(
+            self._namespace,
+            allow_watch_bookmarks="true",
+            resource_version=self._version,
+            timeout_seconds=round(self.beat or jittered(_SERVER_TIMEOUT)),
+            accept=METADATA if self._metadata_only else JSON,
             idle=_IDLE,
             total=self.beat + _LATE if self.beat else None,
+            **self._selectors,
         ) as lines:
             self._heard()
             if not self._version:
@@ -218,7 +212,8 @@ class Watch:
     def _take(self, event: Any) -> list[tuple[Change, Object]]:
         kind, obj = event["type"], event["object"]
         if kind == "ERROR":
-            call = describe("GET", self._path, watch=True)
+            path = self._resource.path(namespace=self._namespace)
+            call = describe("GET", path, watch=True)
             raise failure(call, int(obj.get("code") or 500), {}, orjson.dumps(obj))
         self._version = str(obj["metadata"]["resourceVersion"])
         if kind == "BOOKMARK":

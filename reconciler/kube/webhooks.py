@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.api.meta import FIELD_MANAGER, Kind, Object
+from reconciler.api.meta import Kind, Object
 from reconciler.errors import Forbidden, NotFound
-from reconciler.kube.client import Client, encode
-from reconciler.kube.paths import collection_path, object_path
+from reconciler.kube.client import Client
 
 WEBHOOKS = Kind(
     group="admissionregistration.k8s.io",
@@ -27,19 +26,19 @@ OWNER = "kyverno:background-controller:core"
 """The ClusterRole that lets the controller write configurations: it goes when we are removed."""
 
 _CHECK = "kube-retrofit-check"
-_QUERY = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
 
 
 class WebhookConfigurations:
     """ValidatingWebhookConfigurations as stored."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._webhooks = client.resource(WEBHOOKS)
+        self._roles = client.resource(CLUSTER_ROLES)
 
     async def get(self, name: str) -> Object | None:
         """Return the configuration, None where there is none."""
         try:
-            answer: Object = await self._client.json("GET", object_path(WEBHOOKS, "", name))
+            answer: Object = await self._webhooks.get(name)
         except NotFound:
             return None
         return answer
@@ -50,9 +49,7 @@ class WebhookConfigurations:
         Raises:
             AlreadyExists: Somebody was faster.
         """
-        answer: Object = await self._client.json(
-            "POST", collection_path(WEBHOOKS), query=_QUERY, body=encode(configuration)
-        )
+        answer: Object = await self._webhooks.create(configuration, field_validation="Strict")
         return answer
 
     async def replace(self, configuration: Object) -> Object:
@@ -61,16 +58,13 @@ class WebhookConfigurations:
         Raises:
             Conflict: Another version is stored.
         """
-        path = object_path(WEBHOOKS, "", configuration["metadata"]["name"])
-        answer: Object = await self._client.json(
-            "PUT", path, query=_QUERY, body=encode(configuration)
-        )
+        answer: Object = await self._webhooks.replace(configuration, field_validation="Strict")
         return answer
 
     async def delete(self, name: str) -> None:
         """Remove it; absent is success."""
         try:
-            await self._client.request("DELETE", object_path(WEBHOOKS, "", name))
+            await self._webhooks.delete(name)
         except NotFound:
             return
 
@@ -80,12 +74,8 @@ class WebhookConfigurations:
         Raises:
             Invalid: It would not take it.
         """
-        await self._client.request(
-            "POST",
-            collection_path(WEBHOOKS),
-            query={**_QUERY, "dryRun": "All"},
-            body=encode({**configuration, "metadata": {"name": _CHECK}}),
-        )
+        trial = {**configuration, "metadata": {"name": _CHECK}}
+        await self._webhooks.create(trial, dry_run="All", field_validation="Strict")
 
     async def owner(self) -> Mapping[str, Any] | None:
         """Return the owner reference for configurations.
@@ -94,7 +84,7 @@ class WebhookConfigurations:
         goes together with it.
         """
         try:
-            role = await self._client.json("GET", object_path(CLUSTER_ROLES, "", OWNER))
+            role = await self._roles.get(OWNER)
         except (NotFound, Forbidden):
             return None
         if role["metadata"].get("deletionTimestamp"):

@@ -1,4 +1,4 @@
-"""Measures engine, handler, desk, and the pipeline beside a bare client (`make bench`).
+"""Measures engine, handler, calls, desk, and the pipeline beside a bare client (`make bench`).
 
 The pipeline runs on a fresh control plane.
 """
@@ -19,7 +19,7 @@ from rich.console import Console
 from devcluster.cluster import ControlPlane, Options
 from devcluster.install import ProgramSettings, install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
-from tests.bench import audit, desk, handler, load
+from tests.bench import audit, calls, desk, handler, load
 from tests.bench.figures import Figures, tables
 from tests.bench.processes import measured
 from tests.bench.wire import Refused, Wire
@@ -27,7 +27,8 @@ from tests.bench.workload import POLICY, pairs, policy, rights
 from tests.conformance.kubeconfig import read
 
 _BARE, _WARM, _PIPELINE, _STEADY = (f"bench-{name}" for name in ("bare", "warm", "full", "steady"))
-_PHASES = ("engine", "handler", "desk", "bare", "pipeline", "steady")
+_PHASES = ("engine", "handler", "calls", "desk", "bare", "pipeline", "steady")
+_ALONE = frozenset({"engine", "handler", "calls", "desk"})
 _WARM_UP = 32
 _POLICIES = 200
 _READY = 30.0
@@ -64,7 +65,7 @@ def main(*, target: Path | None, only: str | None, objects: str, **options: Any)
     """Print what the programs achieve; a lost trigger or a cost that outgrows is a failure."""
     settings = Settings(only=only or "", **options)
     broken = _alone(settings, [int(count) for count in objects.split(",")])
-    if only in {"engine", "handler", "desk"}:
+    if only in _ALONE:
         sys.exit(1 if broken else 0)
     _PROGRESS.print("starting a control plane")
     with ControlPlane.start(Options(audit_log=True)) as plane:
@@ -85,14 +86,19 @@ def _alone(settings: Settings, counts: Sequence[int]) -> bool:
         console.print(desk.engine_table(desk.evaluation()))
     if settings.wants("handler"):
         console.print(handler.table(handler.measure(_POLICIES)))
+    broken = False
+    if settings.wants("calls"):
+        found = calls.measure()
+        console.print(calls.table(found))
+        broken = calls.outgrown(found)
     if not settings.wants("desk"):
-        return False
+        return broken
     with tempfile.TemporaryDirectory(prefix="retrofit-bench-") as folder:
         figures = desk.desk(counts, Path(folder))
     console.print(desk.desk_table(figures))
     for text in figures.broken:
         console.print(f"[red]{text}")
-    return bool(figures.broken)
+    return broken or bool(figures.broken)
 
 
 def measure(plane: ControlPlane, settings: Settings) -> Figures:

@@ -15,7 +15,6 @@ from reconciler.clock import SystemClock
 from reconciler.errors import AlreadyExists, Denied
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
-from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -140,15 +139,14 @@ class KubeBackend:
         self._writes += verb in {"patch", "update"}
 
     async def create(self, kind: Kind, obj: Object) -> Object:
-        path = collection_path(kind, obj["metadata"].get("namespace", ""))
-        stored: Object = await self._client.json("POST", path, body=orjson.dumps(obj))
+        resource = self._client.resource(kind)
+        stored: Object = await resource.create(obj, obj["metadata"].get("namespace", ""))
         if not kind.namespaced:
-            self._deletions.append(f"{path}/{stored['metadata']['name']}")
+            self._deletions.append(resource.path(stored["metadata"]["name"]))
         return stored
 
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        path = object_path(kind, namespace, name)
-        await self._client.request("DELETE", path, query={"gracePeriodSeconds": "0"})
+        await self._client.resource(kind).delete(name, namespace, grace_period_seconds=0)
 
     def writes(self) -> int:
         return self._writes
@@ -208,13 +206,10 @@ class KubeBackend:
     async def _until_denied(self, namespace: str) -> None:
         maps = Kind(group="", version="v1", kind="", plural="configmaps", namespaced=True)
         probe = await self.create(maps, _named("v1", "ConfigMap", namespace, "probe"))
-        body = orjson.dumps(probe)
         async with asyncio.timeout(30):
             while True:
                 try:
-                    await self._client.request(
-                        "PUT", object_path(maps, namespace, "probe"), body=body
-                    )
+                    await self._client.resource(maps).replace(probe)
                 except Denied:
                     return
                 await asyncio.sleep(0.1)
@@ -283,7 +278,7 @@ async def world(cluster: Cluster | None) -> AsyncIterator[World]:
 
 async def _serve_widgets(client: Client, kinds: KubeKinds) -> None:
     try:
-        await client.request("POST", collection_path(CRDS), body=orjson.dumps(WIDGETS))
+        await client.resource(CRDS).create(WIDGETS)
     except AlreadyExists:
         return
     async with asyncio.timeout(30):

@@ -16,7 +16,7 @@ from reconciler.clock import SystemClock
 from reconciler.kube.client import Client
 from reconciler.kube.lease import Timing
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
-from reconciler.kube.paths import collection_path
+from reconciler.kube.policies import POLICIES
 from reconciler.kube.reader import KubeReader
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 
@@ -161,9 +161,8 @@ async def test_a_server_that_could_not_record_says_so_though_another_one_holds_t
 
 
 async def test_metadata_alone_names_the_kind_and_who_wrote(client, place):
-    body = b'{"metadata": {"name": "c"}, "data": {"v": "1"}}'
-    path = collection_path(CONFIG_MAPS, place)
-    await client.request("POST", path, query={"fieldManager": "person"}, body=body)
+    body = {"metadata": {"name": "c"}, "data": {"v": "1"}}
+    await client.resource(CONFIG_MAPS).create(body, place, field_manager="person")
     reader = KubeReader(client, metadata_only=True)
     page = await reader.list_page(CONFIG_MAPS, namespace=place)
     found = {item["metadata"]["name"]: item for item in page.items}["c"]

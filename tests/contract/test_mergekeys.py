@@ -21,7 +21,6 @@ from reconciler.engine.patch.openapi import read_definitions, read_document
 from reconciler.errors import NoKindMatch
 from reconciler.kube.client import Client, connect
 from reconciler.kube.mergekeys import KubeMergeKeys
-from reconciler.kube.paths import collection_path, object_path
 from reconciler.memory.kinds import MemoryKinds
 
 CRDS = Kind(
@@ -132,10 +131,10 @@ async def client(control_plane: Cluster) -> AsyncIterator[Client]:
 @pytest.fixture
 async def group(client: Client) -> AsyncIterator[str]:
     name = f"g{uuid.uuid4().hex[:8]}.example"
-    body = orjson.dumps(definition(name, "host", "path"))
-    await client.request("POST", collection_path(CRDS), body=body)
+    definitions = client.resource(CRDS)
+    await definitions.create(definition(name, "host", "path"))
     yield name
-    await client.request("DELETE", object_path(CRDS, "", f"gates.{name}"))
+    await definitions.delete(f"gates.{name}")
 
 
 async def published(client, api_version: str, contains: bytes) -> None:
@@ -192,11 +191,8 @@ async def test_a_document_is_read_once_until_a_definition_changes(client, group)
     assert calls == {"/openapi/v3": 2, document: 1, "/openapi/v3/apis/apps/v1": 1}
     before = await hash_of(client, api_version)
     changed = definition(group, "host", "note")["spec"]
-    await client.request(
-        "PATCH",
-        object_path(CRDS, "", f"gates.{group}"),
-        body=orjson.dumps({"spec": changed}),
-        content_type="application/merge-patch+json",
+    await client.resource(CRDS).patch(
+        {"spec": changed}, f"gates.{group}", content_type="application/merge-patch+json"
     )
     await published(client, api_version, b'"note"]')
     async with asyncio.timeout(30):

@@ -17,10 +17,8 @@ from reconciler.api.meta import Kind
 from reconciler.engine.patch import SHIPPED, Schema, merge
 from reconciler.errors import ClusterError, EvaluationError
 from reconciler.kube.client import Client, connect
-from reconciler.kube.paths import collection_path, object_path
 
 STRATEGIC = "application/strategic-merge-patch+json"
-DRY = {"dryRun": "All"}
 REFUSED = "refused"
 REVISION = "deployment.kubernetes.io/revision"
 
@@ -240,38 +238,38 @@ class Server:
 
     def create(self, kind: Kind, content: dict[str, Any]) -> None:
         head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": META}
-        self._send("POST", collection_path(kind, self._namespace), head | content)
+        self._do(kind, "create", head | content)
 
     def live(self, kind: Kind) -> Any:
-        return self._send("GET", object_path(kind, self._namespace, "base"))
+        return self._do(kind, "get", name="base")
 
     def patched(self, kind: Kind, patch: dict[str, Any]) -> Any:
-        return self._changed("PATCH", kind, patch, content_type=STRATEGIC)
+        return self._changed("patch", kind, patch, content_type=STRATEGIC)
 
     def put(self, kind: Kind, obj: dict[str, Any]) -> Any:
-        return self._changed("PUT", kind, obj)
+        return self._changed("replace", kind, obj)
 
     def close(self) -> None:
         for kind in BASES:
-            self._send(
-                "PATCH",
-                object_path(kind, self._namespace, "base"),
+            self._do(
+                kind,
+                "patch",
                 {"metadata": {"finalizers": None}},
+                name="base",
                 content_type="application/merge-patch+json",
             )
         self._runner.run(self._client.close())
         self._runner.close()
 
-    def _changed(self, method: str, kind: Kind, body: Any, **options: Any) -> Any:
-        path = object_path(kind, self._namespace, "base")
+    def _changed(self, verb: str, kind: Kind, body: Any, **options: Any) -> Any:
         try:
-            return self._send(method, path, body, query=DRY, **options)
+            return self._do(kind, verb, body, name="base", dry_run="All", **options)
         except ClusterError:
             return REFUSED
 
-    def _send(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        data = None if body is None else orjson.dumps(body)
-        return self._runner.run(self._client.json(method, path, body=data, **options))
+    def _do(self, kind: Kind, verb: str, *body: Any, **options: Any) -> Any:
+        work = getattr(self._client.resource(kind), verb)
+        return self._runner.run(work(*body, namespace=self._namespace, **options))
 
 
 @pytest.fixture(scope="module")

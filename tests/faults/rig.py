@@ -6,7 +6,7 @@ import signal
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.kube.access import AccessReviews
-from reconciler.kube.client import MERGE_PATCH, Client, connect, encode
+from reconciler.kube.client import Client, connect
+from reconciler.kube.decoding import MERGE_PATCH
 from reconciler.kube.discovery import KubeKinds
-from reconciler.kube.paths import collection_path, object_path
 from reconciler.kube.requests import REQUESTS
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
@@ -171,8 +171,7 @@ class Rig:
         """Create an object; nothing is tried twice."""
         meta = obj["metadata"]
         kind = self._kinds[obj["kind"]]
-        path = collection_path(kind, meta.get("namespace", ""))
-        return await self._send("POST", path, obj)
+        return await self._write(kind, "create", obj, meta.get("namespace"))
 
     async def refused(self, obj: Object) -> bool:
         """Tell whether the API server refuses to create an object."""
@@ -215,8 +214,8 @@ class Rig:
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
         """Return an object of the test's namespace, or of another."""
-        path = object_path(self._kinds[kind], self._place(namespace), name)
-        found: Object = await self._client.json("GET", path)
+        resource = self._client.resource(self._kinds[kind])
+        found: Object = await resource.get(name, self._place(namespace))
         return found
 
     async def find(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
@@ -232,8 +231,8 @@ class Rig:
 
     async def items(self, kind: str, namespace: str | None = None, **query: str) -> list[Object]:
         """Return the objects of a namespace; an empty one means all."""
-        path = collection_path(self._kinds[kind], self._place(namespace))
-        answer = await self._client.json("GET", path, query=query)
+        resource = self._client.resource(self._kinds[kind])
+        answer = await resource.get(namespace=self._place(namespace), **query)
         return list(answer["items"])
 
     async def merge(
@@ -246,20 +245,19 @@ class Rig:
         subresource: str = "",
     ) -> Object:
         """Change an object by a merge patch."""
-        path = object_path(self._kinds[kind], self._place(namespace), name)
-        path += f"/{subresource}" if subresource else ""
-        return await self._send("PATCH", path, patch, content_type=MERGE_PATCH)
+        changed = replace(self._kinds[kind], subresource=subresource)
+        place = self._place(namespace)
+        return await self._write(changed, "patch", patch, place, name=name)
 
     async def replace(self, obj: Object, manager: str = MANAGER) -> Object:
         """Write back an object that was read, as a PUT."""
-        meta = obj["metadata"]
-        path = object_path(self._kinds[obj["kind"]], meta.get("namespace", ""), meta["name"])
-        return await self._send("PUT", path, obj, manager=manager)
+        kind, place = self._kinds[obj["kind"]], obj["metadata"].get("namespace")
+        return await self._write(kind, "replace", obj, place, manager=manager)
 
     async def delete(self, kind: str, name: str, namespace: str | None = None) -> None:
         """Delete an object that exists."""
-        path = object_path(self._kinds[kind], self._place(namespace), name)
-        await self._client.request("DELETE", path, repeat=False)
+        resource = self._client.resource(self._kinds[kind])
+        await resource.delete(name, self._place(namespace), repeat=False)
 
     async def delete_all(self, kind: str, *kept: str) -> None:
         """Delete what the test's namespace holds of a kind, by one call as the end of it would."""
@@ -311,7 +309,7 @@ class Rig:
     async def requests(self, policy: str = "", state: State | None = None) -> list[UpdateRequest]:
         """Return the requests of a policy, by default of the test's own."""
         chosen = f"spec.policy={policy or self.namespace}"
-        items = await self.items("UpdateRequest", NAMESPACE, fieldSelector=chosen)
+        items = await self.items("UpdateRequest", NAMESPACE, field_selector=chosen)
         found = [parse_request(item) for item in items]
         return [item for item in found if state is None or item.status.state is state]
 
@@ -576,13 +574,14 @@ class Rig:
     def _place(self, namespace: str | None) -> str:
         return self.namespace if namespace is None else namespace
 
-    async def _send(
-        self, method: str, path: str, body: Any, *, manager: str = MANAGER, **options: Any
+    async def _write(
+        self, kind: Kind, verb: str, body: Any, namespace: str | None, **options: Any
     ) -> Object:
-        query = {"fieldManager": manager}
-        answer: Object = await self._client.json(
-            method, path, query=query, body=encode(body), repeat=False, **options
-        )
+        if verb == "patch":
+            options["content_type"] = MERGE_PATCH
+        options["field_manager"] = options.pop("manager", MANAGER)
+        write = getattr(self._client.resource(kind), verb)
+        answer: Object = await write(body, namespace=namespace, repeat=False, **options)
         return answer
 
 

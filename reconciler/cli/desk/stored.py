@@ -103,13 +103,8 @@ async def _stored(live: LiveCluster) -> Sequence[Object]:
     served = await live.kinds.find(f"{GROUP}/{EXCEPTION_VERSION}", "PolicyException")
     found: list[Object] = []
     for kind in served:
-        token = ""
         try:
-            while True:
-                page = await live.reader.list_page(kind, token=token)
-                found += page.items
-                if not (token := page.token):
-                    break
+            found += [item async for item in live.reader.items(kind)]
         except Forbidden as error:
             warn(f"stored PolicyExceptions are not honoured: {error}")
     return found

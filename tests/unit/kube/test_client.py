@@ -16,7 +16,8 @@ from reconciler.errors import (
     Unauthorized,
     Unavailable,
 )
-from reconciler.kube.client import MERGE_PATCH, connect
+from reconciler.kube.client import connect
+from reconciler.kube.decoding import MERGE_PATCH
 
 PATH = "/api/v1/namespaces/a/configmaps/b"
 ROUTE = f"GET {PATH}"

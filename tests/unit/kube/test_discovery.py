@@ -118,28 +118,11 @@ async def test_a_wildcard_finds_only_what_can_be_changed(api, kinds):
     assert names(await kinds.find("v1", "Binding")) == [("v1", "Binding")]
 
 
-async def test_servers_without_the_aggregated_form_are_asked_group_by_group(api, kinds):
+async def test_a_server_without_the_aggregated_form_is_too_old(api, kinds):
     api.answer("GET /api", {"kind": "APIVersions", "versions": ["v1"]})
-    versions = [{"version": "v1"}, {"version": "v2"}]
-    preferred = {"version": "v2"}
-    groups = [
-        {"name": "x.example", "versions": versions, "preferredVersion": preferred},
-        {"name": "broken.example", "versions": [{"version": "v1"}]},
-    ]
-    api.answer("GET /apis", {"kind": "APIGroupList", "groups": groups})
-    pods = [
-        {"name": "pods/status", "kind": "Pod", "namespaced": True, "verbs": ["get"]},
-        {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get"]},
-        {"name": "pods/scale", "kind": "Scale", "namespaced": True, "verbs": ["get"]},
-    ]
-    api.answer("GET /api/v1", {"resources": pods})
-    for version in ("v1", "v2"):
-        resource = {"name": "widgets", "kind": "Widget", "namespaced": False, "verbs": []}
-        api.answer(f"GET /apis/x.example/{version}", {"resources": [resource]})
-    api.answer("GET /apis/broken.example/v1", (500, b""))
-    assert names(await kinds.find("*", "Widget")) == [("x.example/v2", "Widget")]
-    (scale,) = await kinds.find("v1", "Pod/scale")
-    assert (scale.kind, scale.plural, scale.subresource) == ("Pod", "pods", "scale")
+    api.answer("GET /apis", NONE)
+    with pytest.raises(Unavailable, match=r"get /api: .*Kubernetes 1\.31 or newer"):
+        await kinds.find("v1", "Pod")
 
 
 async def test_who_gives_up_does_not_end_the_look_for_those_who_wait(api, kinds):

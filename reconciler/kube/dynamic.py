@@ -1,0 +1,170 @@
+"""kubernetes' dynamic client over our own connections: its resources, paths and verbs.
+
+What it sends and what comes back is the business of the client below, which has `request`, `json`
+and `stream` in the place of the library's `ApiClient`. So an answer is a plain object
+and a failure a `ClusterError`. Its own way of sending costs several times the CPU of a call, and
+its answers copy every object; `docs/design/0004-libraries.md` has the figures.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property, lru_cache
+from typing import Any
+from urllib.parse import quote
+
+from kubernetes.aio.dynamic import DynamicClient
+from kubernetes.aio.dynamic.resource import Resource, Subresource
+from typing_extensions import override
+
+from reconciler.api.meta import FIELD_MANAGER, Kind
+from reconciler.errors import Invalid
+from reconciler.kube.decoding import JSON, MERGE_PATCH, encode
+
+_SAFE = ":@!$&'()*+,;=~"
+_OPTIONS = frozenset({"accept", "timeout", "repeat", "most"})
+_WRITES = frozenset({"post", "put", "patch"})
+
+
+class ApiResource(Resource):
+    """A resource in whose path a name stays a name."""
+
+    def __init__(self, client: "ObjectClient", kind: Kind) -> None:
+        super().__init__(  # type: ignore[no-untyped-call]
+            client=client,
+            prefix="apis" if kind.group else "api",
+            group=kind.group,
+            api_version=kind.version,
+            kind=kind.kind,
+            name=kind.plural,
+            namespaced=kind.namespaced,
+        )
+
+    @cached_property
+    @override
+    def urls(self) -> dict[str, str]:
+        """The forms of its paths; the library makes them anew for each call."""
+        found: dict[str, str] = super().urls
+        return found
+
+    @override
+    def path(self, name: str | None = None, namespace: str | None = None) -> str:
+        """Return the path of an object; without a name of all objects, of a namespace or of all.
+
+        Raises:
+            Invalid: A part of the name is empty, and the path would mean all objects, or it is
+                none.
+        """
+        if name is not None and (not name or (self.namespaced and not namespace)):
+            part = "namespace" if name else "name"
+            raise Invalid(f"{self.kind} {namespace or ''}/{name}: the {part} is empty")
+        place = _segment(namespace) if namespace and self.namespaced else None
+        found: str = super().path(name and _segment(name), place)  # type: ignore[no-untyped-call]
+        return found
+
+
+class ApiSubresource(ApiResource, Subresource):
+    """A subresource; objects without a name are those of the resource itself."""
+
+    def __init__(self, client: "ObjectClient", kind: Kind) -> None:
+        parent = ApiResource(client, kind)
+        name = f"{kind.plural}/{kind.subresource}"
+        Subresource.__init__(  # type: ignore[no-untyped-call]
+            self, parent, kind=kind.kind, name=name, namespaced=kind.namespaced
+        )
+
+    @override
+    def path(self, name: str | None = None, namespace: str | None = None) -> str:
+        if name is None:
+            found: str = self.parent.path(namespace=namespace)
+            return found
+        return super().path(name, namespace)
+
+
+class ObjectClient(DynamicClient):
+    """The library's verbs, which become requests of the client below."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)  # type: ignore[no-untyped-call]
+        self._resources: dict[Kind, ApiResource] = {}
+
+    def resource(self, kind: Kind) -> ApiResource:
+        """Return a kind as a resource, of a kind with subresource that subresource."""
+        found = self._resources.get(kind)
+        if found is None:
+            made = ApiSubresource if kind.subresource else ApiResource
+            found = self._resources[kind] = made(self, kind)
+        return found
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        serialize: bool = True,
+        content_type: str = JSON,
+        **params: Any,
+    ) -> Any:
+        """Send a request of a verb; what is written is ours, unless somebody else is named.
+
+        Args:
+            method: In any case.
+            path: Already quoted.
+            body: To be written as JSON.
+            serialize: Off for the answer as bytes.
+            content_type: Of the body.
+            params: Options of the transport; all others are parameters of the query, by the
+                names that the library has for them (``field_manager``, ``_continue``).
+        """
+        options = {name: params.pop(name) for name in _OPTIONS & params.keys()}
+        if method in _WRITES:
+            params = {"field_manager": FIELD_MANAGER, **params}
+        if body is not None:
+            options |= {"body": encode(body), "content_type": content_type}
+        send = self.client.json if serialize else self.client.request
+        return await send(method.upper(), path, query=_query(params), **options)
+
+    async def merge(
+        self, resource: ApiResource, patch: Any, name: str, namespace: str = "", **params: Any
+    ) -> Any:
+        """Send a merge patch, which all kinds take."""
+        return await self.patch(  # type: ignore[no-untyped-call]
+            resource, patch, name, namespace, content_type=MERGE_PATCH, **params
+        )
+
+    def stream(
+        self,
+        resource: ApiResource,
+        namespace: str = "",
+        *,
+        accept: str,
+        idle: float,
+        total: float | None = None,
+        **params: Any,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a watch and give its lines, as `Client.stream` does; the library's decodes them."""
+        path, query = resource.path(namespace=namespace), _query({"watch": "1", **params})
+        lines: AbstractAsyncContextManager[AsyncIterator[bytes]] = self.client.stream(
+            path, query=query, accept=accept, idle=idle, total=total
+        )
+        return lines
+
+
+def _query(params: Mapping[str, Any]) -> dict[str, str]:
+    given = ((name, value) for name, value in params.items() if value not in {None, ""})
+    return {_parameter(name): str(value) for name, value in given}
+
+
+@lru_cache
+def _parameter(name: str) -> str:
+    """Return how the API server calls a parameter of the library: ``fieldManager``."""
+    head, *words = name.lstrip("_").split("_")
+    return "force" if name == "force_conflicts" else head + "".join(map(str.capitalize, words))
+
+
+def _segment(text: str) -> str:
+    # The API server decodes %2F before it takes a path apart, so that quoting protects nothing.
+    if text in {".", ".."} or "/" in text or "%" in text:
+        raise Invalid(f"{text!r} is not a name")
+    return quote(text, safe=_SAFE)

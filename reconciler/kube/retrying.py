@@ -1,0 +1,120 @@
+"""Pauses before another try: of one call, of a start, and of loops that never end."""
+
+from collections.abc import Awaitable, Callable
+from secrets import SystemRandom
+from typing import TypeVar
+
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_any,
+    stop_before_delay,
+    stop_never,
+    wait_random_exponential,
+)
+
+from reconciler.errors import ClusterError, Throttled, Unavailable
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+_REPEATABLE = frozenset({0, 408, 429, 502, 503, 504})
+_CALL = wait_random_exponential(multiplier=0.2, max=3.0)
+_RANDOM = SystemRandom()
+
+
+def is_repeatable(error: BaseException) -> bool:
+    """Tell whether the same call may well succeed a moment later."""
+    return isinstance(error, Throttled | Unavailable) and error.status in _REPEATABLE
+
+
+async def repeated(attempt: Callable[[], Awaitable[T]], first: ClusterError, limit: float) -> T:
+    """Repeat a call that failed, a few times and for so many seconds at most."""
+    # The first attempt was made outside: tenacity costs too much for calls that succeed.
+    failures = [first]
+
+    async def once() -> T:
+        if failures:
+            raise failures.pop()
+        return await attempt()
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(is_repeatable),
+        wait=_pause,
+        stop=stop_any(stop_after_attempt(_ATTEMPTS), stop_before_delay(limit)),
+        reraise=True,
+    )
+    return await retrying(once)
+
+
+async def until_done(
+    attempt: Callable[[], Awaitable[None]],
+    on_wait: Callable[[str], None],
+    *,
+    passes: Callable[[ClusterError], bool] = lambda _: True,
+    longest: float = 30.0,
+    limit: float = 0.0,
+) -> None:
+    """Repeat what a program cannot start without.
+
+    Args:
+        attempt: Raises a `ClusterError` as long as it cannot be done.
+        on_wait: Gets a sentence for people before each pause.
+        passes: Which failures may pass by themselves; any other is raised.
+        longest: Seconds of a pause.
+        limit: Seconds after which to give up; 0 means never.
+    """
+
+    def say(state: RetryCallState) -> None:
+        on_wait(f"{_failure(state)}; trying again in {state.upcoming_sleep:.0f}s")
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, ClusterError) and passes(error)),
+        wait=wait_random_exponential(multiplier=1.0, min=1.0, max=longest),
+        stop=stop_before_delay(limit) if limit else stop_never,
+        before_sleep=say,
+        reraise=True,
+    )
+    # Called by itself, tenacity awaits only what it knows for a coroutine function: no lambda.
+    async for state in retrying:
+        with state:
+            await attempt()
+
+
+def _pause(state: RetryCallState) -> float:
+    error = _failure(state)
+    asked = error.retry_after if isinstance(error, ClusterError) else None
+    return max(asked or 0.0, _CALL(state))
+
+
+def _failure(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
+def jittered(seconds: float) -> float:
+    """Return up to a fifth more or less, so that replicas do not march in step."""
+    return seconds * _RANDOM.uniform(0.8, 1.2)
+
+
+class Backoff:
+    """Pauses of a watch, which double with each failure in a row.
+
+    A watch is no call that ends with a result: each line that comes makes it begin again, and
+    whoever needs it cuts a pause short. Neither is there in tenacity.
+    """
+
+    def __init__(self, *, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def reset(self) -> None:
+        """Begin again; called after a success."""
+        self._next = self._first
+
+    def pause(self) -> float:
+        """Return the seconds to wait after one more failure."""
+        seconds, self._next = self._next, min(self._next * 2, self._longest)
+        return jittered(seconds)

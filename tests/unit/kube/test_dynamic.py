@@ -1,0 +1,119 @@
+"""The dynamic client: what its verbs send, and that a name stays a name."""
+
+from dataclasses import replace
+
+import pytest
+from kubernetes.aio.dynamic.exceptions import ResourceNotFoundError
+
+from reconciler.api.meta import CONFIG_MAPS, Kind
+from reconciler.errors import Invalid, NoKindMatch, NotFound
+from reconciler.kube.decoding import JSON, MERGE_PATCH
+from reconciler.kube.discovery import KubeKinds
+from tests.unit.kube.test_discovery import CORE, NONE, widgets
+
+ROLES = Kind(
+    group="rbac.authorization.k8s.io",
+    version="v1",
+    kind="ClusterRole",
+    plural="clusterroles",
+    namespaced=False,
+)
+DEPLOYMENTS = Kind(
+    group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True
+)
+SCALE = replace(DEPLOYMENTS, subresource="scale")
+STRATEGIC = "application/strategic-merge-patch+json"
+PATH = "/api/v1/namespaces/a/configmaps/b"
+GONE = (404, {"kind": "Status", "reason": "NotFound", "details": {"name": "b"}})
+
+
+async def test_paths(client):
+    roles, scale = client.resource(ROLES), client.resource(SCALE)
+    assert scale.path("b", "a") == "/apis/apps/v1/namespaces/a/deployments/b/scale"
+    assert scale.path(namespace="a") == "/apis/apps/v1/namespaces/a/deployments"
+    assert client.resource(DEPLOYMENTS).path(namespace="") == "/apis/apps/v1/deployments"
+    assert roles.path("system:a b?c{d}", "ignored") == (
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%20b%3Fc%7Bd%7D"
+    )
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [("", "a"), ("a", ""), ("a", ".."), ("..", "a"), ("a", "b/c"), ("a/b", "c"), ("a", "%2e")],
+)
+async def test_a_name_that_would_lead_elsewhere_is_refused(api, client, namespace, name):
+    for kind in (DEPLOYMENTS, SCALE):
+        with pytest.raises(Invalid):
+            await client.resource(kind).get(name, namespace)
+    assert not api.seen
+
+
+async def test_verbs_send_what_the_library_calls_them(api, client):
+    for verb in ("GET", "PUT", "PATCH", "DELETE"):
+        api.answer(f"{verb} {PATH}", {"data": {}})
+    api.answer("POST /api/v1/namespaces/a/configmaps", {"data": {"new": "1"}})
+    maps = client.resource(CONFIG_MAPS)
+    body = {"metadata": {"name": "b", "namespace": "a"}}
+    ours = {"fieldManager": "kube-retrofit"}
+
+    assert await maps.create(body, field_manager="me") == {"data": {"new": "1"}}
+    await maps.patch(
+        [], "b", "a", content_type=STRATEGIC, dry_run="All", field_validation="Strict"
+    )
+    await maps.merge({"data": None}, "b", "a")
+    await maps.replace(body)
+    await maps.server_side_apply(body, force_conflicts="true")
+    await maps.delete("b", "a", body={"preconditions": {"uid": "1"}})
+
+    assert [(item.method, item.query, item.body) for item in api.seen] == [
+        ("POST", {"fieldManager": "me"}, body),
+        ("PATCH", {**ours, "dryRun": "All", "fieldValidation": "Strict"}, {}),
+        ("PATCH", ours, {"data": None}),
+        ("PUT", ours, body),
+        ("PATCH", {**ours, "force": "true"}, body),
+        ("DELETE", {}, {"preconditions": {"uid": "1"}}),
+    ]
+    types = [item.headers.get("Content-Type") for item in api.seen]
+    assert types == [JSON, STRATEGIC, MERGE_PATCH, JSON, "application/apply-patch+yaml", JSON]
+
+
+async def test_a_list_is_asked_for_in_pages_and_given_as_bytes(api, client):
+    api.answer("GET /api/v1/namespaces/a/configmaps", {"items": []})
+    answer = await client.resource(CONFIG_MAPS).get(
+        namespace="a", label_selector="x=1", field_selector="", limit=5, serialize=False
+    )
+    assert answer == b'{"items":[]}'
+    assert api.seen[0].query == {"labelSelector": "x=1", "limit": "5"}
+
+
+async def test_failures_are_ours(api, client):
+    api.answer(f"GET {PATH}", GONE, (404, b"404 page not found"))
+    maps = client.resource(CONFIG_MAPS)
+    with pytest.raises(NotFound):
+        await maps.get("b", "a")
+    with pytest.raises(NoKindMatch):
+        await maps.get("b", "a")
+
+
+async def test_a_resource_is_found_by_the_name_of_its_kind(api, client, clock):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", widgets("v2", "v1"))
+    api.answer("GET /apis/x.example/v1/namespaces/a/widgets/b", {"spec": {}})
+    kinds = KubeKinds(client, clock)
+    resource = await kinds.get(api_version="x.example/v1", kind="Widget")
+    assert await resource.get("b", "a") == {"spec": {}}
+    status = await kinds.get(api_version="v1", kind="Pod/status")
+    assert status.path("b", "a") == "/api/v1/namespaces/a/pods/b/status"
+    with pytest.raises(ResourceNotFoundError):
+        await kinds.get(api_version="v1", kind="Nothing")
+
+
+async def test_the_discoverer_looks_again_when_its_cache_is_dropped(api, client, clock):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", NONE, widgets("v1"))
+    kinds = KubeKinds(client, clock)
+    await kinds.discover()
+    assert kinds.api_groups == {""}
+    await kinds.invalidate_cache()
+    await kinds.discover()
+    assert kinds.api_groups == {"", "x.example"}
