@@ -8,7 +8,6 @@ from reconciler.engine.patch.keys import SHIPPED, KeyTable, Schema
 from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.engine.patch.rfc6902 import (
     LENIENT,
-    STRICT,
     Operation,
     Profile,
     apply_operations,
@@ -19,7 +18,6 @@ from reconciler.engine.patch.strategic import merge
 __all__ = [
     "LENIENT",
     "SHIPPED",
-    "STRICT",
     "KeyTable",
     "Operation",
     "Profile",

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902), as strict as the profile asks for."""
+"""JSON patch (RFC 6902), as lenient as the profile asks for; `jsonpatch` is the strict one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,9 +50,6 @@ class Profile:
 
 LENIENT: Final = Profile(
     create_parents=True, ignore_absent=True, negative_index=True, absent_is_null=True
-)
-STRICT: Final = Profile(
-    create_parents=False, ignore_absent=False, negative_index=False, absent_is_null=False
 )
 
 

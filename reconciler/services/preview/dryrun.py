@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
 
+import jsonpatch
 import orjson
+from jsonpatch import JsonPatchException, JsonPointerException
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object
-from reconciler.engine.patch import STRICT, apply_operations, compile_operations, json_diff
-from reconciler.errors import ClusterError, Conflict, EvaluationError, Forbidden
+from reconciler.engine.patch import json_diff
+from reconciler.errors import ClusterError, Conflict, Forbidden, Unreadable
 from reconciler.services.ports.objects import Page, Reader, Writer
 
 T = TypeVar("T")
@@ -165,10 +167,11 @@ class DryRun:
         patch = self._patches.get(key)
         if patch is None:
             return live
-        operations = compile_operations(orjson.loads(patch), location="")
         try:
-            changed: Object = apply_operations(live, operations, profile=STRICT)
-        except EvaluationError:
+            changed: Object = jsonpatch.apply_patch(live, orjson.loads(patch))
+        except RecursionError:
+            raise Unreadable(f"{'/'.join(key[:4])} is nested too deeply to be copied") from None
+        except (JsonPatchException, JsonPointerException):
             # The object changed since, and what was kept does not fit it any more.
             del self._patches[key]
             return live

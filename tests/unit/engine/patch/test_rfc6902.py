@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.patch import LENIENT, STRICT, apply_operations, compile_operations
+from reconciler.engine.patch import LENIENT, Profile, apply_operations, compile_operations
 from reconciler.errors import EvaluationError, InvalidPolicy
+
+STRICT = Profile(
+    create_parents=False, ignore_absent=False, negative_index=False, absent_is_null=False
+)
 
 
 def operation(op: str, path: str, **rest: Any) -> dict[str, Any]:

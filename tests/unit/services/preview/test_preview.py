@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.updaterequest import Outcome
 from reconciler.dialects.registry import compile_policy
-from reconciler.errors import Conflict, Denied, Forbidden, Gone
+from reconciler.errors import Conflict, Denied, Forbidden, Gone, Unreadable
 from reconciler.requests.redaction import withheld
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.settings import parse_filters
@@ -361,6 +361,24 @@ async def test_a_kept_change_that_does_not_fit_any_more_is_dropped(world, make):
     await cluster.change(kind, stored, {**stored, "data": {}})
     await world.edit(stored, data={"y": "1"})
     assert (await cluster.get(kind, "a", "c"))["data"] == {"y": "1"}
+
+
+async def test_an_object_that_cannot_be_copied_is_said_to_be_unreadable(world, make):
+    nested: object = "x"
+    for _ in range(2000):
+        nested = [nested]
+    stored = {**world.cluster.add(make.object()), "data": nested}
+
+    class Deep(type(world.wire)):
+        async def get(self, *_args):
+            return stored
+
+    kind = world.cluster.exact("v1", "ConfigMap")
+    cluster = DryRun(Deep(world.cluster))
+    labelled = {**stored["metadata"], "labels": {"seen": "yes"}}
+    await cluster.change(kind, stored, {**stored, "metadata": labelled})
+    with pytest.raises(Unreadable, match="v1/ConfigMap/a/c is nested too deeply to be copied"):
+        await cluster.get(kind, "a", "c")
 
 
 async def test_rights_that_the_server_misses_are_noted(world, make):
