@@ -6,6 +6,7 @@ The cluster, at one object: `Conflict`, `NotFound`, `Forbidden`, `Invalid`, `Den
 `NoKindMatch`.
 The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`,
 `ResponseTooLarge`.
+This project, at this moment: `NotInstalled`, `Overloaded`.
 The person who starts a program: `InvalidSetting`.
 """
 
@@ -286,6 +287,18 @@ class NotReady(ClusterError):
     """A GlobalContextEntry that a rule reads is missing, or has no data that may be used now."""
 
     kind_of_failure = "a GlobalContextEntry is not ready"
+
+
+class NotInstalled(ClusterError):
+    """A part of this project is not in the cluster: not yet, or not any more."""
+
+    kind_of_failure = "a part of kube-retrofit is not installed"
+
+
+class Overloaded(ClusterError):
+    """So much of this project's own work waits already that more of it has to come later."""
+
+    kind_of_failure = "too much work waits already"
 
 
 class Gone(ClusterError):

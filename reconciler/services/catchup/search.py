@@ -23,6 +23,7 @@ from reconciler.errors import (
     NoKindMatch,
     NotFound,
     NotReady,
+    Overloaded,
 )
 from reconciler.requests.naming import catch_up_name, digest
 from reconciler.requests.orders import RequestDraft, catch_up_order
@@ -127,7 +128,7 @@ class Search:
         for kind, parts in members.items():
             try:
                 await _Walk(search=self, kind=kind, found=found, doubt=doubt).run(parts)
-            except NotReady:
+            except Overloaded:
                 raise
             except ClusterError as error:
                 # One kind that cannot be listed now must not keep the others from their turn.
@@ -201,7 +202,7 @@ class _Walk:
     async def _follow(self, leads: Sequence[_Lead]) -> None:
         if leads and self.search.waiting() >= self.search.most:
             msg = f"{self.search.most} requests of catch-up wait already: it goes on later"
-            raise NotReady(msg)
+            raise Overloaded(msg)
         gate = asyncio.Semaphore(_PARALLEL)
 
         async def one(lead: _Lead) -> None:

@@ -17,7 +17,7 @@ from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound
+from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
 from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
 from reconciler.services.ports.access import Accesses
 from reconciler.services.ports.leases import CatchUpCheckpoint
@@ -180,7 +180,7 @@ class WebhookWriter:
         if bundle is None:
             msg = "no CA of the webhook yet: start retrofit-admission, which makes it"
             self.in_force.lose(Cause.AUTHORITY, msg)
-            raise NotFound(msg)
+            raise NotInstalled(msg)
         await self._look_for_owner()
         self._refused = {ref: self._refused[ref] for ref in self._refused if ref in known}
         while True:
@@ -291,7 +291,7 @@ class WebhookWriter:
         """Return a configuration with its owner as it is now.
 
         Raises:
-            NotFound: There is none any more.
+            NotInstalled: There is none any more.
         """
         owner = await self.cluster.webhooks.owner()
         if owner is None and self._owner is not None:
@@ -299,7 +299,7 @@ class WebhookWriter:
                 f"{self._owner['kind']} {self._owner['name']} is gone: kube-retrofit is being"
                 " uninstalled, so the webhook configurations are not made again"
             )
-            raise NotFound(msg)
+            raise NotInstalled(msg)
         self._owner = owner
         if owner is None:
             return body

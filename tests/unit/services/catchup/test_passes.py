@@ -5,7 +5,7 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.api.updaterequest import TriggerRecord
-from reconciler.errors import Forbidden, NotReady, Unavailable
+from reconciler.errors import Forbidden, Overloaded, Unavailable
 from reconciler.requests.naming import digest
 from reconciler.services.ports.leases import AdmissionHeartbeat
 from tests.unit.services.catchup.conftest import Chase
@@ -378,7 +378,7 @@ async def test_nothing_is_looked_for_beside_a_live_kyverno(leading, make):
 async def test_no_more_is_stored_than_can_wait(leading, make):
     leading.add(trigger(make))
     leading.waiting = 1000
-    with pytest.raises(NotReady, match="wait already"):
+    with pytest.raises(Overloaded, match="wait already"):
         await leading.pass_time(310)
     leading.waiting = 999
     await leading.pass_time(1)

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_RUN, Object
 from reconciler.api.updaterequest import RequestSpec, Source
-from reconciler.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from reconciler.errors import AlreadyExists, Conflict, NotInstalled, Unavailable
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.services.rollout.rollout import Rollout
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
@@ -331,7 +331,7 @@ class TestConfiguration:
     async def test_without_a_ca_nothing_becomes_ready(self, world, make, rollout, store, log):
         policy = await store(make.policy())
         rollout.webhook_writer.cluster.authority.bundle = None
-        with pytest.raises(NotFound, match="start retrofit-admission"):
+        with pytest.raises(NotInstalled, match="start retrofit-admission"):
             await rollout.reconcile()
         assert log == ["status p"]
         condition = ready(await world.read(policy))

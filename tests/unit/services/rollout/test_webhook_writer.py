@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.kinds import policy_named
 from reconciler.engine.program import CompiledPolicy
-from reconciler.errors import Conflict, Invalid, NotFound
+from reconciler.errors import Conflict, Invalid, NotInstalled
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
 from reconciler.services.rollout.webhook_writer import WebhookWriter
 from tests.unit.services.configurations import OWNER, new_registrar
@@ -56,7 +56,7 @@ class TestOwner:
         await webhook_writer.register(chosen)
         webhook_writer.cluster.webhooks.stored.clear()
         webhook_writer.cluster.webhooks.reference = None
-        with pytest.raises(NotFound, match="being uninstalled"):
+        with pytest.raises(NotInstalled, match="being uninstalled"):
             await webhook_writer.register(chosen)
         assert webhook_writer.cluster.webhooks.stored == {}
 
