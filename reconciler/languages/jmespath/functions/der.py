@@ -1,7 +1,7 @@
 """The binary form of certificates (DER), as far as reading them takes.
 
 Own, because certificates out of a cluster are often a little wrong (a serial number of 0), and
-the library refuses those.
+`cryptography` refuses those or says that it is going to; `docs/design/0004-libraries.md`.
 """
 
 from collections.abc import Iterator

@@ -192,6 +192,22 @@ def test_a_signature_with_a_salt(decode):
     assert found["SignatureAlgorithm"] == 14
 
 
+@pytest.mark.parametrize(
+    ("usual", "odd", "field", "value"),
+    [
+        (b"\x02\x01\x07", b"\x02\x01\x00", "SerialNumber", 0),
+        (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01", "Version", 2),
+    ],
+)
+def test_what_other_readers_refuse_is_read(run, key, usual, odd, field, value):
+    builder = x509.CertificateBuilder(NAME, NAME, key.public_key(), 7, STARTS, ENDS)
+    raw = builder.sign(key, hashes.SHA256()).public_bytes(DER)
+    assert raw.count(usual) == 1
+    body = base64.encodebytes(raw.replace(usual, odd)).decode()
+    pem = f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+    assert run("x509_decode(pem)", pem=pem)[field] == value
+
+
 def test_a_request(run, key):
     builder = x509.CertificateSigningRequestBuilder().subject_name(NAME)
     builder = builder.add_extension(
