@@ -17,6 +17,7 @@ from kubernetes.aio.config import load_kube_config
 from kubernetes.aio.dynamic import DynamicClient
 from kubernetes.aio.dynamic.resource import Resource
 from rich.table import Table
+from typing_extensions import override
 
 from reconciler.api.meta import Kind
 from reconciler.kube.client import Client, connect
@@ -58,9 +59,11 @@ Call = Callable[[], Awaitable[Any]]
 class _Server(asyncio.Protocol):
     """Answers each request with the object; requests come one after the other."""
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
 
+    @override
     def data_received(self, data: bytes) -> None:
         if data.endswith(b"\r\n\r\n"):
             self._transport.write(_ANSWER)
@@ -73,7 +76,7 @@ def _server() -> Iterator[str]:
 
     async def serve() -> None:
         nonlocal address
-        server = await loop.create_server(_Server, "127.0.0.1", 0)
+        server: Any = await loop.create_server(_Server, "127.0.0.1", 0)
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
         await ended.wait()

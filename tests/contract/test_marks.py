@@ -16,7 +16,6 @@ from reconciler.clock import SystemClock
 from reconciler.kube.client import Client
 from reconciler.kube.lease import Timing
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
-from reconciler.kube.policies import POLICIES
 from reconciler.kube.reader import KubeReader
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 

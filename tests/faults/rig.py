@@ -261,7 +261,7 @@ class Rig:
 
     async def delete_all(self, kind: str, *kept: str) -> None:
         """Delete what the test's namespace holds of a kind, by one call as the end of it would."""
-        path = collection_path(self._kinds[kind], self.namespace)
+        path = self._client.resource(self._kinds[kind]).path(namespace=self.namespace)
         # Each namespace is given the first one again.
         names = (f"metadata.name!={name}" for name in ("kube-root-ca.crt", *kept))
         query = {"fieldSelector": ",".join(names)}

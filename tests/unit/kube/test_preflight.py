@@ -7,7 +7,7 @@ from reconciler.errors import ClusterError, Unauthorized
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.retrying import until_done
 
-LISTED = {"items": []}
+LISTED: dict[str, list[object]] = {"items": []}
 NOT_SERVED = (404, b"404 page not found")
 REFUSED = {
     "kind": "Status",

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.api.meta import Kind
 from reconciler.errors import Conflict, Forbidden, Invalid
-from reconciler.kube.client import Client, encode
+from reconciler.kube.client import Client
 from reconciler.kube.decoding import encode
 from reconciler.kube.writer import KubeWriter
 from tests.unit.kube.conftest import StillClock
