@@ -59,13 +59,13 @@ def controller_services(
 ) -> Services:
     """Return the services that a controller with these settings runs."""
     index, chance = PolicyStore(namespace=settings.namespace), random.SystemRandom()
-    cluster = KubeCluster.of(client, settings, clock, say)
+    cluster, isolation = KubeCluster.of(client, settings, clock, say), ChildProcesses()
     kinds, reader, requests = cluster.kinds, cluster.reader, cluster.requests
     triggers = TriggerReader(
         kinds=kinds, reader=reader, requests=requests, clock=clock, below=chance.randrange
     )
     lanes = Lanes.of(settings, clock, reader=reader, writer=cluster.writer, keys=cluster.keys)
-    entries = global_context(client, kinds, clock, settings, say)
+    entries = global_context(client, kinds, clock, settings, isolation=isolation, say=say)
     processor = Processor(
         index=index,
         policies=cluster.policies,
@@ -76,7 +76,7 @@ def controller_services(
         backoff=Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling),
         exceptions=exceptions,
         pacer=Pacer(index=index, clock=clock),
-        long_evaluations=LongEvaluations(ChildProcesses(), clock),
+        long_evaluations=LongEvaluations(isolation, clock),
         is_excluded=live.leaves_target,
         controller_users=settings.controller_users,
     )

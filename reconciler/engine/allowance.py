@@ -11,6 +11,10 @@ from reconciler.errors import EvaluationError
 
 STEPS_OF_ELEMENT: Final = 32
 """An element that an expression visits takes the time of so many characters."""
+BRIEF_STEPS: Final = 400_000
+"""What evaluating may cost where everything else waits for it: about five milliseconds."""
+EVALUATION_STEPS: Final = 80_000_000
+"""What evaluating a rule at one object may cost: about a second."""
 _ANY: Final = 1 << 62
 
 

@@ -15,6 +15,7 @@ from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
 from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.isolation import Isolation
 from reconciler.services.ports.objects import Kinds
 
 _STATUS = replace(ENTRIES, subresource="status")
@@ -52,6 +53,8 @@ def global_context(
     kinds: Kinds,
     clock: Clock,
     settings: ControllerSettings,
+    *,
+    isolation: Isolation,
     say: Callable[[str], None],
 ) -> GlobalContext:
     """Return the `Loader` of rules: it keeps the entries of a cluster and reads the rest of it."""
@@ -66,6 +69,7 @@ def global_context(
             clock=clock,
             spread=jittered,
             say=say,
+            isolation=isolation,
             most_bytes=settings.max_entry,
             protection=protection,
         )

@@ -56,3 +56,42 @@ async def test_slow_triggers_of_a_tenant_hold_up_nobody_else(
     assert failed == []
     # What it has begun to evaluate would take a core from the tests that follow, for a minute.
     await rig.kill(CONTROLLER)
+
+
+async def test_a_slow_projection_of_an_entry_holds_up_nobody_else(
+    rig: Rig, neighbour: Neighbour
+) -> None:
+    """Each change of the data has all of them evaluated again."""
+    place = rig.namespace
+    copies = f"[{', '.join(['@'] * 50)}][]"
+    slow = f"{copies} | {copies} | length(map(&parse_json('[1,2,3]'), @))"
+    wanted = {"version": "v1", "resource": "configmaps", "namespace": place}
+    failing = {"name": "failing", "jmesPath": "sum([].metadata.name)"}
+    entry: Object = {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "GlobalContextEntry",
+        "metadata": {"name": place},
+        "spec": {
+            "kubernetesResource": wanted,
+            "projections": [
+                *({"name": f"slow-{at}", "jmesPath": slow} for at in range(20)),
+                failing,
+            ],
+        },
+    }
+    await rig.create_all(config_map(place, f"data-{at}") for at in range(40))
+    await neighbour.rig.one_to_one(1)
+    await rig.learn("kyverno.io/v2", "GlobalContextEntry")
+    async with measured(rig, neighbour, "0") as vitals:
+        await rig.create(entry)
+
+        async def unmeasured() -> str:
+            return "" if len(vitals.works) >= WORTH else f"{len(vitals.works)} triggers"
+
+        await rig.settle(unmeasured, within=60.0)
+    print(f"slow projections: {vitals}")  # noqa: T201 - the figures of the note
+    await rig.delete("GlobalContextEntry", place, "")
+    assert share(vitals.works, 0.9) < WORKED, vitals
+    vitals.check()
+    # What it has begun to evaluate would take a core from the tests that follow, for a minute.
+    await rig.kill(CONTROLLER)

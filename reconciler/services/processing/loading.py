@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from reconciler.engine.allowance import Allowance
+from reconciler.engine.allowance import BRIEF_STEPS, EVALUATION_STEPS, Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
 from reconciler.engine.loads import ApiLoad, GlobalLoad, Load, LoadFailure, NeedsLoad
@@ -22,10 +22,6 @@ from reconciler.services.processing.long_evaluation import EvaluationOwner, Long
 
 MAX_LOADS = 100
 """Reads for one attempt; a rule that asks for more asks in a loop."""
-BRIEF_STEPS = 400_000
-"""What evaluating may cost where everything else waits for it: about five milliseconds."""
-EVALUATION_STEPS = 80_000_000
-"""What evaluating a rule at one object may cost: about a second."""
 ATTEMPT_STEPS = 400_000_000
 """What evaluating may cost for one attempt, its targets and repetitions together."""
 

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from reconciler.api.account import ServiceAccount
@@ -21,8 +20,10 @@ from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound, NotReady
 from reconciler.services.catalog.globalcontext.held import Held
+from reconciler.services.catalog.globalcontext.projections import Projections
 from reconciler.services.catalog.globalcontext.sources import Followed, Pace, Polled, Source
 from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.isolation import Isolation
 from reconciler.services.ports.objects import Kinds, Loader, RuleLoader
 from reconciler.services.ports.policies import Change, Entries, Feed
 
@@ -40,6 +41,7 @@ class Dependencies:
         loader: Reads everything that is no GlobalContextEntry.
         spread: Gives a pause a random length near the wanted one.
         say: Gets a sentence for the log.
+        isolation: Evaluates projections that take long.
         most_bytes: Size of the objects of one entry, as JSON, at which they are not kept.
         protection: Tells what no entry keeps.
     """
@@ -50,6 +52,7 @@ class Dependencies:
     clock: Clock
     spread: Callable[[float], float]
     say: Callable[[str], None]
+    isolation: Isolation
     most_bytes: int
     protection: Protection = field(default_factory=Protection)
     pace: Pace = field(default_factory=Pace)
@@ -86,7 +89,7 @@ class GlobalContext:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.world.pace.grace):
                 await self._begun(name)
-        return self._read(name, projection)
+        return await self._read(name, projection)
 
     def acting_as(self, account: ServiceAccount | None) -> Loader:
         """Return one by which everything but the entries is read in an account's name."""
@@ -106,9 +109,7 @@ class GlobalContext:
                 group.create_task(self._follow())
                 group.create_task(self._patrol())
         finally:
-            ending = [held.task for held in self._held.values() if held.task is not None]
-            for task in ending:
-                task.cancel()
+            ending = [task for held in self._held.values() for task in held.close()]
             await asyncio.gather(*ending, return_exceptions=True)
 
     async def _begun(self, name: str) -> None:
@@ -121,10 +122,10 @@ class GlobalContext:
             return held.beginning
         return feed is None or not (feed.synced.is_set() or feed.problem)
 
-    def _read(self, name: str, projection: str) -> Any:
+    async def _read(self, name: str, projection: str) -> Any:
         held = self._held.get(name)
         if held is not None:
-            return held.read(projection)
+            return await held.read(projection)
         feed = self._feed
         if feed is not None and feed.synced.is_set():
             raise NotReady(f"there is no GlobalContextEntry {name}: create it")
@@ -149,9 +150,7 @@ class GlobalContext:
             return
         self._drop(held)
         self._held[name] = new
-        if new.source is not None:
-            new.task = asyncio.create_task(new.source.run(), name=f"entry {name}")
-            new.task.add_done_callback(partial(_ended, new))
+        new.begin()
 
     def _new(self, name: str, entry: Object) -> Held:
         now = self.world.clock.monotonic()
@@ -159,11 +158,12 @@ class GlobalContext:
             compiled = compile_entry(entry)
         except InvalidPolicy as error:
             return Held(name=name, stored=entry, source=None, fault=str(error), since=now)
+        source = self._source(compiled)
         return Held(
             name=name,
             stored=entry,
-            source=self._source(compiled),
-            projections=compiled.projections,
+            source=source,
+            projections=self._projections(compiled, source),
             confidential=_is_confidential(compiled.source),
             since=now,
         )
@@ -188,9 +188,19 @@ class GlobalContext:
             pace=world.pace,
         )
 
+    def _projections(self, compiled: CompiledEntry, source: Source) -> Projections | None:
+        if not compiled.projections:
+            return None
+        return Projections(
+            source=source,
+            expressions=compiled.projections,
+            isolation=self.world.isolation,
+            clock=self.world.clock,
+        )
+
     def _drop(self, held: Held | None) -> None:
-        if held is not None and held.task is not None:
-            held.task.cancel()
+        if held is not None:
+            held.close()
 
     async def _patrol(self) -> None:
         while True:
@@ -200,12 +210,21 @@ class GlobalContext:
     async def look(self) -> None:
         """Look once at what became ready or stopped to be, and write what is new in statuses."""
         self._tell("" if self._feed is None else self._feed.problem)
+        await self._evaluated()
         seen = [(held, held.status()) for held in self._held.values()]
         for held, status in seen:
             self._notice(held, ready=not status.problem)
         for held, status in seen:
             if self._held.get(held.name) is held:
                 await self._account(held, status)
+
+    async def _evaluated(self) -> None:
+        """Wait for what evaluates projections, but for no long one."""
+        for held in self._held.values():
+            held.problem()
+        begun = [held.looking for held in self._held.values() if held.looking is not None]
+        if begun:
+            await asyncio.wait(begun, timeout=_PEEK)
 
     def _notice(self, held: Held, *, ready: bool) -> None:
         if ready and not held.was_ready:
@@ -271,12 +290,3 @@ def _is_confidential(source: ResourceSource | CallSource) -> bool:
     if isinstance(source, ResourceSource):
         return (source.group, source.resource) == ("", "secrets")
     return may_hold_secrets(source.load)
-
-
-def _ended(held: Held, task: asyncio.Task[None]) -> None:
-    if task.cancelled() or (error := task.exception()) is None:
-        return
-    held.fault = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
-    task.get_loop().call_exception_handler(
-        {"message": f"{task.get_name()} failed", "exception": error}
-    )

@@ -1,6 +1,8 @@
 """Entries are kept, read, waited for and accounted for, on a stand-in for the cluster."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +12,9 @@ import pytest
 from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import Source
 from reconciler.engine.loads import ApiLoad, GlobalLoad
-from reconciler.errors import Conflict, Forbidden, NotReady, Unavailable
+from reconciler.errors import Conflict, Forbidden, Interrupted, NotReady, Unavailable
+from reconciler.isolation import ChildProcesses
+from reconciler.languages.jmespath import compile_expression
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
 from reconciler.services.catalog.globalcontext.sources import STALE, Pace
@@ -111,6 +115,33 @@ class Cluster:
         return answer
 
 
+class Isolated:
+    """The `Isolation` port: children, as in the controller, counted and held up."""
+
+    def __init__(self):
+        self.children = ChildProcesses()
+        self.evaluations = self.cancelled = 0
+        self.failures: list[Interrupted] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def evaluate(self, work, tenant):
+        self.evaluations += 1
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if self.failures:
+            raise self.failures.pop()
+        return await self.children.evaluate(work, tenant)
+
+
+@pytest.fixture
+async def isolated() -> Isolated:
+    return Isolated()
+
+
 @pytest.fixture
 def cluster(world: World) -> Cluster:
     return Cluster(world.clock)
@@ -122,7 +153,9 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-async def context(world: World, cluster: Cluster, said: list[str]) -> AsyncIterator[GlobalContext]:
+async def context(
+    world: World, cluster: Cluster, said: list[str], isolated: Isolated
+) -> AsyncIterator[GlobalContext]:
     """A store at work; its pauses are short, so that a test waits for conditions only."""
     found = GlobalContext(
         Dependencies(
@@ -134,6 +167,7 @@ async def context(world: World, cluster: Cluster, said: list[str]) -> AsyncItera
             say=said.append,
             most_bytes=2_000,
             pace=SHORT,
+            isolation=isolated,
         )
     )
     work = asyncio.create_task(found.run())
@@ -201,6 +235,85 @@ class TestReading:
     async def test_everything_else_is_read_elsewhere(self, context, cluster):
         cluster.answers = [{"a": 1}]
         assert await context.load(ApiLoad(method="GET", path="/x")) == {"a": 1}
+
+
+COPIES = f"[{', '.join(['@'] * 100)}][]"
+COSTLY = f"{COPIES} | {COPIES} | length(map(&parse_json('[1,2,3]'), @))"
+"""Begins with a list, and works through ten thousand times as many elements."""
+
+
+@contextlib.asynccontextmanager
+async def turns():
+    """Give the time of a processor that this process takes from one turn to the next."""
+    costs = []
+
+    async def turn():
+        while True:
+            begun = time.process_time()
+            await asyncio.sleep(0.001)
+            costs.append(time.process_time() - begun)
+
+    turning = asyncio.create_task(turn())
+    yield costs
+    turning.cancel()
+
+
+class TestCostlyProjections:
+    """They take their time from nobody."""
+
+    @staticmethod
+    def projections(number=1, expression=COSTLY):
+        return [{"name": f"p{at}", "jmesPath": expression} for at in range(number)]
+
+    async def test_others_go_on_meanwhile(self, context, cluster):
+        objects = [pod("a"), pod("b")]
+        begun = time.process_time()
+        assert compile_expression(COSTLY).search(objects) == 20_000
+        alone = time.process_time() - begun
+        async with turns() as costs:
+            stream = await follow(cluster, *objects, projections=self.projections(2))
+            assert await read(context, "teams.p1") == 20_000
+            stream.give(pod("c"))
+            await eventually(stream.queue.empty)
+            assert await read(context, "teams.p0") == 30_000
+        assert max(costs) < alone / 3
+
+    async def test_whoever_reads_at_the_same_time_shares_one_evaluation(
+        self, context, cluster, isolated
+    ):
+        objects = [pod("a"), pod("b")]
+        await follow(cluster, *objects, projections=self.projections())
+        found = await asyncio.gather(*(read(context, "teams.p0") for _ in range(20)))
+        assert found == [20_000] * 20
+        assert isolated.evaluations == 1
+
+    async def test_one_that_takes_too_long_is_told(self, context, cluster):
+        endless = f"{COPIES} | {COPIES} | {COPIES} | length(map(&parse_json('[1,2,3]'), @))"
+        objects = [pod(f"p{number}") for number in range(12)]
+        await follow(cluster, *objects, projections=self.projections(expression=endless))
+        assert await reason(context) == (
+            "GlobalContextEntry teams is not ready: projection p0: the expression visits more than"
+            " 1000000 elements; narrow it down"
+        )
+
+    async def test_one_that_was_ended_is_tried_again(self, world, context, cluster, isolated):
+        isolated.failures = [Interrupted("ended by SIGKILL")]
+        objects = [pod("a"), pod("b")]
+        await follow(cluster, *objects, projections=self.projections())
+        assert "projection p0: ended by SIGKILL" in await reason(context)
+        ready = asyncio.Event()
+        context.on_ready = ready.set
+        world.clock.tick(60)
+        await asyncio.wait_for(ready.wait(), 20)
+        assert await read(context, "teams.p0") == 20_000
+
+    async def test_a_deleted_entry_ends_what_is_evaluated_for_it(self, context, cluster, isolated):
+        isolated.go_on.clear()
+        objects = [pod("a"), pod("b")]
+        await follow(cluster, *objects, projections=self.projections())
+        await eventually(lambda: isolated.evaluations)
+        cluster.entries.give(entry(**PODS), change="DELETED")
+        await eventually(lambda: isolated.cancelled)
 
 
 class TestVerdicts:
@@ -280,6 +393,14 @@ class TestNotReady:
         await eventually(lambda: not stream.open and stream.queue.qsize() < 30)
         assert "more than 2000 bytes (--max-entry)" in await reason(context)
         assert len(cluster.objects) == 1
+
+    async def test_what_is_not_evaluated_yet_is_no_failure(self, context, cluster):
+        told = []
+        context.on_verdict = lambda _entry, problem: told.append(problem)
+        names = [{"name": f"p{at}", "jmesPath": "[].metadata.name"} for at in range(20)]
+        await follow(cluster, pod("a"), projections=names)
+        await eventually(lambda: told)
+        assert (told, context.failures) == ([""], 0)
 
     async def test_a_projection_that_fails_until_the_data_fits(self, context, cluster):
         total = [{"name": "total", "jmesPath": "sum([].metadata.size)"}]

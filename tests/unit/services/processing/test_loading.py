@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from reconciler.dialects.kyverno.entries import ConfigMapEntry, VariableEntry, with_entries
 from reconciler.dialects.kyverno.template import compile_template
+from reconciler.engine.allowance import BRIEF_STEPS, EVALUATION_STEPS
 from reconciler.engine.context import Context
 from reconciler.engine.loads import ConfigMapLoad
 from reconciler.errors import (
@@ -23,8 +24,6 @@ from reconciler.isolation import ChildProcesses
 from reconciler.languages.jmespath import compile_expression
 from reconciler.services.processing.loading import (
     ATTEMPT_STEPS,
-    BRIEF_STEPS,
-    EVALUATION_STEPS,
     MAX_LOADS,
     Loads,
 )
