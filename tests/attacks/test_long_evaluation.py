@@ -15,9 +15,9 @@ TRIGGERS = 300
 WORTH = 40
 """Triggers of the neighbour while the attack goes on."""
 DATA = {f"k{at}": "x" for at in range(8)}
-KEYS = ", ".join(["keys(request.object.data)"] * 100)
-SLOW = f"length(map(&parse_json('[1,2,3]'), [{KEYS}][]))"
-"""Of all expressions that we know of the one that takes most time for a step."""
+TENFOLD = f"[{', '.join(['@'] * 10)}][]"
+SLOW = f"request.object.data | keys(@) | {TENFOLD} | {TENFOLD} | map(&parse_yaml('a: 1'), @)"
+"""One of the expressions that take most time for a step."""
 
 
 def attack(place: str) -> Object:
@@ -25,8 +25,8 @@ def attack(place: str) -> Object:
     made = rule(
         place, [target(place, "x")], {"data": {"last": "{{ request.object.metadata.name }}"}}
     )
-    condition = {"key": f"{{{{ {SLOW} }}}}", "operator": "GreaterThan", "value": 1}
-    return {**made, "preconditions": {"all": [condition] * 40}}
+    condition = {"key": f"{{{{ length({SLOW}) }}}}", "operator": "GreaterThan", "value": 1}
+    return {**made, "preconditions": {"all": [condition] * 80}}
 
 
 async def test_slow_triggers_of_a_tenant_hold_up_nobody_else(

@@ -12,13 +12,14 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 DATA = {f"k{at}": "x" for at in range(8)}
-KEYS = ", ".join(["keys(request.object.data)"] * 100)
+TENFOLD = f"[{', '.join(['@'] * 10)}][]"
+KEYS = f"request.object.data | keys(@) | {TENFOLD} | {TENFOLD}"
 SECONDS = {
-    "key": f"{{{{ length(map(&parse_json('[1,2,3]'), [{KEYS}][])) }}}}",
+    "key": f"{{{{ length({KEYS} | map(&parse_yaml('a: 1'), @)) }}}}",
     "operator": "GreaterThan",
     "value": 1,
 }
-"""A condition that takes some 30 ms."""
+"""A condition that takes some 15 ms."""
 BESIDE = 20
 
 
@@ -32,7 +33,7 @@ async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
     targets = [config_map(place, f"target-{n}") for n in range(BESIDE)]
     await rig.create_all([config_map(place, "x"), *targets])
     deadly = rule(place, [target(place, "x")], {"data": {"a": "b"}}, names="deadly")
-    deadly["preconditions"] = {"all": [SECONDS] * 25}
+    deadly["preconditions"] = {"all": [SECONDS] * 60}
     named = target(place, "target-{{ request.object.data.n }}")
     harmless = rule(place, [named], {"data": {"got": "it"}}, name="harmless")
     await rig.apply(deadly, harmless)

@@ -39,6 +39,9 @@ _RUN = 160
 _CALL = 160
 """Characters that a call of a function counts as, beside those that it works through."""
 
+_LOOK = 8
+"""Characters that a value counts as which is measured."""
+
 
 class Run:
     """One evaluation: the data at its root, what surrounds it, what is left of its allowance.
@@ -127,13 +130,15 @@ class Run:
     def measure(self, value: Any) -> None:
         """Refuse a value that is too large when written out.
 
-        Parts that a result shares count each time: they are written each time.
+        Parts that a result shares count each time: they are written each time. That it is looked
+        through is counted, too.
         """
-        room = self.limits.output
+        room, seen = self.limits.output, 0
         waiting = [value]
         while waiting:
             current = waiting.pop()
             room -= 1
+            seen += 1
             if isinstance(current, str):
                 room -= len(current)
             elif isinstance(current, dict):
@@ -143,3 +148,4 @@ class Run:
                 waiting.extend(current)
             if room < 0:
                 self.check_text(self.limits.output + 1)
+        self.read(seen * _LOOK)

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 from jmespath.exceptions import IncompleteExpressionError, LexerError, ParseError
 from jmespath.parser import Parser
@@ -84,13 +84,20 @@ def quoted(source: str) -> Iterator[tuple[str, int, int]]:
         position = end
 
 
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def decode_json(text: str) -> Any:
     """Decode strictly: no NaN, no infinity, numbers within range.
 
     Raises:
         ValueError: `text` is no JSON.
     """
-    return plain(json.loads(text, parse_constant=_no_constant))
+    return plain(_DECODER.decode(text))
 
 
 def _check_literals(source: Source) -> None:
@@ -107,10 +114,6 @@ def _check_literals(source: Source) -> None:
 
 def _is_closed(source: str, start: int, end: int) -> bool:
     return end - start > 1 and source[end - 1] == source[start]
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 def _reason(error: ParseError, shown: str) -> str:

@@ -116,6 +116,8 @@ def deeper_than(value: Any, levels: int) -> bool:
     """
     below = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
+        if not below:
+            return False
         below = [
             item
             for one in below

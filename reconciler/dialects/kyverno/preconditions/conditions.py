@@ -14,6 +14,11 @@ from reconciler.languages.jmespath.values import walk
 
 _PAIR: Final = 160
 """Steps that a comparison of two values takes beside those for their characters."""
+_COMPARISON: Final = 256
+"""Steps of a comparison as a whole, which may have to read amounts or durations."""
+_STAR: Final = 16
+_ENCODED: Final = 4
+"""Characters that a star of a pattern counts as, and one of what may be a list in JSON."""
 _INCOMPLETE: Final = "entered value of `key`, `value` or `operator` is missing or misspelled"
 
 
@@ -106,18 +111,22 @@ def _search(
 def _comparing(key: Any, value: Any) -> int:
     """Return the steps of a comparison, in which each item may meet each other one."""
     if not isinstance(key, str | list | dict) and not isinstance(value, str | list | dict):
-        return _PAIR
+        return _COMPARISON
     keys, values = _size(key), _size(value)
     many_keys = len(key) if isinstance(key, list) else 1
     many_values = len(value) if isinstance(value, list) else 1
-    return _PAIR * many_keys * many_values + 2 * (many_values * keys + many_keys * values)
+    pairs = _PAIR * many_keys * many_values
+    return _COMPARISON + pairs + 2 * (many_values * keys + many_keys * values)
 
 
 def _size(value: Any) -> int:
     """Return the characters of what is compared, and one for each value."""
     if isinstance(value, str):
-        return len(value)
-    return sum(len(item) + 1 if isinstance(item, str) else 1 for item in walk(value))
+        return len(value) * (_ENCODED if value[:1] == "[" else 1) + _STAR * value.count("*")
+    return sum(
+        len(item) + 1 + _STAR * item.count("*") if isinstance(item, str) else 1
+        for item in walk(value)
+    )
 
 
 def _resolve(operand: Operand, context: Scope, side: Literal["key", "value"]) -> Any:

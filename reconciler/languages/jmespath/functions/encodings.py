@@ -16,8 +16,10 @@ from reconciler.languages.jmespath.yamltext import decode_yaml
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LINE_ENDS = str.maketrans("", "", "\r\n")
 _DEPTH = 200  # of what is parsed; orjson writes no more than 254 levels
-_JSON_PACE = 4
-_YAML_PACE = 32  # reading a character takes the time of so many copies
+# Reading a character takes the time of so many copies.
+_JSON_PACE = 16
+_YAML_PACE = 32
+_YAML_CALL = 512
 
 
 def _base64_encode(run: Run, text: str) -> str:
@@ -51,7 +53,7 @@ def _parse_json(run: Run, text: str) -> Any:
 
 def _parse_yaml(run: Run, text: str) -> Any:
     name = "parse_yaml"
-    run.read(len(text) * _YAML_PACE)
+    run.read(_YAML_CALL + len(text) * _YAML_PACE)
     try:
         value = decode_yaml(text, depth=_DEPTH)
         # Aliases make large documents of small ones.

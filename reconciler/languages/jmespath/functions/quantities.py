@@ -39,7 +39,9 @@ _EMPTY = "at least one element in the array is required"
 _NANO = 10**9
 _INT64 = 1 << 63
 _LONGEST = 200
-_AMOUNT = 96  # an amount that is read takes the time of so many characters that are copied
+# Characters that are copied in the time that an amount takes to be read, and each of its own.
+_AMOUNT = 128
+_PACE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,11 @@ class _Duration:
 _Operand = int | float | Quantity | _Duration
 
 
-def _operand(value: Any, name: str) -> _Operand:
+def _operand(run: Run, value: Any, name: str) -> _Operand:
     if is_number(value):
         return _number(value, name)
     if isinstance(value, str) and len(value) <= _LONGEST:
+        run.read(_AMOUNT + len(value) * _PACE)
         if (quantity := parse_quantity(value)) is not None:
             return quantity
         if (nanoseconds := parse_duration(value)) is not None:
@@ -68,25 +71,26 @@ def _number(value: float, name: str) -> float:
         raise refusal(name, _INVALID) from None
 
 
-def _add(_run: Run, left: Any, right: Any) -> Any:
-    return _written(_plus(_operand(left, "add"), _operand(right, "add"), "add", 1), "add")
+def _add(run: Run, left: Any, right: Any) -> Any:
+    return _written(
+        _plus(_operand(run, left, "add"), _operand(run, right, "add"), "add", 1), "add"
+    )
 
 
-def _subtract(_run: Run, left: Any, right: Any) -> Any:
+def _subtract(run: Run, left: Any, right: Any) -> Any:
     name = "subtract"
-    return _written(_plus(_operand(left, name), _operand(right, name), name, -1), name)
+    return _written(_plus(_operand(run, left, name), _operand(run, right, name), name, -1), name)
 
 
 def _sum(run: Run, items: list[Any]) -> Any:
     run.spend(len(items))
-    run.read(len(items) * _AMOUNT)
     if not items:
         raise refusal("sum", _EMPTY)
-    total = _operand(items[0], "sum")
+    total = _operand(run, items[0], "sum")
     if len(items) == 1:
         return items[0]
     for item in items[1:]:
-        total = _plus(total, _operand(item, "sum"), "sum", 1)
+        total = _plus(total, _operand(run, item, "sum"), "sum", 1)
     return _written(total, "sum")
 
 
@@ -102,9 +106,9 @@ def _plus(left: _Operand, right: _Operand, name: str, sign: int) -> _Operand:
             raise refusal(name, TYPES_MISMATCH)
 
 
-def _multiply(_run: Run, one: Any, other: Any) -> Any:
+def _multiply(run: Run, one: Any, other: Any) -> Any:
     name = "multiply"
-    left, right = _operand(one, name), _operand(other, name)
+    left, right = _operand(run, one, name), _operand(run, other, name)
     if isinstance(left, int | float) and not isinstance(right, int | float):
         left, right = right, left
     match left, right:
@@ -120,9 +124,9 @@ def _multiply(_run: Run, one: Any, other: Any) -> Any:
     return _written(product, name)
 
 
-def _divide(_run: Run, one: Any, other: Any) -> Any:
+def _divide(run: Run, one: Any, other: Any) -> Any:
     name = "divide"
-    left, right = _operand(one, name), _operand(other, name)
+    left, right = _operand(run, one, name), _operand(run, other, name)
     _refuse_zero(right, name)
     match left, right:
         case Quantity(), Quantity():
@@ -155,9 +159,9 @@ def _ratio(left: float, right: float) -> float:
         raise refusal("divide", _OUT_OF_RANGE) from None
 
 
-def _modulo(_run: Run, one: Any, other: Any) -> Any:
+def _modulo(run: Run, one: Any, other: Any) -> Any:
     name = "modulo"
-    left, right = _operand(one, name), _operand(other, name)
+    left, right = _operand(run, one, name), _operand(run, other, name)
     match left, right:
         case Quantity(), Quantity():
             _refuse_zero(right, name)

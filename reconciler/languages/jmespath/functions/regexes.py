@@ -25,7 +25,8 @@ _SINGLE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 _TEMPLATE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 _STEPS = 8  # instructions of a compiled expression that take the time of a character
 _CALL = 1024  # characters that a call counts as, beside those for each instruction
-_SEARCH = 64  # characters that the start of a search counts as
+_SEARCH = 128  # characters that the start of a search counts as
+_PIECE = 32  # the same of a part of a replacement
 
 _Match = Any
 """A match of the library, which has no types."""
@@ -45,7 +46,7 @@ def _regex_replace_all(
     pieces = _pieces(as_text(replacement, run), regex.groupindex, regex.groups)
 
     def expand(match: _Match) -> str:
-        run.read(len(pieces))
+        run.read(len(pieces) * _PIECE)
         return "".join(
             piece if isinstance(piece, str) else match.group(piece) or "" for piece in pieces
         )

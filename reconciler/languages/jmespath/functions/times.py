@@ -12,6 +12,7 @@ from reconciler.languages.jmespath.limits import Run
 _LONGEST_DURATION = (1 << 63) - 1
 _LONGEST = 256
 _COMPILING = 64  # a layout costs as much as so many times its characters
+_NOW = 384  # writing the time takes the time of so many characters that are copied
 
 
 def _time_now(run: Run) -> str:
@@ -87,6 +88,7 @@ def _time_truncate(run: Run, time: str, duration: str) -> str:
 
 
 def _now(run: Run, name: str) -> Instant:
+    run.read(_NOW)
     if run.surroundings.now is None:
         raise refusal(name, "the time is not known here; pass one in, or use a time of an object")
     return from_datetime(run.surroundings.now)
