@@ -70,10 +70,11 @@ def deletion(namespace: str, served: Kind = CONFIG_MAPS, **meta: Any) -> Object:
     old["metadata"] |= {"uid": "forged", "resourceVersion": "1", **meta}
     if not served.namespaced:
         del old["metadata"]["namespace"]
-    return review(served, "DELETE", old, old=old)
+    return review(served, "DELETE", None, old)
 
 
-def review(served: Kind, operation: str, subject: Object, old: Object | None = None) -> Object:
+def review(served: Kind, operation: str, new: Object | None, old: Object | None = None) -> Object:
+    meta = (new or old or {})["metadata"]
     kind = {"group": served.group, "version": served.version, "kind": served.kind}
     resource = {"group": served.group, "version": served.version, "resource": served.plural}
     request = {
@@ -82,11 +83,11 @@ def review(served: Kind, operation: str, subject: Object, old: Object | None = N
         "resource": resource,
         "requestKind": kind,
         "requestResource": resource,
-        "name": subject["metadata"]["name"],
-        "namespace": subject["metadata"].get("namespace", ""),
+        "name": meta["name"],
+        "namespace": meta.get("namespace", ""),
         "operation": operation,
         "userInfo": {"username": "root", "groups": ["system:masters"]},
-        "object": None if old else subject,
+        "object": new,
         "oldObject": old,
         "dryRun": False,
     }
@@ -148,6 +149,35 @@ async def test_where_nobody_is_asked_what_was_is_recorded_as_it_is(
     async def missing() -> str:
         stored = await rig.get("ConfigMap", "target", rig.namespace)
         got = (stored.get("data") or {}).get("got")
+        assert got != "forged"
+        return "" if got == "true" else f"the target has {got}"
+
+    await rig.settle(missing, within=60.0)
+
+
+async def test_where_nobody_is_asked_what_an_object_was_is_recorded_as_it_is(
+    rig: Rig, unguarded: Peer
+) -> None:
+    fired = rule(
+        rig.namespace,
+        [target(rig.namespace, "target")],
+        {"data": {"got": "{{ request.oldObject.data.value }}"}},
+        operations=["UPDATE"],
+    )
+    await rig.create(config_map(rig.namespace, "target"))
+    await rig.apply(fired)
+    await rig.ready()
+    real = await rig.create(config_map(rig.namespace, "trigger-invented", value="true"))
+    forged = {**real, "data": {"value": "forged"}}
+    new = {**real, "data": {"value": "new"}}
+    for old in (forged, {**forged, "metadata": {**real["metadata"], "resourceVersion": "1"}}):
+        assert (await unguarded.post(review(CONFIG_MAPS, "UPDATE", new, old))).status == 200
+    recorded = [item.spec.recorded for item in await rig.requests()]
+    assert recorded == [{"oldObject": {"data": {"value": "true"}}}]
+    await rig.merge("ConfigMap", "trigger-invented", {"data": {"value": "new"}})
+
+    async def missing() -> str:
+        got = (await rig.data("target")).get("got")
         assert got != "forged"
         return "" if got == "true" else f"the target has {got}"
 
