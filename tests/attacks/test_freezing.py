@@ -277,7 +277,7 @@ async def test_unfinished_bodies_stay_within_the_memory(
     pid = unguarded.supervision.pids["admission-unguarded"]
 
     async def attack(_mark: str) -> None:
-        opened = (_half_sent(unguarded.webhook_port, part, _open_context()) for _ in range(30))
+        opened = (_half_sent(unguarded.webhook_port, part, _open_context()) for _ in range(80))
         held = await asyncio.gather(*opened)
         await asyncio.sleep(3.0)
         for item in filter(None, held):

@@ -64,7 +64,9 @@ class _Variable:
         value = self.value(run)
         if self.shallow and value is not None and not isinstance(value, str):
             raise self._failed("a variable written {{- }} must give a string")
-        return as_text(value, run)
+        text = as_text(value, run)
+        run.put_in(len(text))
+        return text
 
     def name_part(self, run: Run) -> str:
         value = self.value(run)

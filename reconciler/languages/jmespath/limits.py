@@ -18,8 +18,8 @@ class Limits:
         passes: Variables inside variables.
         elements: Elements that one evaluation may visit or copy.
         output: Characters of text, and values plus text of a result.
-        text: Characters that the functions of one evaluation may read and write together; what
-            takes more time than a plain copy counts several times.
+        text: Characters that the functions of one evaluation may read and write, and that values
+            put into a document; what takes more time than a plain copy counts several times.
         spliced: Expressions with text put into them that are kept compiled, per place.
     """
 
@@ -102,6 +102,16 @@ class Run:
         if self.text < 0:
             msg = f"the functions work through more than {self.limits.text} characters"
             raise EvaluationError(msg)
+
+    def put_in(self, characters: int) -> None:
+        """Count characters of values that become part of a document.
+
+        Raises:
+            EvaluationError: The allowance of this evaluation is used up.
+        """
+        self.text -= characters
+        if self.text < 0:
+            raise EvaluationError(f"the values have more than {self.limits.text} characters")
 
     def called(self) -> "Run":
         """Count the call of a function, which takes the time of many characters; give itself.

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reconciler.errors import EvaluationError
@@ -84,17 +84,28 @@ def as_text(value: Any, run: Run) -> str:
 
 
 def copy_value(value: Any, run: Run) -> Any:
-    """Copy maps and lists all the way down, so that a caller may change what it gets."""
+    """Copy maps and lists all the way down, so that a caller may change what it gets.
+
+    Texts are shared, and counted all the same: sooner or later they are written.
+    """
     if isinstance(value, dict):
         run.spend(len(value))
+        run.put_in(_characters(value.values()))
         return {
             key: item if item.__class__ in _SCALARS else copy_value(item, run)
             for key, item in value.items()
         }
     if isinstance(value, list):
         run.spend(len(value))
+        run.put_in(_characters(value))
         return [item if item.__class__ in _SCALARS else copy_value(item, run) for item in value]
+    if isinstance(value, str):
+        run.put_in(len(value))
     return value
+
+
+def _characters(values: Iterable[Any]) -> int:
+    return sum(len(item) for item in values if item.__class__ is str)
 
 
 def walk(value: Any) -> Iterator[Any]:

@@ -2,6 +2,7 @@ import pytest
 
 from reconciler.dialects.kyverno.images import with_images
 from reconciler.dialects.kyverno.template import compile_template, find_variables
+from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
 from reconciler.engine.values.wildcard import escape
 from reconciler.errors import EvaluationError, InvalidPolicy
@@ -306,3 +307,30 @@ def test_images_are_there_when_data_decides_the_root():
     data = {"request": {"object": pod}, "which": "images.containers.main.tag"}
     context = with_images(Context(data))
     assert render("{{ {{ which }} }}", context) == "1"
+
+
+class TestWhatTextCosts:
+    """What variables give is counted, however often and wherever it is put."""
+
+    @staticmethod
+    def steps(document, root):
+        allowance = Allowance()
+        before = allowance.left
+        template = compile_template(document, location="x")
+        template.render(Context(root).within(allowance))
+        return before - allowance.left
+
+    @pytest.mark.parametrize(
+        ("text", "texts"),
+        [("{{ a }}", 1), ("{{ a }}{{ a }}", 2), ("and {{ a }}", 1), ("{{ m }}", 2)],
+    )
+    def test_each_character_is_a_step_at_least(self, text, texts):
+        long = "x" * 10_000
+        document = {f"k{number}": text for number in range(20)}
+        steps = self.steps(document, {"a": long, "m": {"b": [long, {"c": long}]}})
+        assert steps >= 20 * texts * len(long)
+
+    def test_what_becomes_larger_than_any_object_is_refused(self):
+        document = {f"k{number}": "and {{ a }}" for number in range(50)}
+        with pytest.raises(EvaluationError, match="more than 33554432 characters"):
+            self.steps(document, {"a": "x" * 900_000})
