@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
 from typing_extensions import override
@@ -64,12 +64,13 @@ class Connection(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
         self._early = False
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.WriteTransport | None = None
         self._handler: web.RequestHandler | None = None
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        # Not asked by its class: those of uvloop with TLS are none of asyncio's.
+        self._transport = cast("asyncio.WriteTransport", transport)
         self._handler = self._listener.serve(self)
         self._expect_head()
         self._handler.connection_made(transport)
@@ -106,7 +107,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End it now, whatever it is doing."""
-        if isinstance(self._transport, asyncio.WriteTransport):
+        if self._transport is not None:
             self._transport.abort()
         elif self.task is not None:
             self.task.cancel()

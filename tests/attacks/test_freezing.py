@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from admission.connections import ConnectionLimits
 from devcluster.parts import HOST
 from devcluster.programs import ADMISSION, CONTROLLER, Programs
 from reconciler.api.meta import Object
@@ -231,6 +232,18 @@ async def _half_sent(port: int, part: bytes, context: ssl.SSLContext | None) -> 
     return None
 
 
+async def _left_open(reader: asyncio.StreamReader) -> bool:
+    """Tell whether the server has not ended a connection after twice the time for a head."""
+    try:
+        async with asyncio.timeout(2 * ConnectionLimits().header_timeout):
+            await reader.read()
+    except TimeoutError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def _open_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -248,12 +261,14 @@ async def test_half_sent_requests_keep_nobody_out(
         context = _open_context() if handshake else None
         held: list[Any] = []
         for _ in range(20):
-            opened = (_half_sent(port, part, context) for _ in range(50))
-            held += await asyncio.gather(*opened)
-        assert any(held)
-        await asyncio.sleep(3.0)
-        for item in filter(None, held):
-            item[1].close()
+            tries = (_half_sent(port, part, context) for _ in range(50))
+            held += await asyncio.gather(*tries)
+        opened = [item for item in held if item]
+        assert opened
+        left = await asyncio.gather(*(_left_open(reader) for reader, _ in opened))
+        for _, writer in opened:
+            writer.close()
+        assert sum(left) == 0, "who sends nothing keeps connections"
 
     await endure(
         "a thousand half-sent " + ("heads" if handshake else "handshakes"), rig, neighbour, attack
@@ -277,7 +292,7 @@ async def test_unfinished_bodies_stay_within_the_memory(
     pid = unguarded.supervision.pids["admission-unguarded"]
 
     async def attack(_mark: str) -> None:
-        opened = (_half_sent(unguarded.webhook_port, part, _open_context()) for _ in range(80))
+        opened = (_half_sent(unguarded.webhook_port, part, _open_context()) for _ in range(60))
         held = await asyncio.gather(*opened)
         await asyncio.sleep(3.0)
         for item in filter(None, held):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -289,6 +290,26 @@ async def test_a_handshake_that_never_ends_is_ended(make, tmp_path):
         assert (await tls.post(client(tls.ca, "kube-apiserver")))[0] == 200
         await asyncio.gather(*(item.end() for item in slow))
         await until(lambda: tls.world.count("connections") == 0)
+
+
+@pytest.mark.parametrize(
+    "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_half_sent_heads_end_on_every_loop_that_speaks_tls(make, tmp_path, loop):
+    """The programs run on uvloop, whose transports are no classes of asyncio."""
+
+    async def ended():
+        async with Tls(make, tmp_path) as tls:
+            trust = ssl.create_default_context(cadata=tls.certificates.bundle.decode())
+            opened = await asyncio.open_connection("127.0.0.1", tls.world.port, ssl=trust)
+            reader, writer = opened
+            writer.write(HEAD)
+            found = await asyncio.wait_for(reader.read(), WITHIN)
+            writer.close()
+            return found, tls.world.count("connections_closed_total", reason="slow")
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(ended()) == (b"", 1)
 
 
 async def test_a_new_ca_in_the_file_counts_without_a_restart(make, tmp_path):
