@@ -91,6 +91,28 @@ async def test_a_value_leads_an_honest_policy_nowhere_else(roles: Roles, rig: Ri
     assert await rig.data("target") == {"is_": "here"}
 
 
+async def test_a_value_makes_no_other_path_of_a_call(roles: Roles, rig: Rig) -> None:
+    """Where nothing protects what it would lead to but that a value is one segment."""
+    place = rig.namespace
+    meta = {"name": "treasure", "namespace": place}
+    treasure = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+    await rig.create({**treasure, "stringData": {"key": "canary"}})
+    async with rig.granted("secrets"):
+        path = "/api/v1/namespaces/{{ request.object.data.place }}/configmaps/settings"
+        made = asking(place, path)
+        made["context"][0]["apiCall"]["jmesPath"] = "data.key"
+        await rig.apply(made)
+        await rig.create(config_map(place, "target", is_="here"))
+        admin = roles.namespace_admin
+        elsewhere = f"{place}/secrets/treasure?z="
+        await admin.create(config_map(place, "trigger-1", place=elsewhere))
+        await rig.finish()
+        (request,) = await rig.requests()
+    assert request.status.state == "Failed"
+    assert "would lead elsewhere" in request.status.message
+    assert await rig.data("target") == {"is_": "here"}
+
+
 async def test_rights_that_policies_were_granted_reach_no_object_of_the_programs(
     rig: Rig,
 ) -> None:

@@ -115,6 +115,17 @@ async def untouched(rig: Rig) -> bool:
     return not own and "got" not in (stored.get("data") or {})
 
 
+async def got_the_true_value(rig: Rig) -> None:
+    """Wait until the target has what was stored, and never what was invented."""
+
+    async def missing() -> str:
+        got = (await rig.data("target")).get("got")
+        assert got != "forged"
+        return "" if got == "true" else f"the target has {got}"
+
+    await rig.settle(missing, within=60.0)
+
+
 async def test_a_peer_without_a_certificate_is_told_so_and_leaves_nothing(
     rig: Rig, peer: Peer
 ) -> None:
@@ -145,14 +156,7 @@ async def test_where_nobody_is_asked_what_was_is_recorded_as_it_is(
     meta = {key: real["metadata"][key] for key in ("uid", "resourceVersion")}
     assert (await unguarded.post(deletion(rig.namespace, **meta))).status == 200
     await rig.delete("ConfigMap", "trigger-invented", rig.namespace)
-
-    async def missing() -> str:
-        stored = await rig.get("ConfigMap", "target", rig.namespace)
-        got = (stored.get("data") or {}).get("got")
-        assert got != "forged"
-        return "" if got == "true" else f"the target has {got}"
-
-    await rig.settle(missing, within=60.0)
+    await got_the_true_value(rig)
 
 
 async def test_where_nobody_is_asked_what_an_object_was_is_recorded_as_it_is(
@@ -175,13 +179,7 @@ async def test_where_nobody_is_asked_what_an_object_was_is_recorded_as_it_is(
     recorded = [item.spec.recorded for item in await rig.requests()]
     assert recorded == [{"oldObject": {"data": {"value": "true"}}}]
     await rig.merge("ConfigMap", "trigger-invented", {"data": {"value": "new"}})
-
-    async def missing() -> str:
-        got = (await rig.data("target")).get("got")
-        assert got != "forged"
-        return "" if got == "true" else f"the target has {got}"
-
-    await rig.settle(missing, within=60.0)
+    await got_the_true_value(rig)
 
 
 async def test_what_may_not_be_read_is_recorded_as_it_came_and_the_author_warned(
