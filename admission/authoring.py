@@ -43,8 +43,16 @@ async def check_policy(
 ) -> AdmissionResponse:
     """Return whether a policy can be stored, and what its author should know."""
     try:
+        return await _checked(policy, means, deadline)
+    except TimeoutError:
+        reason = f"{_UNCHECKED}: no answer within {deadline.seconds:g} s; try again"
+        return refuse(policy, [reason], code=UNAVAILABLE)
+
+
+async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
+    try:
         own = own_namespaces(means.protection.namespace)
-        async with means.compiling:
+        async with means.turn(deadline):
             compiled = await asyncio.to_thread(compile_policy, policy)
         compiled = compiled.acting_as(parse_account(policy, own=own))
     except InvalidPolicy as error:
@@ -55,14 +63,11 @@ async def check_policy(
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
             unverified = await _unverified(compiled, means)
-    except TimeoutError:
-        reason = f"{_UNCHECKED}: no answer within {deadline.seconds:g} s; try again"
-        return refuse(policy, [reason], code=UNAVAILABLE)
     except ClusterError as error:
         return _unanswered(policy, error)
     if refused is not None:
         return refused
-    async with means.compiling:
+    async with means.turn(deadline):
         findings = await asyncio.to_thread(
             find_surprises, policy, compiled, scope=scope, protection=means.protection
         )

@@ -20,6 +20,7 @@ from admission.pki import Pair, ca_is_due, make_ca, make_serving, read_pair, ser
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, InvalidSetting, NotFound
 from reconciler.kube.authority import BUNDLE, CA_SECRET, TLS_SECRET
+from reconciler.kube.retrying import until_done
 from reconciler.kube.secrets import StoredSecret
 from reconciler.observe.logs import logger
 
@@ -119,6 +120,18 @@ class Certificates:
             self._loaded = serving
             self.on_change(serving)
         self.problem = ""
+
+    async def obtain(self, say: Callable[[str], None]) -> None:
+        """Return when there is a certificate to begin with."""
+
+        async def once() -> None:
+            try:
+                await self.refresh()
+            except ClusterError as error:
+                self.problem = str(error)
+                raise
+
+        await until_done(once, lambda text: say(f"no certificate: {text}"))
 
     async def run(self) -> None:
         """Refresh for ever; a failure is told and tried again, the old certificate serves on."""

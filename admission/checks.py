@@ -1,7 +1,8 @@
 """What the checks of single kinds share: the means to look something up, the form of a refusal."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from admission.asking import TOGETHER
@@ -70,6 +71,20 @@ class ValidationDeps:
     author: Access | None = None
     author_name: str = ""
     verifier: Access | None = None
+
+    @contextlib.asynccontextmanager
+    async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
+        """Give the turn to compile, which then takes as long as it takes.
+
+        Raises:
+            TimeoutError: It did not come by the deadline.
+        """
+        async with asyncio.timeout(deadline.left):
+            await self.compiling.acquire()
+        try:
+            yield
+        finally:
+            self.compiling.release()
 
 
 Check = Callable[[Object, ValidationDeps, Deadline], Awaitable[AdmissionResponse]]

@@ -12,12 +12,12 @@ from datetime import datetime
 from reconciler.api.meta import ANNOTATION_MISSED
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError
 from reconciler.kube.client import Client
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
 from reconciler.observe.logs import logger
 from reconciler.observe.problems import tell_problems
+from reconciler.services.jobs import SaysOnce, repeat
 
 _log = logger("admission.heartbeat")
 
@@ -53,11 +53,10 @@ class Heartbeat:
             self.clock,
             namespace=self.namespace,
             identity=new_identity(),
-            on_started=lambda: None if election.witnessed else self.missed(),
-            on_lost=lambda: None,
             name=ADMISSION_LEASE,
             timing=self.timing,
         )
+        election.started.subscribe(lambda: None if election.witnessed else self.missed())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(election.run(), name="election")
             tasks.create_task(self._note(), name="missed triggers")
@@ -69,20 +68,22 @@ class Heartbeat:
             tasks.create_task(told, name="election told")
 
     async def _note(self) -> None:
-        leases, told = KubeLeases(self.client, self.namespace), ""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            if self._missed is None:
-                continue
+        def say(reason: str) -> None:
+            _log.warning("missed triggers are not noted", reason=reason)
+
+        await repeat(
+            self._note_missed,
+            woken=self._changed,
+            at_once=False,
+            pauses=(_PAUSE, _PAUSE),
+            tell=SaysOnce(say=say).tell,
+        )
+
+    async def _note_missed(self) -> None:
+        self._changed.clear()
+        if self._missed is not None:
             notes = {ANNOTATION_MISSED: render_time(self._missed)}
-            try:
-                await leases.patch(ADMISSION_LEASE, {"metadata": {"annotations": notes}})
-                told = ""
-            except ClusterError as error:
-                self._changed.set()
-                if str(error) != told:
-                    _log.warning("missed triggers are not noted", reason=str(error))
-                told = str(error)
+            leases = KubeLeases(self.client, self.namespace)
+            await leases.patch(ADMISSION_LEASE, {"metadata": {"annotations": notes}})
             # Many that are missed together are noted together.
             await asyncio.sleep(_PAUSE)

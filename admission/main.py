@@ -41,7 +41,7 @@ from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.dialects.registry import POLICY_KINDS
-from reconciler.errors import ClusterError, RetrofitError
+from reconciler.errors import RetrofitError
 from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
@@ -50,14 +50,12 @@ from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import new_identity
-from reconciler.kube.leases import KubeLeases
 from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
-from reconciler.kube.retrying import until_done
 from reconciler.kube.secrets import NamedSecrets
-from reconciler.kube.settings import settings_taker, settings_watch
+from reconciler.kube.settings import settings_watch
 from reconciler.kube.watch import BEAT, Watch
 from reconciler.observe import logs
 from reconciler.observe.calls import call_counter
@@ -67,7 +65,7 @@ from reconciler.observe.loops import forever, until_signal
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
-from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
+from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
@@ -76,6 +74,7 @@ from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
 from reconciler.services.recording.recorder import Recorder
 from reconciler.services.upkeep.coexistence import KyvernoDetector
+from reconciler.wiring.shared import exception_settings, kyverno_detector
 
 _log = logs.logger("admission.main")
 
@@ -159,14 +158,11 @@ class Admission:
         kinds = KubeKinds(self.client, self.clock)
         index = PolicyStore(namespace=self.settings.namespace)
         policies = PolicyFeed(index=index, metrics=self.metrics)
-        exception_settings = ExceptionSettings(
-            enabled=self.settings.enable_policy_exception,
-            namespaces=self.settings.exception_namespace,
-        )
-        exceptions = ExceptionFeed(ExceptionIndex(exception_settings=exception_settings))
+        honoured = exception_settings(self.settings)
+        exceptions = ExceptionFeed(ExceptionIndex(exception_settings=honoured))
         own = self.settings.namespace
         holder = SettingsHolder.of(own)
-        holder.listeners.append(SettingsReport(log=_log, metrics=self.metrics))
+        holder.changed.subscribe(SettingsReport(log=_log, metrics=self.metrics))
         ahead = policies.index.prepare
         of_policies = tuple(
             self._follower(kind.plural, kind, policies.on_event, prepare=ahead)
@@ -200,7 +196,7 @@ class Admission:
                 lost=heartbeat.missed,
             ),
             self._policies(kinds, holder).review,
-            ExceptionWebhook(exception_settings).review,
+            ExceptionWebhook(honoured).review,
         )
         async with asyncio.TaskGroup() as tasks:
             # Without the backlog it counts what it stores itself: no reason to be unready.
@@ -256,14 +252,7 @@ class Admission:
         await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
         honoured = (EXCEPTIONS,) if self.settings.enable_policy_exception else ()
         await wait_for_kinds(self.client, _say, (*_NEEDED, *honoured))
-        await until_done(self._certify, lambda text: _say(f"no certificate: {text}"))
-
-    async def _certify(self) -> None:
-        try:
-            await self.certificates.refresh()
-        except ClusterError as error:
-            self.certificates.problem = str(error)
-            raise
+        await self.certificates.obtain(_say)
 
     def _follower(
         self,
@@ -308,27 +297,19 @@ class Admission:
         return facts, (of_namespaces, *of_roles, *((of_exceptions,) if of_exceptions else ()))
 
     def _neighbour(self, events: KubeEvents) -> KyvernoDetector:
-        settings = self.settings
-        neighbour = KyvernoDetector(
-            leases=KubeLeases(self.client, settings.namespace),
-            clock=self.clock,
-            namespace=settings.namespace,
-            take_over=settings.take_over,
-            say=_log.warning,
-        )
+        neighbour = kyverno_detector(self.client, self.settings, self.clock, _log.warning)
 
         def honour() -> None:
             self.metrics.kyverno_live.set(1 if neighbour.found else 0)
             if neighbour.found:
                 events.emit(neighbour.event)
 
-        neighbour.listeners.append(honour)
+        neighbour.changed.subscribe(honour)
         return neighbour
 
     def _settings_follower(self, holder: SettingsHolder) -> Informer:
         watch = settings_watch(self.client, self.clock, self.settings.namespace)
-        take = settings_taker(holder)
-        return Informer(name="settings", watch=watch, take=take, clock=self.clock)
+        return Informer(name="settings", watch=watch, take=holder.on_event, clock=self.clock)
 
     def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(forever("certificate", self.certificates.run()))
@@ -352,7 +333,7 @@ class Admission:
             what = "triggers are diverted" if known.diverting else "triggers are recorded again"
             say(what, waiting=known.waiting, limit=marks().limit, hard=marks().hard)
 
-        estimate.listeners.append(told)
+        estimate.turned.subscribe(told)
         metrics.waiting_seen.set_function(lambda: estimate.waiting)
         metrics.waiting_limit.labels("waiting").set_function(lambda: marks().limit)
         metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)

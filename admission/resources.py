@@ -123,8 +123,7 @@ class ResourceWebhook:
             async with _by(deadline, "the policies"):
                 await self.caught_up()
                 await self.digests.learn(digest, self.index.digest)
-            async with _by(deadline, "the kinds that the cluster serves"):
-                parent = await self._parent(request)
+            parent = await self._parent(request, deadline)
             rules = self._rules(request, parent or request.kind, policy)
             if not rules:
                 return AdmissionResponse()
@@ -198,12 +197,13 @@ class ResourceWebhook:
         programs = [item.program for item in rules]
         return await self.facts.roles_of(request.user, self.settings.current.filters, programs)
 
-    async def _parent(self, request: AdmissionRequest) -> TypeName | None:
+    async def _parent(self, request: AdmissionRequest, deadline: Deadline) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""
         if request.subresource in _OWN_KIND:
             return None
         resource = request.resource
-        found = await self.kinds.of_resource(resource.group, resource.version, resource.name)
+        async with _by(deadline, "the kinds that the cluster serves"):
+            found = await self.kinds.of_resource(resource.group, resource.version, resource.name)
         if found is None:
             return None
         return TypeName(group=found.group, version=found.version, name=found.kind)

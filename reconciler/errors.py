@@ -240,6 +240,10 @@ class Forbidden(ClusterError):
         super().__init__(message, status=status)
         self.permission = permission
 
+    def withhold_permission(self) -> None:
+        """Leave out what to grant: it is made of what not everybody may read."""
+        self.permission = ""
+
 
 class Invalid(ClusterError):
     """The API server refuses the content (400, 415, 422): no repetition will help."""

@@ -4,31 +4,25 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import ControllerSettings
-from reconciler.controller.attempt_log import AttemptLog
-from reconciler.controller.catchup import rounds_of
 from reconciler.controller.cluster_watches import ClusterWatches, LeaderEvents
 from reconciler.controller.exceptions import ExceptionFollower
 from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
+from reconciler.controller.jobs import sharded, singleton
 from reconciler.controller.leader import Leadership
-from reconciler.controller.observers import Observers
 from reconciler.controller.operator import Operator
 from reconciler.errors import RetrofitError
-from reconciler.kube.backlog import KubeBoard
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
-from reconciler.kube.leases import KubeLeases
 from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
-from reconciler.kube.reports import KubeReports
-from reconciler.kube.watch import BEAT, Watch
+from reconciler.observe.attempt_log import AttemptLog
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
@@ -36,19 +30,14 @@ from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import forever
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.observe.observers import Observers
 from reconciler.observe.settings import SettingsReport
-from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
-from reconciler.services.catalog.settings import SettingsHolder
-from reconciler.services.catchup.passes import Rounds
-from reconciler.services.processing.attempt import Attempt
-from reconciler.services.processing.backlog_publisher import BacklogPublisher
-from reconciler.services.recording.backlog import marks_of
-from reconciler.services.reporting.events import EventRecorder
-from reconciler.services.reporting.policy_reports import Reports
-from reconciler.services.reporting.policy_status import Progress
-from reconciler.services.upkeep.coexistence import KyvernoDetector
-from reconciler.services.upkeep.permission_watch import PermissionWatch
-from reconciler.wiring import Services, controller_services
+from reconciler.services.catchup.passes import CatchUpPasses
+from reconciler.wiring.base import Base
+from reconciler.wiring.catchup import catch_up_passes
+from reconciler.wiring.controller import Services
+from reconciler.wiring.observers import observers_of
+from reconciler.wiring.shared import kyverno_detector
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,10 +45,9 @@ class Controller:
     """One controller process."""
 
     settings: ControllerSettings
-    client: Client
     services: Services
-    accounts: Observers
-    rounds: Rounds
+    observers: Observers
+    rounds: CatchUpPasses
     metrics: Metrics
     readiness: Readiness
     election: Election
@@ -67,15 +55,41 @@ class Controller:
     events: KubeEvents
     surroundings: ClusterWatches
     operator: Operator
+    log: Logger
     stop: asyncio.Event
-    lost: asyncio.Event
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
     exceptions: ExceptionFollower | None = None
+
+    def lead(self) -> None:
+        """The Lease was won."""
+        self.log.info("leading", identity=self.election.identity)
+        if self.election.abandoned:
+            self.log.warning(
+                "the leader before ended without giving the Lease back: what waits now is noted"
+                " before it is worked on, so that a request which ends the controller is found"
+            )
+            self.services.dispatcher.suspects.expect()
+        self.leadership.start()
+
+    def on_lost(self) -> None:
+        """The Lease was lost."""
+        self.log.error("the Lease is lost: the process ends, so that only one works")
+        self._end()
+
+    def on_failed(self, error: BaseException) -> None:
+        """The work of the leader ended by itself."""
+        self.log.error("the work ended by a fault of our own: the process ends", exc_info=error)
+        self._end()
+
+    def _end(self) -> None:
+        self.lost.set()
+        self.stop.set()
 
     def _gauges(self) -> Gauges:
         return Gauges(
             metrics=self.metrics,
             services=self.services,
-            accounts=self.accounts,
+            observers=self.observers,
             events=self.events,
             rounds=self.rounds,
             leading=lambda: self.election.leading,
@@ -226,119 +240,41 @@ def _assemble(
     stop: asyncio.Event,
 ) -> Controller:
     clock, identity = SystemClock(), new_identity()
+    election = _election(settings, lease_client, clock, identity)
+    client.allow_writes(lambda: election.leading)
+    base = Base.of(client, settings, clock, log.warning)
     events = KubeEvents(client, clock, instance=identity)
     reporter = AttemptLog(log=log, metrics=metrics, now=clock.now)
-    event_recorder = EventRecorder(
-        events=events, clock=clock, success=settings.generate_success_events
-    )
-
-    def observed(request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
-        accounts.observe(request, status, attempt)
-
-    def swept(spec: RequestSpec, attempt: Attempt) -> None:
-        accounts.swept(spec, attempt)
-
-    exception_settings = ExceptionSettings(
-        enabled=settings.enable_policy_exception, namespaces=settings.exception_namespace
-    )
-    index = ExceptionIndex(exception_settings=exception_settings)
-    holder = SettingsHolder.of(settings.namespace, filter_targets=settings.filter_targets)
-    holder.listeners.append(
-        _honour_success(event_recorder, otherwise=settings.generate_success_events)
-    )
-    services = controller_services(
-        client,
-        settings,
-        clock,
-        exceptions=index,
-        live=holder,
-        observe=observed,
-        each=swept,
-        say=log.warning,
-        warn=event_recorder.caution,
-    )
-    accounts = _accounts(
-        settings, client, clock, services, reporter=reporter, event_recorder=event_recorder
-    )
-    services.collector.before = accounts.progress.flush
-    rounds = rounds_of(
-        client, settings, services, holder=holder, reporter=reporter, event_recorder=event_recorder
-    )
+    observers = observers_of(base, events, reporter)
+    services = Services.of(base, observers)
+    rounds = catch_up_passes(base, services, observers)
     told = LeaderEvents(events=events, leading=lambda: election.leading)
-    surroundings = _surroundings(
-        settings, client, clock, services, holder=holder, reporter=reporter, told=told
-    )
-    exceptions = None
-    if exception_settings.enabled:
-        exceptions = ExceptionFollower(
-            index=index,
-            watch=Watch(client, EXCEPTIONS, clock, beat=BEAT),
-            wake=services.dispatcher.wake,
-            log=log,
-        )
-        index.caught_up = exceptions.caught_up
-    lost = asyncio.Event()
-
-    def on_failed(error: BaseException) -> None:
-        log.error("the work ended by a fault of our own: the process ends", exc_info=error)
-        lost.set()
-        stop.set()
-
-    leadership = Leadership(
+    surroundings = ClusterWatches(
+        client=client,
+        clock=clock,
         services=services,
-        accounts=accounts,
-        permission_watch=PermissionWatch(
-            waiting=services.dispatcher,
-            access=services.cluster.access,
-            clock=clock,
-        ),
-        backlog_publisher=BacklogPublisher(
-            board=KubeBoard(KubeLeases(client, settings.namespace), clock),
-            dispatcher=services.dispatcher,
-            marks=marks_of(settings, holder),
-            say=log.warning,
-        ),
-        rounds=rounds,
-        resync=settings.resync,
+        holder=base.live,
+        report=SettingsReport(log=log, metrics=metrics, events=told),
+        neighbour=kyverno_detector(client, settings, clock, log.warning),
+        metrics=metrics,
+        events=told,
+        leading=told.leading,
         say=log.warning,
-        on_failed=on_failed,
+    )
+    leadership = Leadership(
+        dispatcher=services.dispatcher,
+        observers=observers,
+        singleton=singleton(base, services, observers, rounds),
+        sharded=sharded(base, services, observers),
         prepared=surroundings.known,
     )
-
-    def on_lost() -> None:
-        log.error("the Lease is lost: the process ends, so that only one works")
-        lost.set()
-        stop.set()
-
-    def on_started() -> None:
-        log.info("leading", identity=identity)
-        if election.abandoned:
-            log.warning(
-                "the leader before ended without giving the Lease back: what waits now is noted"
-                " before it is worked on, so that a request which ends the controller is found"
-            )
-            services.dispatcher.suspects.expect()
-        leadership.start()
-
-    election = Election(
-        lease_client,
-        clock,
-        namespace=settings.namespace,
-        identity=identity,
-        on_started=on_started,
-        on_lost=on_lost,
-        timing=Timing(
-            duration=settings.lease_duration,
-            renew=settings.lease_renew,
-            retry=settings.lease_retry,
-        ),
+    registry = build_registry(
+        services, rounds, namespace=settings.namespace, adopt=settings.take_over
     )
-    client.allow_writes(lambda: election.leading)
-    return Controller(
+    controller = Controller(
         settings=settings,
-        client=client,
         services=services,
-        accounts=accounts,
+        observers=observers,
         rounds=rounds,
         metrics=metrics,
         readiness=readiness,
@@ -352,92 +288,40 @@ def _assemble(
             page=settings.list_page,
             identity=identity,
             stop=stop,
-            registry=build_registry(
-                services,
-                rounds,
-                namespace=settings.namespace,
-                adopt=settings.take_over,
-            ),
+            registry=registry,
         ),
+        log=log,
         stop=stop,
-        lost=lost,
-        exceptions=exceptions,
+        exceptions=_exceptions(base, services, log),
     )
+    election.started.subscribe(controller.lead)
+    election.lost.subscribe(controller.on_lost)
+    leadership.failed.subscribe(controller.on_failed)
+    return controller
 
 
-def _honour_success(
-    event_recorder: EventRecorder, *, otherwise: bool
-) -> Callable[[SettingsHolder], None]:
-    """Return what switches events for successes as the ConfigMap says, or else the flag."""
-
-    def honour(holder: SettingsHolder) -> None:
-        wanted = holder.current.success_events
-        event_recorder.success = otherwise if wanted is None else wanted
-
-    return honour
-
-
-def _surroundings(
-    settings: ControllerSettings,
-    client: Client,
-    clock: Clock,
-    services: Services,
-    *,
-    holder: SettingsHolder,
-    reporter: AttemptLog,
-    told: LeaderEvents,
-) -> ClusterWatches:
-    log, metrics = reporter.log, reporter.metrics
-    neighbour = KyvernoDetector(
-        leases=KubeLeases(client, settings.namespace),
-        clock=clock,
+def _election(
+    settings: ControllerSettings, lease_client: Client, clock: Clock, identity: str
+) -> Election:
+    return Election(
+        lease_client,
+        clock,
         namespace=settings.namespace,
-        take_over=settings.take_over,
-        say=log.warning,
-    )
-    return ClusterWatches(
-        client=client,
-        clock=clock,
-        services=services,
-        holder=holder,
-        report=SettingsReport(log=log, metrics=metrics, events=told),
-        neighbour=neighbour,
-        metrics=metrics,
-        events=told,
-        leading=told.leading,
-        say=log.warning,
+        identity=identity,
+        timing=Timing(
+            duration=settings.lease_duration,
+            renew=settings.lease_renew,
+            retry=settings.lease_retry,
+        ),
     )
 
 
-def _accounts(
-    settings: ControllerSettings,
-    client: Client,
-    clock: Clock,
-    services: Services,
-    *,
-    reporter: AttemptLog,
-    event_recorder: EventRecorder,
-) -> Observers:
-    cluster, say = services.cluster, reporter.log.warning
-    services.index.subscribe(event_recorder.on_policy)
-    progress = Progress(
-        index=services.index,
-        policies=cluster.policies,
-        clock=clock,
-        waiting=services.dispatcher.unended,
-        filters=lambda: services.rollout.webhook_writer.live.current.filters,
-        say=say,
-    )
-    reports = Reports(
-        store=KubeReports(client, page=settings.list_page),
-        index=services.index,
-        policies=cluster.policies,
-        kinds=services.kinds,
-        reader=cluster.reader,
-        clock=clock,
-        say=say,
-        enabled=settings.reports,
-    )
-    return Observers(
-        reporter=reporter, event_recorder=event_recorder, progress=progress, reports=reports
+def _exceptions(base: Base, services: Services, log: Logger) -> ExceptionFollower | None:
+    if base.of_exceptions is None:
+        return None
+    return ExceptionFollower(
+        index=base.exceptions,
+        watch=base.of_exceptions,
+        wake=services.dispatcher.wake,
+        log=log,
     )

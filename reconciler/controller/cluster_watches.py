@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.client import Client
-from reconciler.kube.settings import settings_taker, settings_watch
+from reconciler.kube.settings import settings_watch
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOKS
 from reconciler.observe.loops import run_loops
@@ -22,11 +21,12 @@ from reconciler.observe.metrics import Metrics
 from reconciler.observe.problems import tell_problems
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.policies import Change
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.rollout.webhook_config import MANAGED_BY
 from reconciler.services.upkeep.coexistence import KyvernoDetector
-from reconciler.wiring import Services
+from reconciler.wiring.controller import Services
 
 _DEFINITIONS = Kind(
     group="apiextensions.k8s.io",
@@ -70,23 +70,24 @@ class ClusterWatches:
     say: Callable[[str], None]
     _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _secret_gone: asyncio.Event = field(default_factory=asyncio.Event)
-    _settings: Watch | None = None
+    _settings: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        """Have everybody told who has to know."""
-        self.holder.listeners += [self.report, lambda _: self.services.rollout.wake()]
-        self.neighbour.listeners.append(self._honour_neighbour)
-        self.services.rollout.webhook_writer.restored = self._tell_restored
-        self.services.entries.on_verdict = self._tell_entry
+        """Subscribe to what is to be told, or acted on."""
+        self._settings = settings_watch(self.client, self.clock, self.holder.namespace)
+        self.holder.changed.subscribe(self.report)
+        self.holder.changed.subscribe(lambda _: self.services.rollout.wake())
+        self.neighbour.changed.subscribe(self._honour_neighbour)
+        self.services.rollout.webhook_writer.restored.subscribe(self._tell_restored)
+        self.services.entries.judged.subscribe(self._tell_entry)
 
     async def run(self) -> None:
         """Follow for ever."""
         namespace, client, clock = self.holder.namespace, self.client, self.clock
-        self._settings = settings_watch(client, clock, namespace)
         marked = f"{MANAGED_BY}=kube-retrofit"
         own = f"metadata.name={namespace}"
         watches = {
-            "settings": (self._settings, settings_taker(self.holder)),
+            "settings": (self._settings, self.holder.on_event),
             "webhook configurations": (
                 Watch(client, WEBHOOKS, clock, labels=marked),
                 self._take_configuration,
@@ -122,8 +123,7 @@ class ClusterWatches:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self.neighbour.looked.wait()
-                if self._settings is not None:
-                    await self._settings.synced.wait()
+                await self._settings.synced.wait()
         except TimeoutError:
             self.say(
                 "leading without knowing the settings or whether a live Kyverno is there: the"
@@ -142,21 +142,19 @@ class ClusterWatches:
             self._secret_gone.set()
 
     async def _restore_secrets(self) -> None:
-        told = ""
-        while True:
-            await self._secret_gone.wait()
-            self._secret_gone.clear()
-            if not self.leading():
-                continue
-            try:
-                await self.services.cluster.authority.restore()
-                told = ""
-            except ClusterError as error:
-                if str(error) != told:
-                    self.say(f"the Secrets of the certificates cannot be made: {error}")
-                told = str(error)
-                await asyncio.sleep(_PATROL)
-                self._secret_gone.set()
+        await repeat(
+            self._restore,
+            woken=self._secret_gone,
+            at_once=False,
+            pauses=(_PATROL, _PATROL),
+            tell=SaysOnce(say=self.say).tell,
+            failing="the Secrets of the certificates cannot be made: ",
+        )
+
+    async def _restore(self) -> None:
+        self._secret_gone.clear()
+        if self.leading():
+            await self.services.cluster.authority.restore()
 
     def _take_configuration(self, change: Change, configuration: Object) -> None:
         rollout = self.services.rollout
@@ -176,13 +174,14 @@ class ClusterWatches:
                 self._kinds_changed.set()
 
     async def _honour_kinds(self) -> None:
-        while True:
-            await self._kinds_changed.wait()
-            self._kinds_changed.clear()
-            for pause in _LOOKS:
-                await asyncio.sleep(pause)
-                self.services.kinds.invalidate()
-                self.services.rollout.wake()
+        await repeat(self._look_for_kinds, woken=self._kinds_changed, at_once=False)
+
+    async def _look_for_kinds(self) -> None:
+        self._kinds_changed.clear()
+        for pause in _LOOKS:
+            await asyncio.sleep(pause)
+            self.services.cluster.kinds.invalidate()
+            self.services.rollout.wake()
 
     def _honour_neighbour(self) -> None:
         reason = self.neighbour.standing_by

@@ -4,19 +4,14 @@ Not through kopf: work must not begin before the first list, nor go on while a w
 something, and kopf tells neither.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import PolicyRef
-from reconciler.errors import Unavailable
 from reconciler.kube.watch import Watch
 from reconciler.observe.logs import Logger
 from reconciler.services.catalog.exceptions import ExceptionIndex, exception_key
-
-_PATIENCE = 10.0
-"""Seconds that an attempt waits until the exceptions are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +36,6 @@ class ExceptionFollower:
                 self.log.warning("exception not honoured", key=key, reason=taken.problem)
             for policy in taken.policies:
                 self.wake(policy_named(policy))
-
-    async def caught_up(self) -> None:
-        """Return when what is known is what is stored.
-
-        Raises:
-            Unavailable: That takes too long.
-        """
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await self.watch.caught_up()
-        except TimeoutError:
-            reason = self.watch.problem or "the API server does not answer"
-            raise Unavailable(f"the PolicyExceptions cannot be read: {reason}") from None
 
     def unready(self) -> str | None:
         """Return why the exceptions are not known, None when they are."""

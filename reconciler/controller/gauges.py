@@ -1,17 +1,17 @@
 """Metrics that are looked up: once per second, what the parts of the controller know."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from prometheus_client import Counter as Total
 
-from reconciler.controller.observers import Observers
 from reconciler.kube.events import KubeEvents
 from reconciler.observe.metrics import Metrics
-from reconciler.services.catchup.passes import Rounds
-from reconciler.wiring import Services
+from reconciler.observe.observers import Observers
+from reconciler.services.catchup.passes import CatchUpPasses
+from reconciler.services.jobs import repeat
+from reconciler.wiring.controller import Services
 
 _PAUSE = 1.0
 
@@ -26,21 +26,22 @@ class Gauges:
 
     metrics: Metrics
     services: Services
-    accounts: Observers
+    observers: Observers
     events: KubeEvents
-    rounds: Rounds
+    rounds: CatchUpPasses
     leading: Callable[[], bool]
     _seen: dict[str, int] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while True:
-            self.look()
-            await asyncio.sleep(_PAUSE)
+        await repeat(self._look, every=_PAUSE)
+
+    async def _look(self) -> None:
+        self.look()
 
     def look(self) -> None:
         """Set all of them."""
-        metrics, services, accounts = self.metrics, self.services, self.accounts
+        metrics, services, observers = self.metrics, self.services, self.observers
         metrics.leader.set(1 if self.leading() else 0)
         metrics.policies.labels("ready").set(len(services.index.policies()))
         metrics.policies.labels("invalid").set(len(services.index.invalid()))
@@ -61,10 +62,10 @@ class Gauges:
         metrics.in_flight.set(services.lanes.flight.used)
         self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)
         self._grown(
-            "limit", metrics.events_dropped.labels("limit"), accounts.event_recorder.held_back
+            "limit", metrics.events_dropped.labels("limit"), observers.event_recorder.held_back
         )
-        self._grown("reports", metrics.reports_written, accounts.reports.written)
-        self._grown("results", metrics.report_results_dropped, accounts.reports.dropped)
+        self._grown("reports", metrics.reports_written, observers.reports.written)
+        self._grown("results", metrics.report_results_dropped, observers.reports.dropped)
 
     def _out_of_force(self) -> None:
         in_force, gauge = self.services.rollout.webhook_writer.in_force, self.metrics.out_of_force
@@ -78,7 +79,7 @@ class Gauges:
 
     def _waiting(self) -> None:
         labels = self.metrics.labels
-        requests = self.services.dispatcher.unended()
+        requests = self.services.dispatcher.known.unended()
         waiting = Counter(labels.policy(request.spec.policy.key) for request in requests)
         self.metrics.requests_waiting.clear()
         for policy, number in waiting.items():

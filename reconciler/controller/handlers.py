@@ -11,12 +11,12 @@ from reconciler.api.meta import Object
 from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.kube.requests import REQUESTS
 from reconciler.requests.adoption import read_request
-from reconciler.services.catchup.passes import Rounds
-from reconciler.wiring import Services
+from reconciler.services.catchup.passes import CatchUpPasses
+from reconciler.wiring.controller import Services
 
 
 def build_registry(
-    services: Services, rounds: Rounds, *, namespace: str, adopt: bool
+    services: Services, rounds: CatchUpPasses, *, namespace: str, adopt: bool
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 

@@ -5,37 +5,29 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from reconciler.api.updaterequest import Reason
-from reconciler.controller.observers import Observers
-from reconciler.errors import ClusterError
+from reconciler.controller.jobs import Jobs
 from reconciler.observe.loops import run_loops
-from reconciler.services.catchup.passes import Rounds
-from reconciler.services.processing.backlog_publisher import BacklogPublisher
-from reconciler.services.upkeep.permission_watch import PermissionWatch
-from reconciler.wiring import Services
+from reconciler.observe.observers import Observers
+from reconciler.services.processing.dispatch import Dispatcher
+from reconciler.signals import Signal
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Leadership:
     """Starts the work when the Lease is won and stops it when it is lost or given back.
 
     Attributes:
-        resync: Seconds between lists of all waiting requests.
-        say: Gets a sentence for the log.
-        on_failed: Told of a fault of our own; whoever leads and does nothing must not go on.
         prepared: Returns when the work may begin.
+        failed: A fault of our own ended the work; whoever leads and does nothing must not go on.
     """
 
-    services: Services
-    accounts: Observers
-    permission_watch: PermissionWatch
-    backlog_publisher: BacklogPublisher
-    rounds: Rounds
-    resync: float
-    say: Callable[[str], None]
-    on_failed: Callable[[BaseException], None]
+    dispatcher: Dispatcher
+    observers: Observers
+    singleton: Jobs
+    sharded: Jobs
     prepared: Callable[[], Awaitable[None]]
-    _task: asyncio.Task[None] | None = field(default=None)
+    failed: Signal[[BaseException]] = field(default_factory=Signal)
+    _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """The Lease was won."""
@@ -46,7 +38,7 @@ class Leadership:
         """Finish what is in work within ``drain`` seconds, then stop."""
         if self._task is None:
             return
-        self.services.dispatcher.close()
+        self.dispatcher.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._finish(), drain)
         self._task.cancel()
@@ -54,48 +46,15 @@ class Leadership:
         self._task = None
 
     async def _finish(self) -> None:
-        await self.services.dispatcher.drain()
-        await self.accounts.progress.flush()
+        await self.dispatcher.drain()
+        await self.observers.progress.flush()
 
     async def _lead(self) -> None:
         await self.prepared()
-        self.accounts.progress.begin()
-        services, accounts = self.services, self.accounts
-        loops: dict[str, Awaitable[None]] = {
-            "list of requests": self._refill(),
-            "dispatcher": services.dispatcher.run(),
-            "global context": services.entries.run(),
-            "collector": services.collector.run(),
-            "retries": services.collector.retries.run(),
-            "rollout": services.rollout.run(),
-            "missing rights": self.permission_watch.run(),
-            "backlog": self.backlog_publisher.run(),
-            "catch-up": self.rounds.run(),
-            "policy status": accounts.progress.run(),
-        }
-        if accounts.reports.enabled:
-            loops["reports"] = accounts.reports.run()
-        await run_loops(loops)
+        self.observers.progress.begin()
+        jobs = {**self.sharded, **self.singleton}
+        await run_loops({name: run() for name, run in jobs.items()})
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.on_failed(error)
-
-    async def _refill(self) -> None:
-        pause = 0.5
-        collected = False
-        while True:
-            try:
-                await self.services.dispatcher.resync()
-                if not collected:
-                    # An entry that they wait for may have become ready before they were known.
-                    self.services.dispatcher.wake_parked(Reason.ENTRY_NOT_READY)
-                    await self.services.collector.resync(self.accounts.on_recovered)
-                    collected = True
-            except ClusterError as error:
-                self.say(f"the waiting requests cannot be listed: {error}")
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 15.0)
-            else:
-                pause = 0.5
-                await asyncio.sleep(self.resync)
+            self.failed.emit(error)

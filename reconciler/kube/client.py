@@ -81,11 +81,11 @@ class Client:
 
     def allow_writes(self, may_write: Callable[[], bool]) -> None:
         """Have somebody asked before each request that is no GET, in whatever name it goes."""
-        self._line.may_write = may_write
+        self._line.allow_writes(may_write)
 
     def tell_left_out(self, say: Callable[[str], None]) -> None:
         """Have somebody told, in a sentence, of objects that cannot be read."""
-        self._line.left_out = say
+        self._line.tell_left_out(say)
 
     def left_out(self, what: str) -> None:
         """Tell of objects that cannot be read."""
@@ -323,7 +323,7 @@ class Client:
                     method, url, **options, **self._line.fixed
                 ) as response:
                     status = response.status
-                    self._line.date = response.headers.get("Date", ""), self._clock.monotonic()
+                    self._line.note_date(response.headers.get("Date", ""), self._clock.monotonic())
                     if status < 300:  # noqa: PLR2004
                         yield response
                         return

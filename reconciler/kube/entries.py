@@ -1,22 +1,15 @@
-"""The `Entries` port, and what keeps entries of one cluster."""
+"""The `Entries` port."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import Kind, Object, resource_version
 from reconciler.clock import Clock
-from reconciler.config import ControllerSettings
 from reconciler.kube.client import Client
-from reconciler.kube.loader import KubeLoader
-from reconciler.kube.retrying import jittered
 from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
-from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
-from reconciler.services.catalog.protection import Protection
-from reconciler.services.ports.isolation import Isolation
-from reconciler.services.ports.objects import Kinds
 
 _STATUS = replace(ENTRIES, subresource="status")
 
@@ -46,31 +39,3 @@ class KubeEntries:
         statuses = self._client.resource(_STATUS)
         stored: Object = await statuses.merge(patch, entry["metadata"]["name"])
         return stored
-
-
-def global_context(
-    client: Client,
-    kinds: Kinds,
-    clock: Clock,
-    settings: ControllerSettings,
-    *,
-    isolation: Isolation,
-    say: Callable[[str], None],
-) -> GlobalContext:
-    """Return the `Loader` of rules: it keeps the entries of a cluster and reads the rest of it."""
-    worker = client.speaking_for(settings.background_user)
-    protection = Protection.of(settings)
-    hosts = filter(None, settings.service_hosts.split(","))
-    return GlobalContext(
-        Dependencies(
-            entries=KubeEntries(client, worker, clock),
-            kinds=kinds,
-            loader=KubeLoader(worker, hosts, protection=protection),
-            clock=clock,
-            spread=jittered,
-            say=say,
-            isolation=isolation,
-            most_bytes=settings.max_entry,
-            protection=protection,
-        )
-    )

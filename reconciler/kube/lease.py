@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import socket
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.api.meta import Object
@@ -22,6 +21,7 @@ from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from reconciler.kube.client import Client
 from reconciler.kube.leases import LEASES
 from reconciler.kube.retrying import jittered
+from reconciler.signals import Signal
 
 LEASE_NAME = "kube-retrofit-controller"
 
@@ -60,12 +60,11 @@ class Election:
         *,
         namespace: str,
         identity: str,
-        on_started: Callable[[], None],
-        on_lost: Callable[[], None],
-        on_holder: Callable[[str], None] = lambda _holder: None,
         name: str = LEASE_NAME,
         timing: Timing | None = None,
     ) -> None:
+        self.started, self.lost = Signal[[]](), Signal[[]]()
+        self.held_by = Signal[[str]]()
         self.holder = ""
         self.problem = ""
         self.witnessed = False
@@ -74,10 +73,7 @@ class Election:
         self._clock = clock
         self._namespace = namespace
         self._name = name
-        self._identity = identity
-        self._on_started = on_started
-        self._on_lost = on_lost
-        self._on_holder = on_holder
+        self.identity = identity
         self._timing = timing or Timing()
         self._leading = False
         self._renewed_at = 0.0
@@ -93,7 +89,7 @@ class Election:
     async def run(self) -> None:
         """Acquire and renew until cancelled; then give the Lease back at once.
 
-        The callbacks must return quickly. ``on_lost`` follows each ``on_started``, except where
+        Subscribers must return quickly. ``lost`` follows each ``started``, except where
         the end was asked for by cancelling.
         """
         try:
@@ -120,10 +116,10 @@ class Election:
             self._renewed_at = started
             if not self._leading:
                 self._leading = True
-                self._on_started()
-        elif self._leading and (self.holder != self._identity or not self.leading):
+                self.started.emit()
+        elif self._leading and (self.holder != self.identity or not self.leading):
             self._leading = self.witnessed = False
-            self._on_lost()
+            self.lost.emit()
 
     def _patience(self, now: float) -> float:
         """Return for how long one call may take: never beyond the renewal deadline."""
@@ -146,9 +142,9 @@ class Election:
             return await self._create(limit)
         known = self._lease.get("spec")
         self._observe(lease)
-        others = self.holder != self._identity and known not in (None, lease.get("spec"))
+        others = self.holder != self.identity and known not in (None, lease.get("spec"))
         self.witnessed = self.witnessed or others
-        others = self.holder not in {"", self._identity}
+        others = self.holder not in {"", self.identity}
         if others and not self._expired():
             return False
         self.abandoned = others
@@ -167,7 +163,7 @@ class Election:
     def _see(self, holder: str) -> None:
         if holder != self.holder:
             self.holder = holder
-            self._on_holder(holder)
+            self.held_by.emit(holder)
 
     def _expired(self) -> bool:
         spec = self._lease.get("spec") or {}
@@ -198,7 +194,7 @@ class Election:
         except Conflict:  # A renewal was on its way when the end was asked for.
             stored = await self._leases.get(self._name, self._namespace, timeout=_RELEASE_TIMEOUT)
             self._observe(stored)
-            if self.holder != self._identity:
+            if self.holder != self.identity:
                 return
             await self._replace(self._released(), _RELEASE_TIMEOUT)
         self._see("")
@@ -218,11 +214,11 @@ class Election:
         now = render_time(self._clock.now())
         spec = {
             **old,
-            _HOLDER: self._identity,
+            _HOLDER: self.identity,
             "leaseDurationSeconds": round(self._timing.duration),
             "renewTime": now,
         }
-        if old.get(_HOLDER) != self._identity:
+        if old.get(_HOLDER) != self.identity:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + 1 if old else 0
         return spec

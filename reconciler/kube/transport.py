@@ -47,6 +47,18 @@ class Line:
             fixed["server_hostname"] = configuration.tls_server_name
         return cls(transport=transport, session=transport.open(), fixed=fixed)
 
+    def allow_writes(self, may_write: Callable[[], bool]) -> None:
+        """Have somebody asked before each request that is no GET."""
+        self.may_write = may_write
+
+    def tell_left_out(self, say: Callable[[str], None]) -> None:
+        """Have somebody told of objects that cannot be read."""
+        self.left_out = say
+
+    def note_date(self, said: str, now: float) -> None:
+        """Take in what the API server says that the time is."""
+        self.date = said, now
+
 
 class Transport(RESTClientObject):
     """The client's pool, with connections kept longer and without a look at the environment.

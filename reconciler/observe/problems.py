@@ -1,7 +1,8 @@
 """What is in the way of something that goes on for ever: told once, not at each try."""
 
-import asyncio
 from collections.abc import Callable
+
+from reconciler.services.jobs import SaysOnce, repeat
 
 
 async def tell_problems(
@@ -19,12 +20,12 @@ async def tell_problems(
         every: Seconds between two looks.
         over: Called when nothing is in the way any more.
     """
-    told = ""
-    while True:
-        found = problem()
-        if found and found != told:
-            say(found)
-        elif told and not found:
+    once = SaysOnce(say=say)
+
+    async def look() -> None:
+        before, found = once.problem, problem()
+        once.tell(found)
+        if before and not found:
             over()
-        told = found
-        await asyncio.sleep(every)
+
+    await repeat(look, every=every)

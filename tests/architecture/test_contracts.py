@@ -52,7 +52,7 @@ PLANTED = (
     ("Only the controller knows kopf", "admission/review.py", "import kopf"),
     (
         "Only reconciler.kube knows the Kubernetes client",
-        "reconciler/controller/attempt_log.py",
+        "reconciler/controller/gauges.py",
         "import kubernetes",
     ),
     (
@@ -67,7 +67,7 @@ PLANTED = (
     ),
     (
         "Only the CLI runs on the in-memory cluster",
-        "reconciler/wiring.py",
+        "reconciler/wiring/base.py",
         "import reconciler.memory.cluster",
     ),
     (

@@ -268,11 +268,11 @@ class Candidate:
             SystemClock(),
             namespace=place,
             identity=new_identity(),
-            on_started=lambda: self.told.put_nowait("started"),
-            on_lost=lambda: self.told.put_nowait("lost"),
-            on_holder=self.holders.put_nowait,
             timing=QUICK,
         )
+        self.election.started.subscribe(lambda: self.told.put_nowait("started"))
+        self.election.lost.subscribe(lambda: self.told.put_nowait("lost"))
+        self.election.held_by.subscribe(self.holders.put_nowait)
         self.task = asyncio.create_task(self.election.run())
 
     async def end(self):

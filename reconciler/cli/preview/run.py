@@ -157,12 +157,13 @@ async def _rule(
         user=wish.user if operation else {},
         namespace=wish.namespace,
     )
-    tally = RuleTally(program=program, operation=operation, limit=wish.limit)
+    notes: list[str] = []
     if operation and program.match.needs.user and not wish.user:
-        tally.notes.append("match asks who sends a request, and nobody is named: --userinfo")
+        notes.append("match asks who sends a request, and nobody is named: --userinfo")
     if preview.filters is not None:
-        tally.notes += why_silent(program, preview.filters)
-    tally.notes += await preview.unseen(program, occasion)
+        notes += why_silent(program, preview.filters)
+    notes += await preview.unseen(program, occasion)
+    tally = RuleTally(program=program, operation=operation, limit=wish.limit, notes=notes)
     bar.begin(f"{program.origin.policy} / {program.rule}")
     async for chunk in preview.walk(program, occasion):
         tally.add(chunk, loader.mask)

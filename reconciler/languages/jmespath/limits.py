@@ -61,7 +61,13 @@ class Run:
         "text",
     )
 
-    def __init__(self, root: Any, limits: Limits, allowance: Allowance = UNLIMITED) -> None:
+    def __init__(
+        self,
+        root: Any,
+        limits: Limits,
+        allowance: Allowance = UNLIMITED,
+        surroundings: EvaluationEnvironment = NOTHING_KNOWN,
+    ) -> None:
         allowance.spend(_RUN)
         self.root = root
         self.limits = limits
@@ -69,7 +75,7 @@ class Run:
         # No run takes more than is left for all of them.
         self.left = self._elements = min(limits.elements, allowance.left // STEPS_OF_ELEMENT)
         self.text = self._text = min(limits.text, allowance.left)
-        self.surroundings = NOTHING_KNOWN
+        self.surroundings = surroundings
         if isinstance(root, dict) and isinstance(root.get(SURROUNDINGS), EvaluationEnvironment):
             self.root = {key: value for key, value in root.items() if key != SURROUNDINGS}
             self.surroundings = root[SURROUNDINGS]

@@ -55,7 +55,7 @@ class Taken:
     problem: str = ""
 
 
-async def _at_once() -> None:
+async def at_once() -> None:
     """Nothing has to be waited for."""
 
 
@@ -69,7 +69,7 @@ class ExceptionIndex:
     """
 
     exception_settings: ExceptionSettings = field(default_factory=ExceptionSettings)
-    caught_up: Callable[[], Awaitable[None]] = _at_once
+    caught_up: Callable[[], Awaitable[None]] = at_once
     _known: dict[str, PolicyException] = field(default_factory=dict)
     _by_policy: dict[str, tuple[PolicyException, ...]] = field(default_factory=dict)
 

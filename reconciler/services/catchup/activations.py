@@ -17,7 +17,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Activation:
     """The beginning of a generation.
 
     Attributes:
@@ -40,10 +40,10 @@ class Start:
 
 
 @dataclass(slots=True)
-class Starts:
+class Activations:
     """The beginnings of all policies."""
 
-    _known: dict[PolicyRef, Start] = field(default_factory=dict)
+    _known: dict[PolicyRef, Activation] = field(default_factory=dict)
 
     def on_stored(self, policy: Object, now: float) -> None:
         """Take in a policy as stored; ``now`` is monotonic."""
@@ -55,7 +55,7 @@ class Starts:
             created = parse_time(meta.get("creationTimestamp")) or _EPOCH
             # Only the first version of the object tells what was there before it.
             first = generation == 1 and observed_generation(policy) is None
-            known = Start(
+            known = Activation(
                 uid=uid,
                 generation=generation,
                 created=created,
@@ -67,7 +67,7 @@ class Starts:
             # What was not looked at of the one before is the beginning of this one.
             since = touched if known.covered else known.since
             version = version_of(policy) if known.covered else known.version
-            known = Start(
+            known = Activation(
                 uid=uid,
                 generation=generation,
                 created=known.created,
@@ -84,7 +84,7 @@ class Starts:
         """A policy was deleted."""
         self._known.pop(key, None)
 
-    def get(self, key: PolicyRef) -> Start | None:
+    def get(self, key: PolicyRef) -> Activation | None:
         """Return the beginning of a policy, None where nothing of it is known."""
         return self._known.get(key)
 
@@ -112,7 +112,7 @@ class Starts:
                 since, version = instead, 0
             self._known[key] = replace(start, since=since, version=version, covered=covered)
 
-    def open(self, before: float) -> dict[PolicyRef, Start]:
+    def open(self, before: float) -> dict[PolicyRef, Activation]:
         """Return the beginnings to look at, of policies in force since before a moment."""
         return {
             key: start
@@ -120,7 +120,7 @@ class Starts:
             if not start.covered and start.ready is not None and start.ready <= before
         }
 
-    def cover(self, starts: Collection[Start]) -> None:
+    def cover(self, starts: Collection[Activation]) -> None:
         """Take beginnings as looked at, unless there is a newer generation."""
         for key, start in self._known.items():
             if any(

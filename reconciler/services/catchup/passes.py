@@ -5,8 +5,6 @@ been lost, when a process begins to lead, and when a new generation of a policy 
 What a pass has looked at it stores, so that nobody's end leaves a time out.
 """
 
-import asyncio
-import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,31 +13,25 @@ from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import UpdateRequest, parse_time
 from reconciler.clock import Clock
 from reconciler.engine.program import IGNORE, CompiledPolicy
-from reconciler.errors import ClusterError
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
-from reconciler.services.catchup.activations import Start, Starts
+from reconciler.services.catchup.activations import Activation, Activations
 from reconciler.services.catchup.changes import Window
 from reconciler.services.catchup.recovery import Loss, Recovery
+from reconciler.services.catchup.schedule import SETTLE, Action, Schedule
 from reconciler.services.catchup.search import Changed, PassResult, RuleKey, Search, Task, tasks_of
-from reconciler.services.ports.leases import AdmissionHeartbeat, CatchUpCheckpoint, Checkpoint
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.ports.leases import CatchUpCheckpoint, Checkpoint
 from reconciler.services.ports.policies import Policies
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 
-_SETTLE = timedelta(seconds=5)
-"""What is younger is left to the next pass: its request may be on its way."""
+_SETTLE = timedelta(seconds=SETTLE)
 _OVERLAP = timedelta(seconds=75)
 """An API server gives a request a minute from the noted time to its storing."""
 _FIRST = timedelta(minutes=10)
 """How far the first pass of all looks back, at policies that are no older."""
 _LOOK = 1.0
-_POLL = 5.0
-_UNSEEN = 10.0
-"""A server that ends is last seen alive so long before that at most."""
-_ALIVE = 30.0
-_REST = 15.0
-"""Seconds between two passes, however often triggers are lost."""
 _IN_FORCE = 2.0
 """Seconds from Ready on until every API server is taken to ask."""
 _PAUSES = (2.0, 60.0)
@@ -57,7 +49,7 @@ class _Former:
 
 
 @dataclass(slots=True, kw_only=True)
-class Rounds:
+class CatchUpPasses(SaysOnce):
     """Makes the passes.
 
     Attributes:
@@ -66,7 +58,6 @@ class Rounds:
         held: Tells whether nothing may be done; what happens meanwhile is nobody's loss.
         found: Told what a pass recorded.
         lost: Told what can neither be found nor worked on.
-        say: Gets a sentence for the log when something is in the way.
         passes: Number of passes that came to their end.
         done: Until when everything was looked at, None before it is known.
     """
@@ -81,28 +72,21 @@ class Rounds:
     held: Callable[[], bool]
     found: Callable[[PassResult], None]
     lost: Callable[[Loss], Awaitable[None]]
-    say: Callable[[str], None]
     passes: int = 0
     done: datetime | None = None
-    _starts: Starts = field(default_factory=Starts)
+    _starts: Activations = field(default_factory=Activations)
     _former: list[_Former] = field(default_factory=list)
-    _pulse: AdmissionHeartbeat = field(default_factory=AdmissionHeartbeat)
-    _polled: float = 0.0
-    _alive: float = 0.0
-    _alive_last: float = 0.0
-    _alive_before: float = 0.0
-    _missed: float = 0.0
-    _noted: float = 0.0
-    _last: float = float("-inf")
     _stored: datetime | None = None
     _saved: Checkpoint | None = None
     _revision: int = 0
     _taken: int = 0
-    _problem: str = ""
+    _recalled: bool = False
+    _schedule: Schedule = field(init=False)
     _told: dict[RuleKey, set[Changed]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Follow the policies, also while another process leads."""
+        self._schedule = Schedule(interval=self.interval)
         self.index.subscribe(self._on_policy)
 
     def take(self, request: UpdateRequest) -> None:
@@ -144,21 +128,20 @@ class Rounds:
 
     async def run(self) -> None:
         """Look until cancelled; what fails is tried again with a pause."""
-        shortest, longest = _PAUSES
-        pause, begun = shortest, False
-        while True:
-            try:
-                if not begun:
-                    await self.begin()
-                    begun = True
-                await self.look()
-            except ClusterError as error:
-                self._tell(f"lost triggers are not looked for now: {error}")
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, longest)
-            else:
-                pause = shortest
-                await asyncio.sleep(_LOOK)
+        interrupted = SaysOnce(say=self.say)
+        await repeat(
+            self._step,
+            every=_LOOK,
+            pauses=_PAUSES,
+            tell=interrupted.tell,
+            failing="lost triggers are not looked for now: ",
+        )
+
+    async def _step(self) -> None:
+        if not self._recalled:
+            await self.begin()
+            self._recalled = True
+        await self.look()
 
     async def begin(self) -> None:
         """Take in what is stored."""
@@ -171,7 +154,7 @@ class Rounds:
         checkpoint = await self.marks.load()
         now, done = self.clock.now(), checkpoint.done
         # Of those that ended before some are removed already.
-        self.search.seen.complete = now
+        self.search.seen.begin(now)
         self._stored = done
         if not self.in_force.recalled:
             self.in_force.recall(checkpoint, stored)
@@ -179,16 +162,14 @@ class Rounds:
         before = self.done - _OVERLAP
         # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
         self._starts.begin(before, instead=now if done is None else before)
-        self._pulse = await self.marks.pulse()
-        missed = parse_time(self._pulse.missed)
+        heartbeat = await self.marks.pulse()
+        missed = parse_time(heartbeat.missed)
         if done is not None and missed is not None and missed >= before:
             self.in_force.outages.add(Cause.UNRECORDED, before, now)
-        self._polled = self._alive = self._missed = self.clock.monotonic()
         # Nobody looked since the leader before this one did, if there was one.
-        unseen = timedelta() if done is None else now - self.done
-        self._alive_last = self._polled - unseen.total_seconds()
-        self._alive_before, self._noted = self._alive_last, self._alive_last
-        self._last = float("-inf")
+        unseen = 0.0 if done is None else (now - done).total_seconds()
+        monotonic = self.clock.monotonic()
+        self._schedule = self._schedule.begun(heartbeat, monotonic, unseen=unseen)
 
     async def look(self) -> None:
         """Make a pass where one is due."""
@@ -196,17 +177,25 @@ class Rounds:
         await self._recover()
         if not self.interval:
             return
-        if now - self._polled >= _POLL:
+        if self._schedule.asks(now):
             await self._listen(now)
-        ready = self._starts.open(now - _SETTLE.total_seconds() - _IN_FORCE)
-        if self.held():
-            if now >= self._due:
+        ready = self._starts.open(now - SETTLE - _IN_FORCE)
+        action = self._schedule.action(
+            self.clock.monotonic(),
+            held=self.held(),
+            new=bool(ready),
+            guessing=self.search.reach.guessing,
+        )
+        match action:
+            case Action.NOTE:
                 await self._end(self.clock.now() - _SETTLE, ready.values())
-                self._last = now
-        elif now >= self._due:
-            await self._all(ready)
-        elif ready:
-            await self._begun(ready)
+                self._schedule = self._schedule.ended(now)
+            case Action.LOOK_AT_IGNORED | Action.LOOK_AT_BEGINNINGS:
+                await self._all(ready, ignored=action is Action.LOOK_AT_IGNORED)
+            case Action.LOOK_AT_NEW:
+                await self._begun(ready)
+            case Action.REST:
+                return
 
     async def _recover(self) -> None:
         """Look into the times at which policies were not in force, and store which there were."""
@@ -241,55 +230,28 @@ class Rounds:
         await self.marks.store(checkpoint)
         self._saved, self._revision = checkpoint, revision
 
-    @property
-    def _doubt(self) -> bool:
-        """Tell whether triggers may be missing that no pass has looked for."""
-        return self._last < self._missed + _SETTLE.total_seconds()
-
-    @property
-    def _due(self) -> float:
-        regular = self._last + self.interval
-        if not self._doubt:
-            return regular
-        # While triggers are lost all the time the regular passes find them.
-        soon = max(self._missed + _SETTLE.total_seconds(), self._last + _REST)
-        return soon if math.isinf(self._last) else min(regular, soon)
-
     async def _listen(self, now: float) -> None:
-        pulse = await self.marks.pulse()
-        self._polled = now
+        heartbeat = await self.marks.pulse()
         moment = self.clock.now()
-        if pulse.renewed != self._pulse.renewed:
-            self._alive_before, self._alive = self._alive_last, now
-            self._alive_last = now
-        if pulse.missed != self._pulse.missed:
-            # A server that begins says that it is alive, and then that there was none before. What
-            # came before its note before this one belongs to that.
-            since = max(self._alive_before - _UNSEEN, self._noted)
-            span = timedelta(seconds=now - since)
-            self.in_force.outages.add(Cause.UNRECORDED, moment - span, moment)
-            self._missed = self._noted = now
-        self._pulse = pulse
+        self._schedule, missing = self._schedule.heard(heartbeat, now)
+        if missing:
+            since = moment - timedelta(seconds=missing)
+            self.in_force.outages.add(Cause.UNRECORDED, since, moment)
 
-    async def _all(self, ready: dict[PolicyRef, Start]) -> None:
-        """Look at all rules under Ignore, and at the beginnings of the others."""
+    async def _all(self, ready: dict[PolicyRef, Activation], *, ignored: bool) -> None:
+        """Look at the beginnings of some policies, and at all rules under Ignore."""
         now, until = self.clock.monotonic(), self.clock.now() - _SETTLE
-        doubt, guessing = self._doubt, self.search.reach.guessing
-        if guessing and not doubt and now - self._alive > _ALIVE:
-            # Nobody is asked now. The servers say when they are back, and then all is looked at.
-            return
-        ignored = not guessing or doubt
         chosen = [
             policy
             for policy in self.index.policies()
             if policy.ref in ready or (ignored and policy.failure_policy == IGNORE)
         ]
         former = self._before(until) if ignored else ()
-        await self._pass(chosen, until, doubt=doubt, former=former)
-        self._last = now
+        await self._pass(chosen, until, doubt=self._schedule.doubt, former=former)
+        self._schedule = self._schedule.ended(now)
         await self._end(until, ready.values())
 
-    async def _begun(self, ready: dict[PolicyRef, Start]) -> None:
+    async def _begun(self, ready: dict[PolicyRef, Activation]) -> None:
         """Look at the beginnings of some policies."""
         chosen = [policy for policy in self.index.policies() if policy.ref in ready]
         await self._pass(chosen, self.clock.now() - _SETTLE, doubt=False)
@@ -340,7 +302,7 @@ class Rounds:
             return Window(since=since, until=until)
         return Window(since=start.since, until=until, version=start.version)
 
-    async def _end(self, until: datetime, covered: Collection[Start]) -> None:
+    async def _end(self, until: datetime, covered: Collection[Activation]) -> None:
         """Store until when everything was looked at."""
         self._starts.cover(covered)
         keys = {policy.ref for policy in self.index.policies()}
@@ -358,9 +320,4 @@ class Rounds:
         self.search.seen.forget(kept - _SETTLE)
 
     def _tell_problems(self, problems: Mapping[str, str]) -> None:
-        self._tell("; ".join(f"{kind}: {why}" for kind, why in sorted(problems.items())))
-
-    def _tell(self, problem: str) -> None:
-        if problem and problem != self._problem:
-            self.say(problem)
-        self._problem = problem
+        self.tell("; ".join(f"{kind}: {why}" for kind, why in sorted(problems.items())))

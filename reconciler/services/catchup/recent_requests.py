@@ -32,7 +32,7 @@ _Key = tuple[str, str, str]
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class RecentRequests:
     """Times of requests by rule and trigger, for as long as a pass may ask.
 
     Attributes:
@@ -45,6 +45,10 @@ class Seen:
     _times: dict[_Key, dict[str, _Made]] = field(default_factory=dict)
     _orders: dict[str, _Order] = field(default_factory=dict)
     _number: int = 0
+
+    def begin(self, now: datetime) -> None:
+        """From now on none is missing."""
+        self.complete = now
 
     def take(self, request: UpdateRequest, now: datetime) -> None:
         """Take in a request as stored; one whose trigger was never stored did no work."""

@@ -63,7 +63,7 @@ class Recovery:
         lost: Told what cannot be.
         told: Which objects were told of as lost, by rule: spans that follow each other overlap by
             what is not known of the time, and several may end at once.
-        created: Gives when a policy was created, and in which version, as `Starts.created` does.
+        created: Gives when a policy was created, and in which version (`Activations.created`).
     """
 
     index: PolicyStore

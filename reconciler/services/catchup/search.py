@@ -28,7 +28,7 @@ from reconciler.errors import (
 from reconciler.requests.naming import catch_up_name, digest
 from reconciler.requests.orders import RequestDraft, catch_up_order
 from reconciler.services.catchup.changes import Window, changed
-from reconciler.services.catchup.recent_requests import Seen
+from reconciler.services.catchup.recent_requests import RecentRequests
 from reconciler.services.catchup.scope import Reach
 from reconciler.services.ports.objects import Page, Reader
 from reconciler.services.ports.requests import Requests
@@ -103,7 +103,7 @@ class Search:
     requests: Requests
     processor: Processor
     reach: Reach
-    seen: Seen
+    seen: RecentRequests
     waiting: Callable[[], int]
     most: int = 1000
 

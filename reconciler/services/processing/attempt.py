@@ -224,8 +224,8 @@ class Processor:
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
-        loads = self.loads(request.spec)
-        loads.confidential = is_secret(trigger.subject.group, trigger.subject.kind)
+        confidential = is_secret(trigger.subject.group, trigger.subject.kind)
+        loads = self.loads(request.spec, confidential=confidential)
         subject = replace(trigger.subject, allowance=loads.allowance)
         named = frozenset({"", subject.namespace, program.origin.namespace})
         plain = loads.of(trigger.context)
@@ -280,10 +280,15 @@ class Processor:
         disposition = self._conclude(request, targets, outcomes, errors, jitter)
         return Attempt(disposition=disposition, targets=targets, program=program)
 
-    def loads(self, spec: RequestSpec) -> Loads:
+    def loads(self, spec: RequestSpec, *, confidential: bool = False) -> Loads:
         """Return what an attempt at a request reads, and evaluates with."""
         owner = EvaluationOwner(tenant=tenant_of(spec), policy=spec.policy.key, rule=spec.rule)
-        return Loads(self.loading, long_evaluations=self.long_evaluations, owner=owner)
+        return Loads(
+            self.loading,
+            confidential=confidential,
+            long_evaluations=self.long_evaluations,
+            owner=owner,
+        )
 
     async def skip_reason(
         self, spec: RequestSpec, program: Program, subject: Subject, plain: Context, loads: Loads

@@ -1,11 +1,11 @@
 """Tells the replicas that record requests how many wait."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.errors import ClusterError
 from reconciler.requests.overload import Backlog, Thresholds
+from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.requests import BacklogStore
 from reconciler.services.processing.dispatch import Dispatcher
 
@@ -14,45 +14,34 @@ _PAUSE = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class BacklogPublisher:
-    """Tells the replicas; only a leader runs it.
-
-    Attributes:
-        problem: Why they cannot be told; empty while they can.
-    """
+class BacklogPublisher(SaysOnce):
+    """Tells the replicas; only a leader runs it."""
 
     board: BacklogStore
     dispatcher: Dispatcher
     marks: Callable[[], Thresholds]
-    say: Callable[[str], None]
-    problem: str = ""
     _told: Backlog | None = None
     _noticed: int = 0
 
     async def run(self) -> None:
         """Look once a second until cancelled."""
-        while True:
-            await asyncio.sleep(_PAUSE)
-            await self.look()
+        await repeat(self.look, every=_PAUSE, at_once=False)
 
     async def look(self) -> None:
         """Tell the number if it has changed enough."""
-        if not self.dispatcher.listed:
+        if not self.dispatcher.known.listed:
             return
         try:
             if self._told is None:
                 # What an earlier leader saw is seen.
-                self.dispatcher.seen = max(self.dispatcher.seen, (await self.board.read()).seen)
+                self.dispatcher.saw((await self.board.read()).seen)
                 await self._tell()
             elif self._now().outdates(
                 self._told, self.dispatcher.noticed - self._noticed, self.marks()
             ):
                 await self._tell()
         except ClusterError as error:
-            problem = f"admission cannot be told how many requests wait: {error}"
-            if problem != self.problem:
-                self.say(problem)
-            self.problem = problem
+            self.tell(f"admission cannot be told how many requests wait: {error}")
 
     def _now(self) -> Backlog:
         return Backlog(
@@ -64,4 +53,5 @@ class BacklogPublisher:
     async def _tell(self) -> None:
         now, noticed = self._now(), self.dispatcher.noticed
         await self.board.write(now)
-        self._told, self._noticed, self.problem = now, noticed, ""
+        self._told, self._noticed = now, noticed
+        self.tell("")

@@ -34,6 +34,7 @@ from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor, Unconfirmed
 from reconciler.services.processing.confirming import Confirmations
 from reconciler.services.processing.fairness import tenant_of
+from reconciler.services.processing.known_requests import KnownRequests
 from reconciler.services.processing.suspects import Suspects
 
 _AFTER_FAULT = 30.0
@@ -69,7 +70,7 @@ class Dispatcher:
         held: Begin nothing; what waits goes on waiting.
         seen: The highest resourceVersion of a request that it was told of.
         noticed: Requests that it was told of for the first time, since the process began.
-        listed: All that wait were listed once.
+        known: What waits, for others to look at.
     """
 
     requests: Requests
@@ -85,11 +86,11 @@ class Dispatcher:
     held: bool = False
     seen: int = 0
     noticed: int = 0
-    listed: bool = False
+    known: KnownRequests = field(default_factory=KnownRequests)
     queue: RequestQueue = field(default_factory=lambda: RequestQueue(share=_SHARE))
     held_by: Counter[str] = field(default_factory=Counter)
     suspects: Suspects = field(init=False)
-    _known: dict[str, UpdateRequest] = field(default_factory=dict)
+    _known: dict[str, UpdateRequest] = field(init=False)
     _confirmations: Confirmations = field(init=False)
     _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
     _finished: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -98,6 +99,7 @@ class Dispatcher:
     _closed: bool = False
 
     def __post_init__(self) -> None:
+        self._known = self.known.by_name
         self.suspects = Suspects(self.requests)
         self._confirmations = Confirmations(
             kinds=self.processor.triggers.kinds,
@@ -110,7 +112,7 @@ class Dispatcher:
     def on_stored(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; one that comes late changes nothing."""
         if request.resource_version.isdecimal():
-            self.seen = max(self.seen, int(request.resource_version))
+            self.saw(int(request.resource_version))
         finished = request.status.state in FINAL
         if finished and (not request.ended_by or request.uid in self._finished):
             _remember(self._finished, request.uid, None)
@@ -132,6 +134,10 @@ class Dispatcher:
             self.queue.push(request.name, due, tenant_of(request.spec))
         self._changed.set()
 
+    def saw(self, version: int) -> None:
+        """Take in the resourceVersion of a request that somebody was told of."""
+        self.seen = max(self.seen, version)
+
     def on_deleted(self, name: str, uid: str = "") -> None:
         """A request was deleted; if it was not finished, others may do its work.
 
@@ -146,14 +152,6 @@ class Dispatcher:
         if work is not None and self._claimed.get(work) == name:
             del self._claimed[work]
         self._drop(name)
-
-    def unfinished(self, name: str) -> bool:
-        """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
-        return not self.listed or name.partition("/")[0] in self._known
-
-    def unended(self) -> tuple[UpdateRequest, ...]:
-        """Return the requests that are not final, as they were stored last."""
-        return tuple(self._known.values())
 
     @property
     def waiting(self) -> int:
@@ -223,9 +221,9 @@ class Dispatcher:
             reopening = known is not None and known.status.state in FINAL
             if name not in self.queue.working and not reopening:
                 self.on_deleted(name)
-        if not self.listed:
+        if not self.known.listed:
             self.suspects.take(self._known.values())
-        self.listed = True
+        self.known.note_list()
         self._changed.set()
 
     async def run(self) -> None:
@@ -245,18 +243,17 @@ class Dispatcher:
         """Work on what may have ended the controller before, one by one and on nothing else."""
         if not self.suspects.expected:
             return
-        while not self.listed:
+        while not self.known.listed:
             self._changed.clear()
             await self._changed.wait()
-        self.suspects.alone = True
         end = self.clock.monotonic() + _TRIALS
-        for name in self.suspects.in_order():
-            now = self.clock.monotonic()
-            if self._idle or now >= end:
-                break
-            if self.queue.take_out_of_turn(name, now):
-                await asyncio.wait({self._begin(name)}, timeout=_TRIAL)
-        self.suspects.alone = False
+        with self.suspects.alone_in_work() as names:
+            for name in names:
+                now = self.clock.monotonic()
+                if self._idle or now >= end:
+                    break
+                if self.queue.take_out_of_turn(name, now):
+                    await asyncio.wait({self._begin(name)}, timeout=_TRIAL)
 
     def hold(self, *, held: bool) -> None:
         """Begin nothing for a while, or go on."""

@@ -130,6 +130,7 @@ class Lanes:
         reader: Reader,
         writer: Writer,
         keys: MergeKeys,
+        unfinished: Callable[[str], bool],
     ) -> Self:
         """Return the lanes that a controller with these settings runs."""
         return cls(
@@ -138,6 +139,7 @@ class Lanes:
             keys=keys,
             parallel=settings.lanes,
             rounds=settings.conflict_retries,
+            unfinished=unfinished,
             protection=Protection.of(settings),
             flight=InFlight.of(settings),
             wars=PatchWars(
@@ -347,9 +349,7 @@ def _note(runs: list[Run], job: Job, before: Mapping[str, Any], after: Mapping[s
     origin = job.program.origin
     if not runs or runs[-1].origin != origin:
         runs.append(Run(origin=origin, before=before, after=after))
-    runs[-1].after = after
-    if job.cause:
-        runs[-1].causes.add(job.cause)
+    runs[-1].go_on(after, job.cause)
 
 
 async def _evaluate_one(

@@ -164,7 +164,7 @@ class Loads:
             # What was asked for is made of data, and stands in the texts of the adapter.
             error.bare(f"a context entry cannot be read: {error.kind_of_failure}")
             if isinstance(error, Forbidden) and self.confidential and _made_of_values(load):
-                error.permission = ""
+                error.withhold_permission()
             raise
         finally:
             del self._running[load]

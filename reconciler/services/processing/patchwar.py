@@ -82,6 +82,12 @@ class Run:
     after: Mapping[str, Any]
     causes: set[str] = field(default_factory=set)
 
+    def go_on(self, after: Mapping[str, Any], caused_by: str) -> None:
+        """Take in what one more request of the rule makes of it."""
+        self.after = after
+        if caused_by:
+            self.causes.add(caused_by)
+
 
 def steps_of(obj: Mapping[str, Any], runs: Sequence[Run]) -> tuple[Step, ...]:
     """Return what each rule contributes to one write; what a later rule overwrote is nothing."""

@@ -6,7 +6,8 @@ before they are worked on. One that is found with such a note was in work when a
 as others were: so these are worked on alone first, and only an attempt alone is held against them.
 """
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -46,10 +47,13 @@ class Suspects:
         if self.expected:
             self._found = {item.name: item.status.interruptions for item in waiting}
 
-    def in_order(self) -> list[str]:
-        """Return those that are to be worked on alone, the most suspect first."""
+    @contextlib.contextmanager
+    def alone_in_work(self) -> Iterator[list[str]]:
+        """Give those that are to be worked on alone, the most suspect first."""
         suspect = [(-times, name) for name, times in self._found.items() if times]
-        return [name for _, name in sorted(suspect)]
+        self.alone = True
+        yield [name for _, name in sorted(suspect)]
+        self.alone = False
 
     def given_up(self, request: UpdateRequest) -> Fail | None:
         """Return how a request ends that ended the controller too often, None for others."""

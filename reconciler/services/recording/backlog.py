@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from reconciler.config import ProcessSettings
 from reconciler.requests.overload import Backlog, Thresholds
 from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.signals import Signal
 
 
 def marks_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Thresholds]:
@@ -36,12 +37,12 @@ class BacklogEstimate:
     Attributes:
         marks: Gives the limits that hold now.
         diverting: Whether rules that can be rebuilt are diverted.
-        listeners: Told when that has changed.
+        turned: That has changed.
     """
 
     marks: Callable[[], Thresholds]
     diverting: bool = False
-    listeners: list[Callable[["BacklogEstimate"], None]] = field(default_factory=list)
+    turned: Signal[["BacklogEstimate"]] = field(default_factory=Signal)
     _told: Backlog = field(default_factory=Backlog)
     _own: list[tuple[int, Sequence[str]]] = field(default_factory=list)
     _underway: int = 0
@@ -74,8 +75,7 @@ class BacklogEstimate:
         diverting = self.marks().diverts(self.waiting, before=self.diverting)
         if diverting != self.diverting:
             self.diverting = diverting
-            for listener in self.listeners:
-                listener(self)
+            self.turned.emit(self)
         return diverting
 
     def held(self, holder: str) -> int:

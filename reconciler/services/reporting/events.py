@@ -4,7 +4,7 @@ On the policy, what a rule comes to again is one event that counts; on triggers 
 policy has so many events at once and then so many per second, because an event is a write.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -62,13 +62,13 @@ class EventRecorder:
     """Emits the events of a leader.
 
     Attributes:
-        success: Tell what went well too; switched while it runs.
+        wants_success: Tells whether to tell what went well too.
         held_back: Events on triggers and targets beyond the limit.
     """
 
     events: Events
     clock: Clock
-    success: bool = False
+    wants_success: Callable[[], bool] = bool
     held_back: int = 0
     _buckets: dict[PolicyRef, _Bucket] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class EventRecorder:
         """Tell of an attempt whose status is stored; what was told before is not repeated."""
         spec = request.spec
         new = [item for item in attempt.targets if item not in request.status.targets]
-        if self.success:
+        if self.wants_success():
             self._applied(spec, new)
         if spec.sequence:
             self._diverted(request, status)
@@ -86,7 +86,7 @@ class EventRecorder:
             case State.PENDING if status.reason in PARKED:
                 if status.reason != request.status.reason:
                     self._failed(spec, status, new)
-            case State.SKIP if self.success and status.reason in FIRED_NOTHING:
+            case State.SKIP if self.wants_success() and status.reason in FIRED_NOTHING:
                 note = f"policy {spec.policy}, rule {spec.rule}: {status.message}"
                 self._on_object(spec, spec.resource, ("Normal", SKIPPED, "None"), note)
             case _:
@@ -94,7 +94,7 @@ class EventRecorder:
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Tell of one trigger of a sweep; what failed goes on as a request and is told there."""
-        if self.success:
+        if self.wants_success():
             self._applied(spec, attempt.targets)
 
     def caught_up(self, policy: PolicyRef, uid: str, rule: str, number: int) -> None:

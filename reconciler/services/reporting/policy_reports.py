@@ -6,8 +6,7 @@ a trigger costs a small part of a call. Results go when their policy, rule or ta
 first two at once, the last by a slow round.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.api.kinds import policy_named
@@ -34,6 +33,7 @@ from reconciler.errors import (
     Unavailable,
 )
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
+from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.reporting import ReportStore
@@ -67,15 +67,13 @@ class _Pending:
 
 
 @dataclass(slots=True, kw_only=True)
-class Reports:
+class Reports(SaysOnce):
     """All reports; only a leader runs it.
 
     Attributes:
         enabled: Off means that nothing is written and nothing is read.
-        say: Gets a sentence when reports cannot be written, for the log.
         written: Reports written.
         dropped: Results that found no place to wait in.
-        problem: What is in the way now; empty where nothing is.
     """
 
     store: ReportStore
@@ -84,17 +82,16 @@ class Reports:
     kinds: Kinds
     reader: Reader
     clock: Clock
-    say: Callable[[str], None]
     enabled: bool = True
     written: int = 0
     dropped: int = 0
-    problem: str = ""
     _pending: dict[str, _Pending] = field(default_factory=dict)
     _last: dict[str, float] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
     _place: str = ""
     _unseen: list[Key] = field(default_factory=list)
     _listed: bool = False
+    _looked: float = 0.0
 
     def __post_init__(self) -> None:
         """Follow the policies."""
@@ -131,27 +128,30 @@ class Reports:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        looked = self.clock.monotonic()
-        while self.enabled:
-            await asyncio.sleep(_TICK)
-            try:
-                await self.write_due()
-                if self.clock.monotonic() - looked >= _ROUND:
-                    looked = self.clock.monotonic()
-                    await self.look_at_targets()
-            except NoKindMatch:
-                self._pending.clear()
-                self._tell(
-                    "no reports are written: the cluster has no PolicyReport of"
-                    " wgpolicyk8s.io/v1alpha2; install it with kubectl create -k crds/reports, or"
-                    " set --reports=false"
-                )
-                await asyncio.sleep(_UNSERVED)
-            except ClusterError as error:
-                self._tell(f"a report cannot be written: {error}")
-                await asyncio.sleep(_AGAIN)
-            else:
-                self._tell("")
+        self._looked = self.clock.monotonic()
+        if self.enabled:
+            await repeat(
+                self._tick,
+                every=_TICK,
+                at_once=False,
+                pauses=(_AGAIN, _AGAIN),
+                tell=self.tell,
+                failing="a report cannot be written: ",
+            )
+
+    async def _tick(self) -> None:
+        try:
+            await self.write_due()
+            if self.clock.monotonic() - self._looked >= _ROUND:
+                self._looked = self.clock.monotonic()
+                await self.look_at_targets()
+        except NoKindMatch as error:
+            self._pending.clear()
+            message = (
+                "the cluster has no PolicyReport of wgpolicyk8s.io/v1alpha2; install it with"
+                " kubectl create -k crds/reports, or set --reports=false"
+            )
+            raise NoKindMatch(message, retry_after=_UNSERVED) from error
 
     async def write_due(self) -> None:
         """Write the reports whose time has come: those that wait longest, a few at most."""
@@ -291,11 +291,6 @@ class Reports:
     def _look_everywhere(self) -> None:
         for namespace in self._known:
             self._open(namespace)
-
-    def _tell(self, problem: str) -> None:
-        if problem and problem != self.problem:
-            self.say(problem)
-        self.problem = problem
 
 
 def _is_disabled(policy: StoredPolicy | None) -> bool:

@@ -31,6 +31,7 @@ from reconciler.requests.figures import FIRED_NOTHING, share
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.catalog.settings import Filters
+from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.policies import Policies
 from reconciler.services.reporting.summary import handled, summarise
 
@@ -58,14 +59,12 @@ class _Account:
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class Progress(SaysOnce):
     """The figures of all policies; only a leader runs it.
 
     Attributes:
         waiting: Gives all requests that are not final, as stored.
         filters: Gives those that hold now.
-        say: Gets a sentence when the figures cannot be written, for the log.
-        problem: What is in the way now; empty where nothing is.
     """
 
     index: PolicyStore
@@ -73,8 +72,6 @@ class Progress:
     clock: Clock
     waiting: Callable[[], Iterable[UpdateRequest]]
     filters: Callable[[], Filters]
-    say: Callable[[str], None]
-    problem: str = ""
     _accounts: dict[PolicyRef, _Account] = field(default_factory=dict)
     _earlier: dict[PolicyRef, list[UpdateRequest]] = field(default_factory=dict)
     _dirty: set[PolicyRef] = field(default_factory=set)
@@ -122,10 +119,11 @@ class Progress:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        while True:
-            await asyncio.sleep(TICK)
-            async with self._lock:
-                await self._write_dirty(self.clock.monotonic() - 0.9 * TICK, _PER_TICK)
+        await repeat(self._tick, every=TICK, at_once=False)
+
+    async def _tick(self) -> None:
+        async with self._lock:
+            await self._write_dirty(self.clock.monotonic() - 0.9 * TICK, _PER_TICK)
 
     async def flush(self) -> None:
         """Write everything that changed, now; what fails is written at the next tick."""
@@ -151,9 +149,7 @@ class Progress:
             except ClusterError as error:
                 self._dirty.add(key)
                 problem = f"the figures of a policy cannot be written: {error}"
-        if problem and problem != self.problem:
-            self.say(problem)
-        self.problem = problem
+        self.tell(problem)
 
     def _last_written(self, key: PolicyRef) -> float:
         account = self._accounts.get(key)

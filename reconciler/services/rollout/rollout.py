@@ -22,6 +22,7 @@ from reconciler.requests.naming import run_name, sweep_name
 from reconciler.requests.orders import sweep_order
 from reconciler.services.catalog.caveats import Caveat, acts, caveats
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
+from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.requests import Requests
 from reconciler.services.rollout.delegation import Delegation
@@ -46,13 +47,11 @@ _MARK = 128
 
 
 @dataclass(slots=True, kw_only=True)
-class Rollout:
+class Rollout(SaysOnce):
     """Keeps the cluster in step with the policies.
 
     Attributes:
-        say: Gets a sentence when something is in the way, for the log.
         warn: Gets what a policy that is in force does not do, when its status says so first.
-        problem: What is in the way now; empty where nothing is.
         held: Why nothing is rolled out and nobody asked; empty where it is.
         ending: The programs' namespace is being deleted, so the webhooks go first.
         changed: Set while there is something that `reconcile` has not seen yet.
@@ -62,12 +61,11 @@ class Rollout:
     policies: Policies
     requests: Requests
     webhook_writer: WebhookWriter
-    say: Any
     warn: Warn
-    problem: str = ""
     held: str = ""
     ending: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _stale: bool = True
     _delegation: Delegation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,31 +112,29 @@ class Rollout:
 
     async def run(self) -> None:
         """Follow changes until cancelled; what fails is tried again with a pause."""
-        self.changed.set()
-        pause, stale = 0.5, True
-        while True:
-            try:
-                async with asyncio.timeout(_PATROL):
-                    await self.changed.wait()
-            except TimeoutError:
-                stale = True
-            await asyncio.sleep(_GATHER)
-            self.changed.clear()
-            try:
-                if stale:
-                    await self.load()
-                    stale = False
-                await self.reconcile()
-            except ClusterError as error:
-                self._tell(str(error))
-                await asyncio.sleep(error.retry_after or pause)
-                # While nothing is recorded, every second counts.
-                urgent = self.webhook_writer.in_force.obstacle is not None
-                pause = min(pause * 2, _URGENT if urgent else _LONGEST)
-                self.changed.set()
-            else:
-                self._tell("")
-                pause = 0.5
+        await repeat(
+            self._follow,
+            every=_PATROL,
+            woken=self.changed,
+            pauses=(0.5, _LONGEST),
+            # While nothing is recorded, every second counts.
+            at_most=lambda: _URGENT if self.webhook_writer.in_force.obstacle else _LONGEST,
+            tell=self.tell,
+        )
+
+    async def _follow(self) -> None:
+        # What nobody woke is the patrol, or the begin.
+        self._stale = self._stale or not self.changed.is_set()
+        await asyncio.sleep(_GATHER)
+        self.changed.clear()
+        try:
+            if self._stale:
+                await self.load()
+                self._stale = False
+            await self.reconcile()
+        except ClusterError:
+            self.changed.set()
+            raise
 
     async def reconcile(self) -> None:
         """Bring configurations, sweeps and statuses in step once."""
@@ -269,11 +265,6 @@ class Rollout:
         moment = _since(status, condition) or render_time(self.webhook_writer.clock.now())
         condition = {**condition, "lastTransitionTime": moment}
         await self.policies.write_status(stored.head, {**wanted, "conditions": [condition]})
-
-    def _tell(self, problem: str) -> None:
-        if problem and problem != self.problem:
-            self.say(problem)
-        self.problem = problem
 
 
 def _followed(policy: Object) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ are not made again, because then the programs are being uninstalled.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, Self
@@ -35,6 +35,7 @@ from reconciler.services.rollout.webhook_config import (
     selectors,
     silent,
 )
+from reconciler.signals import Signal
 
 CONFIGURATIONS = (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION)
 
@@ -115,17 +116,13 @@ class _Written:
     stored: Object
 
 
-def _nobody(_name: str, _text: str) -> None:
-    """Nobody is told."""
-
-
 @dataclass(slots=True, kw_only=True)
 class WebhookWriter:
     """Writes the webhook configurations; only a leader uses it.
 
     Attributes:
         in_force: What is known about whether the policies are in force.
-        restored: Told the name of a configuration that is restored, and why.
+        restored: A configuration is restored; its name, and why.
     """
 
     cluster: Registry
@@ -133,7 +130,7 @@ class WebhookWriter:
     place: Place
     live: SettingsHolder
     in_force: InForce
-    restored: Callable[[str, str], None] = _nobody
+    restored: Signal[[str, str]] = field(default_factory=Signal)
     _written: dict[str, _Written] = field(default_factory=dict)
     _accepted: WebhookSettings = field(default_factory=WebhookSettings)
     _refused: dict[PolicyRef, tuple[CompiledPolicy, str]] = field(default_factory=dict)
@@ -324,7 +321,7 @@ class WebhookWriter:
             wait = (1 - self._allowance) * _RESTORE_EVERY
             raise Conflict(msg, status=409, retry_after=wait)
         self._allowance -= 1
-        self.restored(name, f"it {what}")
+        self.restored.emit(name, f"it {what}")
 
     def _is_refused(self, policy: CompiledPolicy) -> bool:
         known = self._refused.get(policy.ref)

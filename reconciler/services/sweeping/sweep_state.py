@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Counts, SweepProgress, UpdateRequest
@@ -48,10 +49,22 @@ class SweepState:
         """Return whether it stands for triggers that were not recorded one by one."""
         return self.request.spec.sequence > 0
 
-    def restart(self, progress: SweepProgress, now: float) -> None:
+    def advance(self, **changes: Any) -> None:
+        """Change the progress, which is written later."""
+        self.progress = replace(self.progress, **changes)
+
+    def restart(self, now: float) -> None:
         """Begin with the first trigger again."""
-        self.progress = progress
         self.begun, self.begun_at = now, 0
+
+    def start_over(self, now: float) -> None:
+        """Begin anew, as if nothing was done."""
+        self.progress, self.counts = SweepProgress(), Counts()
+        self.restart(now)
+
+    async def reread(self, requests: Requests) -> None:
+        """Take the request as it is stored now."""
+        self.request = await requests.get(self.request.name)
 
     def add(self, attempt: Attempt) -> None:
         """Add what became of the targets of one trigger."""
@@ -85,7 +98,7 @@ class SweepState:
             if not self.diverted:
                 raise
             # A trigger raised the sequence meanwhile. What was not written now is written later.
-            self.request = await requests.get(self.request.name)
+            await self.reread(requests)
             with contextlib.suppress(Conflict):
                 self.request = await requests.write_status(self.request, status)
 

@@ -15,7 +15,6 @@ from typing import Final, Self
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
-    Counts,
     Reason,
     RequestSpec,
     RequestStatus,
@@ -142,21 +141,20 @@ class Sweeper:
         generation = program.origin.generation
         if tally.progress.generation not in (0, generation):
             # What a person asked for is the rule as it is now, for all triggers.
-            tally.restart(SweepProgress(), self.clock.monotonic())
-            tally.counts = Counts()
-        tally.progress = replace(tally.progress, generation=generation)
+            tally.start_over(self.clock.monotonic())
+        tally.advance(generation=generation)
         if tally.diverted and (held := self._begin_round(tally)) is not None:
             return held
         existing = self._existing(program.origin.account)
         places = await existing.places(program.match.listings())
         if tally.progress.total < 0:
             total = await _count(existing.reader, places)
-            tally.progress = replace(tally.progress, total=total)
+            tally.advance(total=total)
         if not tally.progress.phase:
             # Canaries are for what exists; these triggers were sent by somebody.
             canary = "" if tally.diverted else self.pacer.limits(tally.policy).canary
             phase = _CANARY if canary else _ALL
-            tally.progress = replace(tally.progress, phase=phase, canary=canary)
+            tally.advance(phase=phase, canary=canary)
         return await self._phases(tally, program, places)
 
     async def _phases(
@@ -165,14 +163,14 @@ class Sweeper:
         if tally.progress.phase == _CANARY:
             if (ended := await self._pass(tally, program, places)) is not None:
                 return ended
-            tally.progress = replace(tally.progress, phase=_PROMOTION, cursor="")
+            tally.advance(phase=_PROMOTION, cursor="")
         if tally.progress.phase == _PROMOTION:
             if (held := self._unpromoted(tally)) is not None:
                 return held
-            tally.progress = replace(tally.progress, phase=_REST)
+            tally.advance(phase=_REST)
         if (ended := await self._pass(tally, program, places)) is not None:
             return ended
-        tally.progress = replace(tally.progress, total=tally.progress.done)
+        tally.advance(total=tally.progress.done)
         if tally.diverted and not await self._is_last_round(tally):
             return _AGAIN
         return _summary(tally.progress)
@@ -192,21 +190,19 @@ class Sweeper:
             )
             until = self.clock.now() + timedelta(seconds=wait)
             return Defer(reason=Reason.SETTLING, message=message, until=until)
-        progress = replace(
-            tally.progress, sequence=sequence, cursor="", done=0, total=-1, phase=_ALL
-        )
-        tally.restart(progress, self.clock.monotonic())
+        tally.advance(sequence=sequence, cursor="", done=0, total=-1, phase=_ALL)
+        tally.restart(self.clock.monotonic())
         return None
 
     async def _is_last_round(self, tally: SweepState) -> bool:
         """Return whether no trigger came that the round may have missed."""
-        tally.request = await self.requests.get(tally.request.name)
+        await tally.reread(self.requests)
         name, sequence = tally.request.name, tally.request.spec.sequence
         self.settling.note(name, sequence, self.clock.monotonic())
         if sequence == tally.progress.sequence:
             return True
         self.settling.drop(name, tally.progress.sequence)
-        tally.progress = replace(tally.progress, sequence=0)
+        tally.advance(sequence=0)
         return False
 
     async def _pass(
@@ -231,7 +227,7 @@ class Sweeper:
                 if (stuck := await self._work(tally, program, page)) is not None:
                     return stuck
                 cursor = f"{place.label}:{list_key(page[-1])}"
-                tally.progress = replace(tally.progress, cursor=cursor)
+                tally.advance(cursor=cursor)
                 await tally.report(self.requests, self.clock.monotonic())
                 current = await self._current(tally.request.spec)
                 if isinstance(current, Skip | Fail):
@@ -326,8 +322,7 @@ class Sweeper:
             tally.add(attempt)
         await asyncio.gather(*(self._child(tally, *item) for item in failed))
         done, total = tally.progress.done + len(objects), tally.progress.total
-        tally.progress = replace(
-            tally.progress,
+        tally.advance(
             done=done,
             total=total if total < 0 else max(total, done),
             matched=tally.progress.matched + fired,

@@ -5,16 +5,16 @@ counts. So we stand by while its Leases are renewed, unless told to work all the
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import parse_time
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError
+from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.leases import Leases
 from reconciler.services.ports.reporting import Event
+from reconciler.signals import Signal
 
 LEASES: Final = ("kyverno", "kyverno-background-controller", "kyverno-health")
 """Of its admission controller's leader, its background controller's, and its heartbeat."""
@@ -34,28 +34,25 @@ class _Beat:
 
 
 @dataclass(slots=True, kw_only=True)
-class KyvernoDetector:
+class KyvernoDetector(SaysOnce):
     """Looks at Kyverno's Leases.
 
     Attributes:
         take_over: Work although it is alive.
         namespace: Where its Leases are: our own.
-        say: Gets a sentence for the log.
         found: Which Lease shows that it is alive; empty where none does.
         looked: Set after the first look that was answered.
-        listeners: Told when it came or went.
+        changed: It came or went.
     """
 
     leases: Leases
     clock: Clock
     namespace: str
     take_over: bool
-    say: Callable[[str], None]
     found: str = ""
     looked: asyncio.Event = field(default_factory=asyncio.Event)
-    listeners: list[Callable[[], None]] = field(default_factory=list)
+    changed: Signal[[]] = field(default_factory=Signal)
     _beats: dict[str, _Beat] = field(default_factory=dict)
-    _problem: str = ""
 
     @property
     def standing_by(self) -> str:
@@ -96,15 +93,8 @@ class KyvernoDetector:
 
     async def run(self) -> None:
         """Look for ever."""
-        while True:
-            try:
-                await self.look()
-                self._problem = ""
-            except ClusterError as error:
-                if str(error) != self._problem:
-                    self.say(f"whether a live Kyverno is there is not known: {error}")
-                self._problem = str(error)
-            await asyncio.sleep(_PAUSE)
+        unknown = "whether a live Kyverno is there is not known: "
+        await repeat(self.look, every=_PAUSE, tell=self.tell, failing=unknown)
 
     async def look(self) -> None:
         """Look once.
@@ -118,8 +108,7 @@ class KyvernoDetector:
         if bool(before) == bool(self.found):
             return
         self.say(self.description or "the live Kyverno is gone: going on")
-        for listener in self.listeners:
-            listener()
+        self.changed.emit()
 
     def _is_alive(self, name: str, lease: Object | None) -> bool:
         text = "" if lease is None else _beat(lease)

@@ -6,7 +6,6 @@ round, however many requests lack it, and none while nothing is missing. A right
 granted for single objects (``resourceNames``), so a few of the objects are asked about by name.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import Protocol
 from reconciler.api.account import MissingRight
 from reconciler.api.rights import Right, parse_right
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError
+from reconciler.services.jobs import repeat
 from reconciler.services.ports.access import Access, Accesses
 
 _LONGEST_REST = 300.0
@@ -69,12 +68,7 @@ class PermissionWatch:
 
     async def run(self) -> None:
         """Ask until cancelled; an error is tried again in the next round."""
-        while True:
-            await asyncio.sleep(self.pause)
-            try:
-                await self.look()
-            except ClusterError:
-                continue
+        await repeat(self.look, every=self.pause, at_once=False)
 
     async def look(self) -> None:
         """Ask once for what is missing and wake who waited for what is granted."""

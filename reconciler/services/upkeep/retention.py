@@ -4,7 +4,6 @@ Which minutes there are is known from the watch; a list at the start finds what 
 process left. Of one policy no more than a number is kept, oldest minutes go first.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ from reconciler.api.meta import LABEL_RECORDED
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
-from reconciler.errors import ClusterError
 from reconciler.requests.lifecycle import FINAL, minute
+from reconciler.services.jobs import repeat
 from reconciler.services.ports.requests import Requests
 from reconciler.services.upkeep.retries import Retries
 
@@ -53,12 +52,14 @@ class FinishedRequestCollector:
         settings: ControllerSettings,
         requests: Requests,
         clock: Clock,
-        warn: Callable[[str], None],
+        say: Callable[[str], None],
+        *,
+        before: Callable[[], Awaitable[None]],
     ) -> Self:
         """Return what removes the finished requests of a controller with these settings."""
-        retries = Retries(requests=requests, warn=warn)
+        retries = Retries(requests=requests, say=say)
         keep = settings.retain_per_policy
-        return cls(requests=requests, clock=clock, retries=retries, keep=keep)
+        return cls(requests=requests, clock=clock, retries=retries, keep=keep, before=before)
 
     def on_stored(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; only final ones count, and not what is taken back."""
@@ -88,12 +89,7 @@ class FinishedRequestCollector:
 
     async def run(self) -> None:
         """Remove until cancelled; an error is tried again at the next look."""
-        while True:
-            await asyncio.sleep(self.pause)
-            try:
-                await self.collect()
-            except ClusterError:
-                continue
+        await repeat(self.collect, every=self.pause, at_once=False)
 
     async def collect(self) -> None:
         """Remove everything whose time has come."""

@@ -6,7 +6,6 @@ nobody else has to be allowed to write it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import ANNOTATION_RETRIED, LABEL_RECORDED
@@ -14,24 +13,22 @@ from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.errors import ClusterError, NotFound
 from reconciler.requests.naming import retry_name
 from reconciler.requests.orders import retry_order
+from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.requests import Requests
 
 
 @dataclass(slots=True, kw_only=True)
-class Retries:
+class Retries(SaysOnce):
     """Knows the failed requests that somebody wants done again; only a leader runs it.
 
     Attributes:
-        warn: Gets a sentence for the log.
         pause: Seconds until what could not be stored is tried again.
     """
 
     requests: Requests
-    warn: Callable[[str], None]
     pause: float = 2.0
     _wanted: dict[str, UpdateRequest] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _warned: str = ""
 
     def on_stored(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored."""
@@ -48,13 +45,14 @@ class Retries:
 
     async def run(self) -> None:
         """Store what is asked for until cancelled."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            await self.settle()
-            if self._wanted:
-                await asyncio.sleep(self.pause)
-                self._changed.set()
+        await repeat(self._settle_changed, woken=self._changed, at_once=False)
+
+    async def _settle_changed(self) -> None:
+        self._changed.clear()
+        await self.settle()
+        if self._wanted:
+            await asyncio.sleep(self.pause)
+            self._changed.set()
 
     async def settle(self) -> None:
         """Store a new request for each that is asked for; one that cannot be stays asked for."""
@@ -66,9 +64,7 @@ class Retries:
                 problem = f"{request.name} cannot be done again yet: {error}"
             else:
                 self._wanted.pop(request.name, None)
-        if problem and problem != self._warned:
-            self.warn(problem)
-        self._warned = problem
+        self.tell(problem)
 
     async def _again(self, request: UpdateRequest) -> None:
         name = retry_name(request.uid, sweep=request.spec.sweep)

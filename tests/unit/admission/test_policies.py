@@ -341,6 +341,15 @@ async def test_a_check_that_takes_too_long_is_given_up(make, review):
     assert "no answer within 0.01 s; try again" in found.message
 
 
+async def test_whose_turn_to_compile_does_not_come_is_told(make):
+    means = make.means()
+    request = parse_review(make.review("CREATE", make.policy(), None))
+    async with means.compiling, asyncio.timeout(5):
+        found = await PolicyWebhook(means).review(request, make.deadline(0.01))
+    assert (found.allowed, found.code) == (False, 503)
+    assert "no answer within 0.01 s; try again" in found.message
+
+
 async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(make, review):
     policy = make.policy()
 

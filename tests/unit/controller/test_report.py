@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State, UpdateRequest
-from reconciler.controller.attempt_log import AttemptLog
+from reconciler.observe.attempt_log import AttemptLog
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import create_metrics
 from reconciler.requests.lifecycle import Done, Skip

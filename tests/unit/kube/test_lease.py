@@ -23,10 +23,10 @@ async def test_a_renewal_that_hangs_ends_the_leadership_in_time(api, client):
         SystemClock(),
         namespace="kyverno",
         identity="me",
-        on_started=lambda: told.put_nowait("started"),
-        on_lost=lambda: told.put_nowait("lost"),
         timing=Timing(duration=1.5, renew=1.0, retry=0.2),
     )
+    election.started.subscribe(lambda: told.put_nowait("started"))
+    election.lost.subscribe(lambda: told.put_nowait("lost"))
     api.answer(f"GET {PATH}/kube-retrofit-controller", ABSENT)
     api.answer(f"POST {PATH}", LEASE)
     api.answer(f"PUT {PATH}/kube-retrofit-controller", hang)
@@ -49,10 +49,9 @@ async def test_a_server_that_is_away_does_not_end_the_candidate(api, client):
         SystemClock(),
         namespace="kyverno",
         identity="me",
-        on_started=started.set,
-        on_lost=lambda: None,
         timing=Timing(duration=1.5, renew=1.0, retry=0.1),
     )
+    election.started.subscribe(started.set)
     route = f"GET {PATH}/kube-retrofit-controller"
     api.answer(route, (500, b""), (403, b""), (401, b""), ABSENT)
     api.answer(f"POST {PATH}", LEASE)

@@ -1,6 +1,5 @@
 """Webhook configurations and a CA in memory."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,7 +146,6 @@ def new_registrar(
     webhooks: Webhooks | None = None,
     marks: Marks | None = None,
     access: Account | None = None,
-    restored: Callable[[str, str], None] = lambda _name, _text: None,
 ) -> WebhookWriter:
     """Return what writes the webhook configurations of a world."""
     return WebhookWriter(
@@ -167,5 +165,4 @@ def new_registrar(
             timeout=10.0,
         ),
         live=SettingsHolder.of("kyverno"),
-        restored=restored,
     )

@@ -34,6 +34,7 @@ from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.ports.objects import Page
 from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.dispatch import Dispatcher
+from reconciler.services.processing.known_requests import KnownRequests
 from reconciler.services.processing.lanes import Lanes
 from reconciler.services.processing.memory_budget import InFlight
 from reconciler.services.processing.pacing import Pacer
@@ -151,12 +152,14 @@ class World:
         )
         self.pacer = Pacer(index=self.index, clock=clock)
         self.loader = MemoryLoader(cluster)
+        known = KnownRequests()
         self.lanes = Lanes(
             reader=wire,
             writer=wire,
             keys=cluster,
             missing_pauses=(0.0, 0.0),
             flight=self.flight,
+            unfinished=known.unfinished,
         )
         self.processor = Processor(
             index=self.index,
@@ -186,8 +189,8 @@ class World:
             retention=Retention(seconds=dict.fromkeys(State, 600.0)),
             observe=lambda *facts: self.observed.append(facts),
             history=cluster,
+            known=known,
         )
-        self.lanes.unfinished = self.dispatcher.unfinished
 
     def install(self, policy: Object) -> Object:
         """Store a policy and let the index know it."""

@@ -139,7 +139,7 @@ class TestEstimate:
 
     def test_it_tells_when_it_turns_and_turns_back(self):
         estimate, told = self.estimate(), []
-        estimate.listeners.append(lambda item: told.append((item.diverting, item.waiting)))
+        estimate.turned.subscribe(lambda item: told.append((item.diverting, item.waiting)))
         for waiting in (9, 10, 12, 8, 7, 9):
             estimate.take(Backlog(waiting=waiting))
         assert told == [(True, 10), (False, 7)]

@@ -44,6 +44,19 @@ class Held:
     _keeping: asyncio.Task[None] | None = None
     _looking: asyncio.Task[None] | None = None
 
+    def on_stored(self, entry: Object) -> None:
+        """Take in the entry as it is stored now, in the same generation."""
+        self.stored = entry
+
+    def turns_ready(self, *, ready: bool) -> bool:
+        """Return whether rules can read it now and could not when somebody looked last."""
+        was, self.was_ready = self.was_ready, ready
+        return ready and not was
+
+    def note_write(self, now: float) -> None:
+        """Take in when its status was written, or is not to be written before."""
+        self.written = now
+
     @property
     def identity(self) -> tuple[str, int]:
         """Return what another spec or another entry of the same name would change."""

@@ -23,9 +23,11 @@ from reconciler.services.catalog.globalcontext.held import Held
 from reconciler.services.catalog.globalcontext.projections import Projections
 from reconciler.services.catalog.globalcontext.sources import Followed, Pace, Polled, Source
 from reconciler.services.catalog.protection import Protection
+from reconciler.services.jobs import repeat
 from reconciler.services.ports.isolation import Isolation
 from reconciler.services.ports.objects import Kinds, Loader, RuleLoader
 from reconciler.services.ports.policies import Change, Entries, Feed
+from reconciler.signals import Signal
 
 _PEEK = 0.05
 _STATUS_PAUSE = 2.0
@@ -63,15 +65,15 @@ class GlobalContext:
     """The `Loader` of rules: reads entries from memory and everything else through another one.
 
     Attributes:
-        on_ready: Told when an entry can be read that could not before.
-        on_verdict: Told an entry, as stored, and why rules cannot read it (empty: they can), when
-            its status says something new.
+        ready: An entry can be read that could not before.
+        judged: The status of an entry, as stored, says something new: why rules cannot read it
+            (empty: they can).
         failures: How often an entry could not be read any more, or never yet.
     """
 
     world: Dependencies
-    on_ready: Callable[[], None] = lambda: None
-    on_verdict: Callable[[Object, str], None] = lambda _entry, _problem: None
+    ready: Signal[[]] = field(default_factory=Signal)
+    judged: Signal[[Object, str]] = field(default_factory=Signal)
     failures: int = 0
     _held: dict[str, Held] = field(default_factory=dict)
     _feed: Feed | None = None
@@ -142,13 +144,15 @@ class GlobalContext:
         name = str(entry["metadata"]["name"])
         held = self._held.get(name)
         if change == "DELETED":
-            self._drop(self._held.pop(name, None))
+            if (gone := self._held.pop(name, None)) is not None:
+                gone.close()
             return
         new = self._new(name, entry)
         if held is not None and held.identity == new.identity:
-            held.stored = entry
+            held.on_stored(entry)
             return
-        self._drop(held)
+        if held is not None:
+            held.close()
         self._held[name] = new
         new.begin()
 
@@ -198,14 +202,8 @@ class GlobalContext:
             clock=self.world.clock,
         )
 
-    def _drop(self, held: Held | None) -> None:
-        if held is not None:
-            held.close()
-
     async def _patrol(self) -> None:
-        while True:
-            await asyncio.sleep(self.world.pace.patrol)
-            await self.look()
+        await repeat(self.look, every=self.world.pace.patrol, at_once=False)
 
     async def look(self) -> None:
         """Look once at what became ready or stopped to be, and write what is new in statuses."""
@@ -213,7 +211,8 @@ class GlobalContext:
         await self._evaluated()
         seen = [(held, held.status()) for held in self._held.values()]
         for held, status in seen:
-            self._notice(held, ready=not status.problem)
+            if held.turns_ready(ready=not status.problem):
+                self.ready.emit()
         for held, status in seen:
             if self._held.get(held.name) is held:
                 await self._account(held, status)
@@ -225,11 +224,6 @@ class GlobalContext:
         begun = [held.looking for held in self._held.values() if held.looking is not None]
         if begun:
             await asyncio.wait(begun, timeout=_PEEK)
-
-    def _notice(self, held: Held, *, ready: bool) -> None:
-        if ready and not held.was_ready:
-            self.on_ready()
-        held.was_ready = ready
 
     async def _account(self, held: Held, status: EntryStatus) -> None:
         now = self.world.clock.monotonic()
@@ -243,22 +237,22 @@ class GlobalContext:
             wanted = _newer(render_refresh(status), before)
         if not wanted:
             return
-        held.written = now
+        held.note_write(now)
         if "conditions" in wanted:
             self._judge(held, status.problem)
         try:
-            held.stored = await self.world.entries.write_status(held.stored, wanted)
+            held.on_stored(await self.world.entries.write_status(held.stored, wanted))
         except (Conflict, NotFound):
             return  # The newer version is on its way.
         except ClusterError as error:
-            held.written = now + _REFRESH_PAUSE
+            held.note_write(now + _REFRESH_PAUSE)
             self.world.say(f"GlobalContextEntry {held.name}: its status: {error}")
 
     def _judge(self, held: Held, problem: str) -> None:
         if problem:
             self.failures += 1
             self.world.say(f"GlobalContextEntry {held.name}: {problem}")
-        self.on_verdict(held.stored, problem)
+        self.judged.emit(held.stored, problem)
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._told:

@@ -1,10 +1,10 @@
 """The settings that hold now, for whoever reads them at work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from reconciler.api.meta import TargetKey
+from reconciler.api.meta import Object, TargetKey
 from reconciler.engine.match import Subject
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings.reading import (
@@ -14,8 +14,8 @@ from reconciler.services.catalog.settings.reading import (
     read_settings,
 )
 from reconciler.services.catalog.settings.webhooks import WebhookSettings
-
-Listener = Callable[["SettingsHolder"], None]
+from reconciler.services.ports.policies import Change
+from reconciler.signals import Signal
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class SettingsHolder:
         current: What holds now.
         faults: Values of the ConfigMap that are not used; older ones hold instead.
         unused: Keys of the ConfigMap that have no effect here.
-        listeners: Told after every change of these.
+        changed: Any of these changed.
     """
 
     namespace: str
@@ -36,18 +36,22 @@ class SettingsHolder:
     filter_targets: bool = False
     faults: tuple[Fault, ...] = ()
     unused: tuple[str, ...] = ()
-    listeners: list[Listener] = field(default_factory=list)
+    changed: Signal[["SettingsHolder"]] = field(default_factory=Signal)
 
     @classmethod
     def of(cls, namespace: str, *, filter_targets: bool = False) -> Self:
         """Return one that holds the defaults."""
         return cls(namespace, default_settings(namespace), filter_targets)
 
+    def on_event(self, change: Change, config_map: Object) -> None:
+        """Take in a change of the ConfigMap."""
+        self.take({} if change == "DELETED" else config_map.get("data") or {})
+
     def take(self, data: Mapping[str, str]) -> None:
         """Take in the ConfigMap as it is now; without one, data is empty."""
         found = read_settings(data, old=self.current, own_namespace=self.namespace)
         self.current, self.faults, self.unused = found.settings, found.faults, found.unused
-        self._tell()
+        self.changed.emit(self)
 
     def leaves_trigger(self, subject: Subject) -> bool:
         """Return whether an object triggers nothing."""
@@ -62,8 +66,4 @@ class SettingsHolder:
         """Go on with other webhook settings: the API server refuses the current ones."""
         self.current = replace(self.current, webhooks=accepted)
         self.faults = (*(item for item in self.faults if item.key != fault.key), fault)
-        self._tell()
-
-    def _tell(self) -> None:
-        for listener in self.listeners:
-            listener(self)
+        self.changed.emit(self)

@@ -319,8 +319,8 @@ class TestCostlyProjections:
 class TestVerdicts:
     async def test_each_turn_is_told_and_counted(self, context, cluster, world):
         told = []
-        context.on_verdict = lambda entry, problem: told.append(
-            (entry["metadata"]["name"], problem)
+        context.judged.subscribe(
+            lambda entry, problem: told.append((entry["metadata"]["name"], problem))
         )
         stream = await follow(cluster, pod("a"))
         await eventually(lambda: told == [("teams", "")])
@@ -476,7 +476,7 @@ class TestLife:
 
     async def test_whoever_waits_is_told(self, context, cluster):
         ready = []
-        context.on_ready = lambda: ready.append(1)
+        context.ready.subscribe(lambda: ready.append(1))
         cluster.answers = [Unavailable("no")]
         cluster.entries.give(entry(**CALL))
         await eventually(lambda: cluster.calls > 3)

@@ -8,8 +8,8 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object, policy_ref
 from reconciler.api.updaterequest import Source, UpdateRequest, render_time
 from reconciler.services.catalog.settings import SettingsHolder
-from reconciler.services.catchup.passes import Rounds
-from reconciler.services.catchup.recent_requests import Seen
+from reconciler.services.catchup.passes import CatchUpPasses
+from reconciler.services.catchup.recent_requests import RecentRequests
 from reconciler.services.catchup.recovery import Loss
 from reconciler.services.catchup.scope import Reach
 from reconciler.services.catchup.search import PassResult, Search
@@ -46,10 +46,10 @@ class Chase:
             requests=world.requests,
             processor=world.processor,
             reach=Reach(live=self.settings),
-            seen=Seen(),
+            seen=RecentRequests(),
             waiting=lambda: self.waiting,
         )
-        self.rounds = Rounds(
+        self.rounds = CatchUpPasses(
             index=world.index,
             policies=world.policies,
             marks=self.marks,

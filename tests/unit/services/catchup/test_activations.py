@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
 from reconciler.api.kinds import policy_named
-from reconciler.services.catchup.activations import Starts
+from reconciler.services.catchup.activations import Activations
 
 P = policy_named("p")
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -30,7 +30,7 @@ def policy(generation=1, *, touched=0, version="50", ready=0, uid="u", name="p")
 
 
 def test_a_new_policy_counts_from_its_first_version_on():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(), 100.0)
     start = starts.get(P)
     assert (start.since, start.version, start.ready) == (NOON, 50, None)
@@ -46,13 +46,13 @@ def test_a_new_policy_counts_from_its_first_version_on():
 
 
 def test_a_policy_that_was_in_force_when_it_was_first_seen_tells_no_version():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(version="77", ready=1), 100.0)
     assert starts.get(P).version == 0
 
 
 def test_a_new_generation_counts_from_its_change_on():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(ready=1), 100.0)
     starts.cover(starts.open(100.0).values())
     # Labels, and our own status, are no new generation.
@@ -67,14 +67,14 @@ def test_a_new_generation_counts_from_its_change_on():
 
 
 def test_what_was_not_looked_at_is_the_beginning_of_the_next_generation():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(), 100.0)
     starts.on_stored(policy(2, touched=2, version="60"), 102.0)
     assert (starts.get(P).since, starts.get(P).version) == (NOON, 50)
 
 
 def test_an_older_generation_that_ends_late_covers_no_newer_one():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(ready=1), 100.0)
     looked_at = starts.open(100.0)
     starts.on_stored(policy(2, touched=60, ready=2), 160.0)
@@ -83,7 +83,7 @@ def test_an_older_generation_that_ends_late_covers_no_newer_one():
 
 
 def test_a_policy_that_is_made_again_begins_again():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(3, ready=3), 100.0)
     starts.cover(starts.open(100.0).values())
     starts.on_deleted(P)
@@ -92,7 +92,7 @@ def test_a_policy_that_is_made_again_begins_again():
 
 
 def test_a_new_leader_leaves_out_what_was_looked_at():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(ready=1, name="old"), 100.0)
     starts.on_stored(policy(ready=1, touched=500, name="touched"), 100.0)
     starts.on_stored(policy(2, ready=1, name="pending"), 100.0)
@@ -105,7 +105,7 @@ def test_a_new_leader_leaves_out_what_was_looked_at():
 
 
 def test_where_nobody_ever_looked_older_policies_count_from_now_on():
-    starts = Starts()
+    starts = Activations()
     starts.on_stored(policy(ready=1), 100.0)
     now = NOON + timedelta(hours=1)
     starts.begin(now - timedelta(minutes=10), instead=now)

@@ -12,7 +12,7 @@ from reconciler.api.updaterequest import (
     TriggerRecord,
     UpdateRequest,
 )
-from reconciler.services.catchup.recent_requests import Seen
+from reconciler.services.catchup.recent_requests import RecentRequests
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -40,7 +40,7 @@ def request(name="ur-1", created=NOON, digest="d", uid="trigger-uid", **spec):
 
 
 def test_a_request_covers_what_came_before_its_second():
-    seen = Seen()
+    seen = RecentRequests()
     seen.take(request(), NOON)
     assert seen.after(*KEY, NOON - SECOND)
     assert not seen.after(*KEY, NOON)
@@ -50,7 +50,7 @@ def test_a_request_covers_what_came_before_its_second():
 
 
 def test_a_request_whose_trigger_was_not_stored_covers_nothing():
-    seen = Seen()
+    seen = RecentRequests()
     seen.take(request(), NOON)
     ended = RequestStatus(state=State.SKIP, reason="NotStored")
     seen.take(replace(request(), status=ended), NOON)
@@ -59,7 +59,7 @@ def test_a_request_whose_trigger_was_not_stored_covers_nothing():
 
 
 def test_sweeps_and_requests_without_a_trigger_are_nothing_to_remember():
-    seen = Seen()
+    seen = RecentRequests()
     seen.take(request(sweep=True), NOON)
     seen.take(request(uid=""), NOON)
     assert len(seen) == 0
@@ -70,7 +70,7 @@ def order(sequence, **more):
 
 
 def test_an_order_for_all_triggers_covers_what_came_before_it_was_raised_last():
-    seen = Seen()
+    seen = RecentRequests()
     seen.take(order(1), NOON)
     assert seen.after(*KEY, NOON - SECOND)
     assert not seen.after(*KEY, NOON)
@@ -85,14 +85,14 @@ def test_an_order_for_all_triggers_covers_what_came_before_it_was_raised_last():
 
 def test_an_order_that_had_begun_before_covers_no_more_than_is_known():
     for status in (RequestStatus(sweep=SweepProgress()), RequestStatus(state=State.COMPLETED)):
-        seen = Seen()
+        seen = RecentRequests()
         seen.take(replace(order(7), status=status), NOON + 600 * SECOND)
         assert seen.after(*KEY, NOON - SECOND)
         assert not seen.after(*KEY, NOON)
 
 
 def test_what_is_made_for_a_change_covers_it_until_it_is_told_of():
-    seen = Seen()
+    seen = RecentRequests()
     seen.note(*KEY, "ur-9", NOON)
     assert seen.after(*KEY, NOON)
     assert not seen.after(*KEY, NOON + SECOND)
@@ -102,7 +102,7 @@ def test_what_is_made_for_a_change_covers_it_until_it_is_told_of():
 
 
 def test_what_nobody_asks_for_any_more_is_forgotten():
-    seen = Seen()
+    seen = RecentRequests()
     for number in range(10):
         seen.take(request(f"ur-{number}", created=NOON + number * SECOND), NOON)
     seen.forget(NOON + 5 * SECOND)
@@ -112,7 +112,7 @@ def test_what_nobody_asks_for_any_more_is_forgotten():
 
 
 def test_the_older_half_goes_when_there_are_too_many():
-    seen = Seen(most=10)
+    seen = RecentRequests(most=10)
     for number in range(11):
         seen.take(request(f"ur-{number}", created=NOON + number * SECOND, uid=f"t-{number}"), NOON)
     assert len(seen) == 5

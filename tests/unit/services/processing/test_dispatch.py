@@ -115,14 +115,14 @@ class TestWatch:
     ):
         await world.dispatcher.resync()
         world.dispatcher.on_stored(await world.ask(policy, trigger))
-        assert world.dispatcher.unfinished("ur-1")
-        assert world.dispatcher.unfinished("ur-1/some-trigger")
-        assert not world.dispatcher.unfinished("ur-2")
+        assert world.dispatcher.known.unfinished("ur-1")
+        assert world.dispatcher.known.unfinished("ur-1/some-trigger")
+        assert not world.dispatcher.known.unfinished("ur-2")
         await world.settle()
-        assert not world.dispatcher.unfinished("ur-1")
+        assert not world.dispatcher.known.unfinished("ur-1")
 
     def test_before_the_first_list_every_request_may_be_unfinished(self, world):
-        assert world.dispatcher.unfinished("ur-of-an-earlier-process")
+        assert world.dispatcher.known.unfinished("ur-of-an-earlier-process")
 
     async def test_the_age_of_the_oldest_is_known(self, world, policy, trigger):
         assert world.dispatcher.oldest_age() == 0

@@ -37,7 +37,7 @@ def lead(world: World, writes: list[Object]) -> Callable[[], Progress]:
             index=world.index,
             policies=world.policies,
             clock=world.clock,
-            waiting=world.dispatcher.unended,
+            waiting=world.dispatcher.known.unended,
             filters=lambda: world.filters,
             say=pytest.fail,
         )

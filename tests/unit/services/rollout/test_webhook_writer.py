@@ -22,7 +22,9 @@ def told() -> list[str]:
 
 @pytest.fixture
 def webhook_writer(world: World, told: list[str]) -> WebhookWriter:
-    return new_registrar(world, restored=lambda name, text: told.append(f"{name}: {text}"))
+    writer = new_registrar(world)
+    writer.restored.subscribe(lambda name, text: told.append(f"{name}: {text}"))
+    return writer
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ async def test_nobody_is_there(neighbour, told):
 
 async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour, told):
     beside, heard = neighbour(), []
-    beside.listeners.append(lambda: heard.append(beside.found))
+    beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno-background-controller"] = held(world.clock.now())
     await beside.look()
     assert beside.found == "kyverno-background-controller"
@@ -68,7 +68,7 @@ async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour,
 
 async def test_it_is_gone_when_it_renews_no_more(world, neighbour, told):
     beside, heard = neighbour(), []
-    beside.listeners.append(lambda: heard.append(beside.found))
+    beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno"] = held(world.clock.now())
     await beside.look()
     world.clock.tick(29)

@@ -168,7 +168,7 @@ def test_nesting_without_end_is_a_fault_and_no_crash():
 def test_people_are_told_once_and_the_metric_follows(holder):
     metrics, events = create_metrics(), MemoryEvents()
     report = SettingsReport(log=logger("test"), metrics=metrics, events=events)
-    holder.listeners.append(report)
+    holder.changed.subscribe(report)
 
     def refused(key):
         return metrics.registry.get_sample_value("retrofit_setting_refused", {"key": key})

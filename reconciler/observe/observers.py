@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from reconciler.api.updaterequest import SUCCESSES, RequestSpec, RequestStatus, UpdateRequest
-from reconciler.controller.attempt_log import AttemptLog
+from reconciler.observe.attempt_log import AttemptLog
+from reconciler.services.catchup.recovery import Loss, describe
+from reconciler.services.catchup.search import PassResult
 from reconciler.services.processing.attempt import Attempt
 from reconciler.services.reporting.events import EventRecorder
 from reconciler.services.reporting.policy_reports import Reports
@@ -38,3 +40,22 @@ class Observers:
         self.event_recorder.swept(spec, attempt)
         done = [item for item in attempt.targets if item.outcome in SUCCESSES]
         self.reports.add(spec, done)
+
+    def caught_up(self, found: PassResult) -> None:
+        """Take in what a pass recorded that nobody had recorded before."""
+        log, metrics = self.reporter.log, self.reporter.metrics
+        for (policy, uid, rule), number in found.recorded.items():
+            metrics.requests_caught_up.labels(*metrics.labels.rule(policy.key, rule)).inc(number)
+            log.warning("lost triggers found", policy=policy.key, rule=rule, triggers=number)
+            self.event_recorder.caught_up(policy, uid, rule, number)
+
+    def lost(self, loss: Loss) -> None:
+        """Take in triggers that can neither be found nor worked on."""
+        log, metrics = self.reporter.log, self.reporter.metrics
+        for rule in loss.rules:
+            labels = metrics.labels.rule(loss.policy.key, rule.name)
+            metrics.loss_spans.labels(*labels).inc()
+            metrics.triggers_lost.labels(*labels).inc(rule.objects or 0)
+            told = describe(loss.outage, rule)
+            log.error("triggers lost", policy=loss.policy.key, rule=rule.name, what=told)
+            self.event_recorder.lost(loss.policy, loss.uid, rule.name, told)

@@ -1,0 +1,90 @@
+"""What a leader does again and again, in two lists.
+
+SINGLETON is what only one process may do, because it writes what has one writer or decides for all
+policies. SHARDED is what works on requests, each of which could be some other process's.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from reconciler.api.updaterequest import Reason
+from reconciler.kube.backlog import KubeBoard
+from reconciler.kube.leases import KubeLeases
+from reconciler.observe.observers import Observers
+from reconciler.services.catchup.passes import CatchUpPasses
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.processing.backlog_publisher import BacklogPublisher
+from reconciler.services.recording.backlog import marks_of
+from reconciler.services.upkeep.permission_watch import PermissionWatch
+from reconciler.wiring.base import Base
+from reconciler.wiring.controller import Services
+
+Jobs = Mapping[str, Callable[[], Awaitable[None]]]
+"""By name; each runs until it is cancelled."""
+
+
+def singleton(base: Base, services: Services, observers: Observers, rounds: CatchUpPasses) -> Jobs:
+    """Return what only one process may do."""
+    rights = PermissionWatch(
+        waiting=services.dispatcher, access=base.cluster.access, clock=base.clock
+    )
+    backlog = BacklogPublisher(
+        board=KubeBoard(KubeLeases(base.client, base.settings.namespace), base.clock),
+        dispatcher=services.dispatcher,
+        marks=marks_of(base.settings, base.live),
+        say=base.say,
+    )
+    jobs: dict[str, Callable[[], Awaitable[None]]] = {
+        "global context": services.entries.run,
+        "collector": services.collector.run,
+        "retries": services.collector.retries.run,
+        "rollout": services.rollout.run,
+        "missing rights": rights.run,
+        "backlog": backlog.run,
+        "catch-up": rounds.run,
+        "policy status": observers.progress.run,
+    }
+    if observers.reports.enabled:
+        jobs["reports"] = observers.reports.run
+    return jobs
+
+
+def sharded(base: Base, services: Services, observers: Observers) -> Jobs:
+    """Return what works on requests; sweeps are requests too."""
+    lists = RequestLists(services, observers, every=base.settings.resync, say=base.say)
+    return {"list of requests": lists.run, "dispatcher": services.dispatcher.run}
+
+
+@dataclass(slots=True)
+class RequestLists:
+    """Takes the truth about requests from lists, as watches may miss something.
+
+    Attributes:
+        every: Seconds between two lists of all that wait.
+        say: Gets a sentence for the log.
+    """
+
+    services: Services
+    observers: Observers
+    every: float
+    say: Callable[[str], None]
+    _collected: bool = False
+
+    async def run(self) -> None:
+        """List until cancelled."""
+        await repeat(
+            self._list,
+            every=self.every,
+            pauses=(0.5, 15.0),
+            tell=SaysOnce(say=self.say).tell,
+            failing="the waiting requests cannot be listed: ",
+        )
+
+    async def _list(self) -> None:
+        services = self.services
+        await services.dispatcher.resync()
+        if not self._collected:
+            # An entry that they wait for may have become ready before they were known.
+            services.dispatcher.wake_parked(Reason.ENTRY_NOT_READY)
+            await services.collector.resync(self.observers.on_recovered)
+            self._collected = True

@@ -1,0 +1,1 @@
+"""Composition root: which adapter stands behind which port, for every entry point."""

@@ -1,0 +1,89 @@
+"""What everything else of a program stands on, before anything works."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from reconciler.clock import Clock
+from reconciler.config import ControllerSettings
+from reconciler.isolation import ChildProcesses
+from reconciler.kube.client import Client
+from reconciler.kube.cluster import KubeCluster
+from reconciler.kube.entries import KubeEntries
+from reconciler.kube.loader import KubeLoader
+from reconciler.kube.policies import EXCEPTIONS
+from reconciler.kube.retrying import jittered
+from reconciler.kube.watch import BEAT, Watch
+from reconciler.services.catalog.exceptions import ExceptionIndex, at_once
+from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
+from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.ports.isolation import Isolation
+from reconciler.services.processing.known_requests import KnownRequests
+from reconciler.wiring.shared import Say, caught_up, exception_settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The adapters of a controller, and what it knows of the cluster.
+
+    Attributes:
+        clock: Of this machine; that of the API server is the cluster's.
+        known: The requests that wait.
+        live: The settings that hold now.
+        of_exceptions: Follows them; None where none are honoured.
+        isolation: Evaluates in processes of their own what takes long.
+        say: Gets a sentence for the log.
+    """
+
+    client: Client
+    settings: ControllerSettings
+    clock: Clock
+    cluster: KubeCluster
+    index: PolicyStore
+    known: KnownRequests
+    live: SettingsHolder
+    exceptions: ExceptionIndex
+    of_exceptions: Watch | None
+    isolation: Isolation
+    say: Say
+
+    @classmethod
+    def of(cls, client: Client, settings: ControllerSettings, clock: Clock, say: Say) -> Self:
+        """Return that of a controller with these settings."""
+        honoured = exception_settings(settings)
+        watch = Watch(client, EXCEPTIONS, clock, beat=BEAT)
+        refreshed = partial(caught_up, watch) if honoured.enabled else at_once
+        return cls(
+            client=client,
+            settings=settings,
+            clock=clock,
+            cluster=KubeCluster.of(client, settings, clock, say),
+            index=PolicyStore(namespace=settings.namespace),
+            known=KnownRequests(),
+            live=SettingsHolder.of(settings.namespace, filter_targets=settings.filter_targets),
+            exceptions=ExceptionIndex(exception_settings=honoured, caught_up=refreshed),
+            of_exceptions=watch if honoured.enabled else None,
+            isolation=ChildProcesses(),
+            say=say,
+        )
+
+    def global_context(self) -> GlobalContext:
+        """Return the `Loader` of rules: keeps the entries of a cluster, reads the rest of it."""
+        settings, worker = self.settings, self.client.speaking_for(self.settings.background_user)
+        protection = Protection.of(settings)
+        hosts = filter(None, settings.service_hosts.split(","))
+        return GlobalContext(
+            Dependencies(
+                entries=KubeEntries(self.client, worker, self.clock),
+                kinds=self.cluster.kinds,
+                loader=KubeLoader(worker, hosts, protection=protection),
+                clock=self.clock,
+                spread=jittered,
+                say=self.say,
+                isolation=self.isolation,
+                most_bytes=settings.max_entry,
+                protection=protection,
+            )
+        )

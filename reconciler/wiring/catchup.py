@@ -1,0 +1,52 @@
+"""The search for lost triggers, joined to one cluster."""
+
+from reconciler.api.updaterequest import Source
+from reconciler.kube.reader import KubeReader
+from reconciler.observe.observers import Observers
+from reconciler.services.catchup.losses import store_loss
+from reconciler.services.catchup.passes import CatchUpPasses
+from reconciler.services.catchup.recent_requests import RecentRequests
+from reconciler.services.catchup.recovery import Loss
+from reconciler.services.catchup.scope import Reach
+from reconciler.services.catchup.search import Search
+from reconciler.services.sweeping.listing import ObjectLister
+from reconciler.wiring.base import Base
+from reconciler.wiring.controller import Services
+
+
+def catch_up_passes(base: Base, services: Services, observers: Observers) -> CatchUpPasses:
+    """Return the passes that a controller makes."""
+    worker = base.client.speaking_for(base.settings.background_user)
+    cluster, dispatcher, page = base.cluster, services.dispatcher, base.settings.list_page
+
+    def waiting() -> int:
+        return sum(item.spec.source is Source.CATCH_UP for item in base.known.unended())
+
+    async def lost(loss: Loss) -> None:
+        await store_loss(cluster.policies, loss)
+        observers.lost(loss)
+
+    search = Search(
+        existing=ObjectLister(
+            kinds=cluster.kinds, reader=KubeReader(worker, metadata_only=True), page=page
+        ),
+        reader=cluster.reader,
+        requests=cluster.requests,
+        processor=dispatcher.processor,
+        reach=Reach(live=base.live),
+        seen=RecentRequests(),
+        waiting=waiting,
+    )
+    return CatchUpPasses(
+        index=base.index,
+        policies=cluster.policies,
+        marks=cluster.marks,
+        search=search,
+        clock=cluster.clock,
+        in_force=services.rollout.webhook_writer.in_force,
+        interval=base.settings.catch_up_interval,
+        held=lambda: dispatcher.held,
+        found=observers.caught_up,
+        lost=lost,
+        say=base.say,
+    )

@@ -1,0 +1,119 @@
+"""The use cases of a controller, each made when all that it needs is there."""
+
+import random
+from dataclasses import dataclass
+from typing import Self
+
+from reconciler.api.updaterequest import Reason
+from reconciler.kube.cluster import KubeCluster
+from reconciler.observe.observers import Observers
+from reconciler.requests.lifecycle import Retention
+from reconciler.requests.schedule import Backoff
+from reconciler.services.catalog.globalcontext import GlobalContext
+from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.processing.attempt import Processor
+from reconciler.services.processing.dispatch import Dispatcher
+from reconciler.services.processing.lanes import Lanes
+from reconciler.services.processing.long_evaluation import LongEvaluations
+from reconciler.services.processing.pacing import Pacer
+from reconciler.services.processing.selection import TargetFinder
+from reconciler.services.processing.trigger import TriggerReader
+from reconciler.services.rollout.rollout import Rollout
+from reconciler.services.rollout.webhook_writer import WebhookWriter
+from reconciler.services.sweeping.sweeper import Sweeper
+from reconciler.services.upkeep.retention import FinishedRequestCollector
+from reconciler.wiring.base import Base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The use cases of the controller, joined to one cluster."""
+
+    cluster: KubeCluster
+    index: PolicyStore
+    dispatcher: Dispatcher
+    entries: GlobalContext
+    lanes: Lanes
+    collector: FinishedRequestCollector
+    rollout: Rollout
+
+    @classmethod
+    def of(cls, base: Base, observers: Observers) -> Self:
+        """Return the services that a controller runs, which tell these observers."""
+        settings, clock, cluster = base.settings, base.clock, base.cluster
+        entries = base.global_context()
+        lanes = Lanes.of(
+            settings,
+            clock,
+            reader=cluster.reader,
+            writer=cluster.writer,
+            keys=cluster.keys,
+            unfinished=base.known.unfinished,
+        )
+        dispatcher = _dispatcher(base, observers, _processor(base, entries, lanes))
+        entries.ready.subscribe(lambda: dispatcher.wake_parked(Reason.ENTRY_NOT_READY))
+        return cls(
+            cluster=cluster,
+            index=base.index,
+            dispatcher=dispatcher,
+            entries=entries,
+            lanes=lanes,
+            collector=FinishedRequestCollector.of(
+                settings, cluster.requests, clock, base.say, before=observers.progress.flush
+            ),
+            rollout=Rollout(
+                index=base.index,
+                policies=cluster.policies,
+                requests=cluster.requests,
+                webhook_writer=WebhookWriter.of(cluster, settings, cluster.clock, base.live),
+                say=base.say,
+                warn=observers.event_recorder.caution,
+            ),
+        )
+
+
+def _processor(base: Base, entries: GlobalContext, lanes: Lanes) -> Processor:
+    settings, cluster = base.settings, base.cluster
+    return Processor(
+        index=base.index,
+        policies=cluster.policies,
+        finder=TargetFinder.of(settings, cluster.kinds, cluster.reader, lanes.flight),
+        triggers=TriggerReader(
+            kinds=cluster.kinds,
+            reader=cluster.reader,
+            requests=cluster.requests,
+            clock=base.clock,
+            below=random.SystemRandom().randrange,
+        ),
+        lanes=lanes,
+        loader=entries,
+        backoff=Backoff(base=settings.backoff_base, ceiling=settings.backoff_ceiling),
+        exceptions=base.exceptions,
+        pacer=Pacer(index=base.index, clock=base.clock),
+        long_evaluations=LongEvaluations(base.isolation, base.clock),
+        is_excluded=base.live.leaves_target,
+        controller_users=settings.controller_users,
+    )
+
+
+def _dispatcher(base: Base, observers: Observers, processor: Processor) -> Dispatcher:
+    sweeper = Sweeper.of(
+        base.settings,
+        base.clock,
+        processor=processor,
+        requests=base.cluster.requests,
+        each=observers.swept,
+        is_excluded=base.live.leaves_trigger,
+    )
+    return Dispatcher(
+        requests=base.cluster.requests,
+        processor=processor,
+        sweep=sweeper.run,
+        clock=base.clock,
+        jitter=random.SystemRandom().random,
+        retention=Retention.of(base.settings),
+        observe=observers.observe,
+        history=base.cluster.reader,
+        confirmation=base.settings.confirmation,
+        known=base.known,
+    )

@@ -1,0 +1,44 @@
+"""Who tells people what the work of a controller came to, joined to one cluster."""
+
+from reconciler.kube.reports import KubeReports
+from reconciler.observe.attempt_log import AttemptLog
+from reconciler.observe.observers import Observers
+from reconciler.services.ports.reporting import Events
+from reconciler.services.reporting.events import EventRecorder
+from reconciler.services.reporting.policy_reports import Reports
+from reconciler.services.reporting.policy_status import Progress
+from reconciler.wiring.base import Base
+
+
+def observers_of(base: Base, events: Events, reporter: AttemptLog) -> Observers:
+    """Return the observers of a controller."""
+    settings, cluster, live = base.settings, base.cluster, base.live
+
+    def wants_success() -> bool:
+        wanted = live.current.success_events
+        return settings.generate_success_events if wanted is None else wanted
+
+    event_recorder = EventRecorder(events=events, clock=base.clock, wants_success=wants_success)
+    base.index.subscribe(event_recorder.on_policy)
+    return Observers(
+        reporter=reporter,
+        event_recorder=event_recorder,
+        progress=Progress(
+            index=base.index,
+            policies=cluster.policies,
+            clock=base.clock,
+            waiting=base.known.unended,
+            filters=lambda: live.current.filters,
+            say=base.say,
+        ),
+        reports=Reports(
+            store=KubeReports(base.client, page=settings.list_page),
+            index=base.index,
+            policies=cluster.policies,
+            kinds=cluster.kinds,
+            reader=cluster.reader,
+            clock=base.clock,
+            say=base.say,
+            enabled=settings.reports,
+        ),
+    )

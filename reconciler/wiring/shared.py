@@ -1,0 +1,49 @@
+"""What both programs of the cluster make alike."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from reconciler.clock import Clock
+from reconciler.config import ProcessSettings
+from reconciler.errors import Unavailable
+from reconciler.kube.client import Client
+from reconciler.kube.leases import KubeLeases
+from reconciler.kube.watch import Watch
+from reconciler.services.catalog.exceptions import ExceptionSettings
+from reconciler.services.upkeep.coexistence import KyvernoDetector
+
+Say = Callable[[str], None]
+
+_PATIENCE: Final = 10.0
+"""Seconds that an attempt waits until the exceptions are known."""
+
+
+async def caught_up(of_exceptions: Watch) -> None:
+    """Return when the exceptions that are known are those that are stored."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await of_exceptions.caught_up()
+    except TimeoutError:
+        reason = of_exceptions.problem or "the API server does not answer"
+        raise Unavailable(f"the PolicyExceptions cannot be read: {reason}") from None
+
+
+def exception_settings(settings: ProcessSettings) -> ExceptionSettings:
+    """Return which exceptions a program with these settings honours."""
+    return ExceptionSettings(
+        enabled=settings.enable_policy_exception, namespaces=settings.exception_namespace
+    )
+
+
+def kyverno_detector(
+    client: Client, settings: ProcessSettings, clock: Clock, say: Say
+) -> KyvernoDetector:
+    """Return what looks whether a live Kyverno is there."""
+    return KyvernoDetector(
+        leases=KubeLeases(client, settings.namespace),
+        clock=clock,
+        namespace=settings.namespace,
+        take_over=settings.take_over,
+        say=say,
+    )
