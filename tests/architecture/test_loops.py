@@ -16,6 +16,7 @@ LOOPS = {
     ("services/processing/lanes.py", "_work"): "hot path: rounds of one target, and bounded",
     ("services/rollout/webhook_writer.py", "register"): "ends when nothing changed meanwhile",
     ("services/catalog/globalcontext/keeping.py", "_begun"): "ends when an entry has begun",
+    ("services/catalog/globalcontext/projections.py", "value"): "ends with what is evaluated",
     ("services/catalog/globalcontext/sources.py", "run"): "an entry's data is its problem too",
     ("services/catalog/globalcontext/sources.py", "_follow"): "gives way between two objects",
     ("services/catalog/globalcontext/sources.py", "_refresh"): "as often as the entry says",

@@ -1,12 +1,13 @@
 """When work is done again, and what is said of it."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from reconciler.errors import Unavailable
-from reconciler.services import jobs
 from reconciler.services.jobs import SaysOnce, repeat
+from tests.skipping import SkippingLoop
 
 
 class Ended(Exception):
@@ -18,64 +19,59 @@ class Work:
 
     def __init__(self, *times):
         self.times = list(times)
+        self.done_at = []
 
     async def __call__(self):
+        self.done_at.append(asyncio.get_running_loop().time())
         if not self.times:
             raise Ended
         if (error := self.times.pop(0)) is not None:
             raise error
 
 
-@pytest.fixture
-def pauses(monkeypatch):
-    """Give the pauses that were made; none takes any time."""
-    seen = []
+def pauses_of(*times, ends=Ended, **options):
+    """Return the seconds from the begin to the first time, and from each to the next."""
+    work = Work(*times)
 
-    async def sleep(seconds):
-        seen.append(seconds)
+    async def run():
+        work.done_at.append(asyncio.get_running_loop().time())
+        await repeat(work, **options)
 
-    monkeypatch.setattr(jobs.asyncio, "sleep", sleep)
-    return seen
-
-
-async def run(*times, **options):
-    with pytest.raises(Ended):
-        await repeat(Work(*times), **options)
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner, pytest.raises(ends):
+        runner.run(run())
+    return [round(after - before, 1) for before, after in pairwise(work.done_at)]
 
 
 def away(retry_after=None):
     return Unavailable("gone for lunch", retry_after=retry_after)
 
 
-async def test_it_rests_between_two_times(pauses):
-    await run(None, None, every=5.0)
-    assert pauses == [5.0, 5.0]
+def test_it_rests_between_two_times():
+    assert pauses_of(None, None, every=5.0) == [0.0, 5.0, 5.0]
 
 
-async def test_the_first_time_may_have_to_wait(pauses):
-    await run(None, every=5.0, at_once=False)
-    assert pauses == [5.0, 5.0]
+def test_the_first_time_may_have_to_wait():
+    assert pauses_of(None, every=5.0, at_once=False) == [5.0, 5.0]
 
 
-async def test_pauses_after_failures_double_and_begin_anew_after_a_success(pauses):
-    await run(away(), away(), away(), None, away(), every=9.0, pauses=(1.0, 3.0))
-    assert pauses == [1.0, 2.0, 3.0, 9.0, 1.0]
+def test_pauses_after_failures_double_and_begin_anew_after_a_success():
+    pauses = pauses_of(away(), away(), away(), None, away(), every=9.0, pauses=(1.0, 3.0))
+    assert pauses == [0.0, 1.0, 2.0, 3.0, 9.0, 1.0]
 
 
-async def test_what_the_server_asks_for_comes_first(pauses):
-    await run(away(retry_after=7.0), every=9.0, pauses=(1.0, 3.0))
-    assert pauses == [7.0]
+def test_what_the_server_asks_for_comes_first():
+    assert pauses_of(away(retry_after=7.0), every=9.0, pauses=(1.0, 3.0)) == [0.0, 7.0]
 
 
-async def test_a_pause_is_no_longer_than_what_is_right_now(pauses):
-    await run(away(), away(), away(), every=9.0, pauses=(1.0, 60.0), at_most=lambda: 1.5)
-    assert pauses == [1.0, 1.5, 1.5]
+def test_a_pause_is_no_longer_than_what_is_right_now():
+    pauses = pauses_of(away(), away(), away(), pauses=(1.0, 60.0), at_most=lambda: 1.5)
+    assert pauses == [0.0, 1.0, 1.5, 1.5]
 
 
-async def test_a_failure_is_said_once_and_again_after_a_success(pauses):
+def test_a_failure_is_said_once_and_again_after_a_success():
     said = []
     once = SaysOnce(say=said.append)
-    await run(away(), away(), None, away(), every=1.0, tell=once.tell, failing="no lists: ")
+    pauses_of(away(), away(), None, away(), every=1.0, tell=once.tell, failing="no lists: ")
     assert said == ["no lists: gone for lunch"] * 2
     assert once.problem
 
@@ -108,7 +104,5 @@ async def test_what_wakes_it_comes_before_its_time():
             await task
 
 
-async def test_a_fault_of_ours_ends_it(pauses):
-    with pytest.raises(ZeroDivisionError):
-        await repeat(Work(ZeroDivisionError()), every=1.0)
-    assert pauses == []
+def test_a_fault_of_ours_ends_it():
+    assert pauses_of(ZeroDivisionError(), ends=ZeroDivisionError, every=1.0) == [0.0]

@@ -302,7 +302,7 @@ class TestCostlyProjections:
         await follow(cluster, *objects, projections=self.projections())
         assert "projection p0: ended by SIGKILL" in await reason(context)
         ready = asyncio.Event()
-        context.on_ready = ready.set
+        context.ready.subscribe(ready.set)
         world.clock.tick(60)
         await asyncio.wait_for(ready.wait(), 20)
         assert await read(context, "teams.p0") == 20_000
@@ -396,7 +396,7 @@ class TestNotReady:
 
     async def test_what_is_not_evaluated_yet_is_no_failure(self, context, cluster):
         told = []
-        context.on_verdict = lambda _entry, problem: told.append(problem)
+        context.judged.subscribe(lambda _entry, problem: told.append(problem))
         names = [{"name": f"p{at}", "jmesPath": "[].metadata.name"} for at in range(20)]
         await follow(cluster, pod("a"), projections=names)
         await eventually(lambda: told)
