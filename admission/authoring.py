@@ -249,11 +249,11 @@ def _not_the_authors(
     ]
     told = refuse(policy, lines, code=FORBIDDEN).message
     cure = (
-        "A policy does only what its author may do: get these rights, or have it applied by"
-        " somebody who has them."
+        "A policy may do only what its author may do: get these rights, or have it applied by"
+        " a user who has them."
     )
     if account is not None:
-        cure += f" So may who has the right to {account.impersonation} named {account.name}."
+        cure += f" The right to {account.impersonation} named {account.name} is enough, too."
     return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{told}\n{cure}")
 
 

@@ -114,7 +114,7 @@ class Certificates:
             context = _context(self._callers)
             _load(context, serving)
             self.context, self._loaded = context, None
-            _log.info("callers are asked for a certificate", file=str(self._callers.file))
+            _log.info("callers need a client certificate", file=str(self._callers.file))
         if serving != self._loaded:
             _load(self.context, serving)
             self._loaded = serving

@@ -62,7 +62,7 @@ class Heartbeat:
             tasks.create_task(self._note(), name="missed triggers")
             told = tell_problems(
                 lambda: election.problem,
-                lambda text: _log.warning("no sign of life can be given", reason=text),
+                lambda text: _log.warning("the heartbeat cannot be written", reason=text),
                 every=_PATROL,
             )
             tasks.create_task(told, name="election told")

@@ -230,7 +230,7 @@ async def _guarded(
     except Exception:  # noqa: BLE001  (the person who sent the request must get an answer)
         _log.exception("admission request failed", uid=request.uid, path=path)
         text = (
-            "kube-retrofit failed on this request by a fault of its own; "
+            "kube-retrofit failed on this request because of a bug; "
             f"the log of retrofit-admission says more under uid {request.uid}"
         )
         if path == IGNORE:

@@ -106,7 +106,8 @@ class ProcessSettings:
     )
     waiting_limit: int = _setting(
         10_000,
-        "Waiting requests from which on a rule that can be rebuilt has one order; 0: never.",
+        "Waiting requests from which on a rule that can be rebuilt has one aggregate request;"
+        " 0: never.",
     )
     hard_limit: int = _setting(
         100_000, "Waiting requests from which on nothing more is recorded one by one."
@@ -211,7 +212,7 @@ class ControllerSettings(ProcessSettings):
         "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",
     )
     filter_targets: bool = _setting(
-        default=False, meaning="Leave targets alone that resourceFilters names, as triggers are."
+        default=False, meaning="Skip targets that resourceFilters names, as triggers are."
     )
     list_page: int = _setting(500, "Objects per page of a list.")
     max_in_flight: int = _setting(
@@ -327,7 +328,9 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
 
 def _check_server(settings: AdmissionSettings) -> None:
     if settings.client_names.strip() and not settings.client_ca_file:
-        raise InvalidSetting("--client-names needs --client-ca-file: without it nobody is asked")
+        raise InvalidSetting(
+            "--client-names needs --client-ca-file: without it no certificate is required"
+        )
     for name in ("header_timeout", "body_timeout"):
         if getattr(settings, name) < 1:
             msg = f"--{name.replace('_', '-')} must be at least 1s"

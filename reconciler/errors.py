@@ -195,7 +195,7 @@ class ClusterError(RetrofitError):
         retry_after: Seconds that the server asked to wait, or None.
     """
 
-    kind_of_failure = "the API server did not do what it was asked"
+    kind_of_failure = "the API server did not carry out the request"
 
     def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
         super().__init__(message)

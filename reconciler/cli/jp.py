@@ -57,12 +57,12 @@ Examples:
     "source",
     default=STDIN,
     metavar="FILE",
-    help="JSON or YAML to ask; standard input where it is left out.",
+    help="JSON or YAML; standard input if left out.",
 )
 @click.option("-c", "--compact", is_flag=True, help="Results on one line.")
 @click.option("-u", "--unquoted", is_flag=True, help="Results that are text without quotes.")
 def query(expressions: tuple[str, ...], source: str, *, compact: bool, unquoted: bool) -> None:
-    """Print what expressions give, as JSON; of several each under its own text."""
+    """Print the results of expressions as JSON, several each under its own text."""
     data = _read(source)
     for text in expressions:
         expression = compile_expression(text)
@@ -122,7 +122,7 @@ def function(names: tuple[str, ...]) -> None:
 def _read(source: str) -> Any:
     documents = list(islice(read_all([source]), 2))
     if len(documents) > 1:
-        raise InvalidSetting(f"{documents[1].place}: a second document; one can be asked")
+        raise InvalidSetting(f"{documents[1].place}: a second document; only one can be queried")
     return documents[0].value if documents else None
 
 

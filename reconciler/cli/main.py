@@ -65,7 +65,7 @@ _COMMANDS: Mapping[str, _Command] = {
     "lint": _Command(
         "reconciler.cli.lint.command",
         "lint",
-        "Say what is wrong with policies, and what surprises.",
+        "Say what is wrong with policies, and what may surprise.",
     ),
     "explain": _Command(
         "reconciler.cli.explain.command",

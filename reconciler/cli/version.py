@@ -29,14 +29,14 @@ Examples:
 
 \b
 Exit code:
-  0  all that was asked for is known
-  2  the cluster does not answer, or may not be asked; the version of retrofit
+  0  everything requested is printed
+  2  the cluster does not answer, or may not be read; the version of retrofit
      is printed
 """
 
 
 @click.command("version", epilog=_EPILOG)
-@click.option("--client", "alone", is_flag=True, help="Only of this program; asks no cluster.")
+@click.option("--client", "alone", is_flag=True, help="Only of this program; contacts no cluster.")
 @click.option(
     "--namespace", "-n", default="kyverno", show_default=True, help="Where kube-retrofit runs."
 )
@@ -58,7 +58,7 @@ def version(*, alone: bool, namespace: str, output: str, **address: Any) -> None
     else:
         click.echo("\n".join(_lines(found, namespace)))
     if problem:
-        warn(f"Error: {problem}; --client asks no cluster")
+        warn(f"Error: {problem}; --client contacts no cluster")
         sys.exit(NOT_RUN)
 
 

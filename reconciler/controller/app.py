@@ -78,7 +78,9 @@ class Controller:
 
     def on_failed(self, error: BaseException) -> None:
         """The work of the leader ended by itself."""
-        self.log.error("the work ended by a fault of our own: the process ends", exc_info=error)
+        self.log.error(
+            "the work ended because of a bug in kube-retrofit: the process ends", exc_info=error
+        )
         self._end()
 
     def _end(self) -> None:

@@ -127,7 +127,7 @@ class ClusterWatches:
         except TimeoutError:
             self.say(
                 "leading without knowing the settings or whether a live Kyverno is there: the"
-                f" API server did not tell within {_PATIENCE:g}s"
+                f" API server did not answer within {_PATIENCE:g}s"
             )
         self.report.again(self.holder)
         self._warn_of_neighbour()

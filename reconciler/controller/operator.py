@@ -126,7 +126,7 @@ class Operator:
         problem = self.watches.problem()
         if problem is None or problem.endswith(_STARTING):
             # The API server did not refuse anything.
-            _log.error("kopf ended by a fault of its own or ours", exc_info=error)
+            _log.error("kopf ended because of a bug in kopf or kube-retrofit", exc_info=error)
             problem = None
         said = problem or (f"{type(error).__name__}: {error}" if error else "kopf ended")
         return ClusterError(f"policies and requests are not followed any more: {said}")
@@ -145,7 +145,7 @@ class Operator:
                 await asyncio.Event().wait()
             except ClusterError as error:
                 # Any other answer says nothing against the credentials.
-                _log.debug("asked whether the credentials are accepted", answer=str(error))
+                _log.debug("checked whether the credentials are accepted", answer=str(error))
         self._asked = True
         return kopf.AiohttpSession(
             server=self._client.address,

@@ -27,11 +27,14 @@ async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
     except RetrofitError:
         raise
     except Exception as error:
-        _log.exception("a loop ended by a fault of our own", loop=name)
-        text = f"{name} ended by a fault of kube-retrofit ({type(error).__name__}); its log has it"
+        _log.exception("a loop ended because of a bug in kube-retrofit", loop=name)
+        text = (
+            f"{name} ended because of a bug in kube-retrofit"
+            f" ({type(error).__name__}); its log has it"
+        )
         raise LoopEnded(text) from error
-    _log.error("a loop ended that never should", loop=name)
-    raise LoopEnded(f"{name} ended, which is a fault of kube-retrofit")
+    _log.error("a loop ended that should never end", loop=name)
+    raise LoopEnded(f"{name} ended: a bug in kube-retrofit")
 
 
 async def run_loops(loops: Mapping[str, Awaitable[None]]) -> NoReturn:

@@ -98,7 +98,7 @@ def create_metrics() -> Metrics:
         ),
         triggers_diverted=counter(
             "triggers_diverted_total",
-            "Triggers that raised an order instead of being recorded by themselves.",
+            "Triggers that raised an aggregate request instead of being recorded by themselves.",
             "policy",
             "rule",
         ),
@@ -129,11 +129,9 @@ def create_metrics() -> Metrics:
             "rule",
         ),
         out_of_force=gauge(
-            "policies_out_of_force", "Policies that nobody is asked about now.", "reason"
+            "policies_out_of_force", "Policies whose triggers no webhook sees now.", "reason"
         ),
-        catch_up_passes=counter(
-            "catch_up_passes_total", "Looks for lost triggers that came to their end."
-        ),
+        catch_up_passes=counter("catch_up_passes_total", "Completed searches for lost triggers."),
         catch_up_done=gauge(
             "catch_up_done_timestamp_seconds", "Until when lost triggers were looked for."
         ),

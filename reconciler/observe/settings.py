@@ -37,7 +37,7 @@ class SettingsReport:
         if holder.unused != self._unused:
             for key in holder.unused:
                 known = key in WITHOUT_EFFECT
-                why = "it has no effect here" if known else "nobody knows this key"
+                why = "it has no effect here" if known else "this key is unknown"
                 self.log.warning("setting not used", key=key, reason=why)
             self._unused = holder.unused
         self.log.info("settings in use", refused=sorted(item.key for item in faults))

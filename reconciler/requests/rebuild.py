@@ -33,9 +33,9 @@ def _obstacles(program: Program) -> Iterator[str]:
     if not program.converges:
         yield "its result depends on how often it runs"
     if matcher.needs.operations:
-        yield "its match asks for the operation"
+        yield "its match depends on the operation"
     if matcher.needs.user:
-        yield "its match asks who sent the request"
+        yield "its match depends on who sent the request"
     payloads = {item.selector.subresource for item in matcher.kinds()} - READ_LATER
     if payloads:
         yield f"it matches the subresource {min(payloads)}"

@@ -157,6 +157,21 @@ def test_every_make_target_in_the_text_exists(document: Path) -> None:
     assert named - set(targets) == set()
 
 
+# The changelog names what was.
+PRESENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("document", PRESENT, ids=relative)
+def test_every_path_of_the_tree_exists(document: Path) -> None:
+    named = re.findall(
+        r"(?:`|pytest )((?:reconciler|admission|tests|crds|e2e)/[^`\s:]*?)/?[`\s:]",
+        document.read_text(),
+    )
+    # A module may be named without its suffix.
+    gone = [path for path in named if not [*ROOT.glob(path), *ROOT.glob(f"{path}.py")]]
+    assert gone == []
+
+
 def test_the_picture_names_modules_that_exist() -> None:
     rows = re.findall(
         r"^\| `((?:reconciler|admission)\S*)` \| (.*) \|$", ARCHITECTURE.read_text(), re.MULTILINE

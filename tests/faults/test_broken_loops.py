@@ -27,6 +27,8 @@ async def test_a_controller_whose_loop_dies_ends_with_a_word(rig: Rig, tmp_path:
     assert rig.programs.supervision.exit_code("broken") == 1
     lines = rig.log("broken")
     (told,) = [line for line in lines if line.get("loop") == "gauges"]
-    assert "ended by a fault of our own" in told["message"]
-    said = "Error: gauges ended by a fault of kube-retrofit (ZeroDivisionError); its log has it"
+    assert "because of a bug in kube-retrofit" in told["message"]
+    said = (
+        "Error: gauges ended because of a bug in kube-retrofit (ZeroDivisionError); its log has it"
+    )
     assert said in [line.get("text") for line in lines]

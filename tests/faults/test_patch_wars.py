@@ -75,7 +75,10 @@ async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig
     )
     await rig.create(config_map(place, "a", n=""))
     request = await rig.parked(Reason.PATCH_WAR, within=30)
-    assert "because of our own writes, which lead back here by rule" in request.status.message
+    assert (
+        "because of kube-retrofit's own writes, which lead back here by rule"
+        in request.status.message
+    )
     assert request.status.next_attempt is not None
     length = len((await rig.data("a"))["n"])
     assert 10 <= length <= 30

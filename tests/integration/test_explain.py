@@ -143,7 +143,7 @@ def test_one_target_and_the_reason_why_another_is_none(explain: Explain, namespa
     told = lines(explain(*words))
     assert f"yes   Secret {namespace}/two is selected" in told
     assert f"yes   Secret {namespace}/one is selected" not in told
-    assert "1 more object is selected, which nobody asked about" in told
+    assert "1 more object is selected, but not asked about" in told
     reason = "its labels are not uses=settings"
     assert f"no    Secret {namespace}/key: {reason}" in told
 

@@ -88,7 +88,7 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     "--verbose",
     "-v",
     is_flag=True,
-    help="Say on stderr which operation is assumed, why rules left objects alone, and which files"
+    help="Say on stderr which operation is assumed, why rules changed nothing, and which files"
     " were passed over.",
 )
 @click.option(

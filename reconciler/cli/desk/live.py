@@ -29,10 +29,12 @@ _PATIENCE = 10.0
 
 _OPTIONS = (
     click.option(
-        "--kubeconfig", metavar="FILE", default="", help="Names the cluster, as kubectl."
+        "--kubeconfig", metavar="FILE", default="", help="Names the cluster, as for kubectl."
     ),
     click.option("--context", metavar="NAME", default="", help="A context of the kubeconfig."),
-    click.option("--as", "user", metavar="USER", default="", help="Ask the cluster as this user."),
+    click.option(
+        "--as", "user", metavar="USER", default="", help="Access the cluster as this user."
+    ),
 )
 
 

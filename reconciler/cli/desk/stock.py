@@ -168,7 +168,7 @@ class Stock:
         """Return what a context entry asks for."""
         if isinstance(load, GlobalLoad):
             if load.name not in self._answers.entries:
-                text = f"nobody says what the GlobalContextEntry {load.name} holds"
+                text = f"no data is given for the GlobalContextEntry {load.name} holds"
                 raise NotFound(text, status=404)
             return self._answers.entries[load.name]
         if isinstance(load, ApiLoad | ServiceLoad):

@@ -22,7 +22,7 @@ _MOST: Final = 3
 """Objects that are named of each remark; the others are counted."""
 
 _ERROR: Final = "error"
-_LEFT: Final = "left alone"
+_LEFT: Final = "skipped"
 _OTHER: Final = "not for"
 
 

@@ -103,7 +103,7 @@ class Asked:
         if not found:
             raise InvalidSetting(f"{self.trigger}: no object is in there")
         if len(found) > MAX_TRIGGERS:
-            text = f"{len(found)} objects are in there; at most {MAX_TRIGGERS} are told about"
+            text = f"{len(found)} objects are in there; at most {MAX_TRIGGERS} are explained"
             raise InvalidSetting(f"{self.trigger}: {text}")
         return found
 

@@ -72,7 +72,7 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
     POLICY is a file, an https address, a folder, - for standard input or, with --cluster,
     clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME). With --trigger
     every clause of match, every precondition and every variable is shown with its value, then
-    every target with what the rule makes of it; without, what the rules ask for. Nothing is
+    every target with what the rule makes of it; without, what the rules need. Nothing is
     written, and the content of Secrets is not shown.
 
     With --cluster, --kubeconfig, --context or --as, KIND/NS/NAME (KIND/NAME without namespace)

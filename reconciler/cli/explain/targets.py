@@ -88,7 +88,7 @@ class TargetStory:
         if len(asked) < len(found):
             left = len(found) - len(asked)
             more = number(left, "more object is", "more objects are")
-            page.line("more", f"{more} selected, which nobody asked about", count=left)
+            page.line("more", f"{more} selected, but not asked about", count=left)
 
     async def _object(self, found: SelectedTarget, page: Page) -> None:
         key = found.key

@@ -56,7 +56,7 @@ Exit code:
     type=click.Path(allow_dash=True),
 )
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@click.option("--no-notes", is_flag=True, help="Leave out what is only good to know.")
+@click.option("--no-notes", is_flag=True, help="Leave out notes.")
 @click.option(
     "-o",
     "--output",
@@ -70,9 +70,9 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
 
     POLICY is a file, a folder, a glob, or - for standard input. PolicyExceptions and
     GlobalContextEntries in it are checked as well; other objects are left out.
-    Finds everything that is refused when a policy is applied, and what works otherwise than it
-    looks: a target that means the whole cluster, an append that never ends, a label that is read
-    without a default. Reads files only, no cluster.
+    Finds everything that is refused when a policy is applied, and what does not do what it
+    seems to: a target that means the whole cluster, an append that never ends, a label that is
+    read without a default. Reads files only, no cluster.
     """
     read = list(read_sources(policies, _KINDS))
     sources = [item for item in read if isinstance(item, Source)]

@@ -90,7 +90,7 @@ def preview(
     address = Address(**{name: flags.pop(name) for name in ("kubeconfig", "context", "user")})
     operation, sender = operation_of_flag(flags.pop("operation")), flags.pop("userinfo")
     if sender is not None and operation == POLICY_UPDATE:
-        raise click.UsageError("--userinfo: nobody sends a request when the policy changes")
+        raise click.UsageError("--userinfo: there is no request when the policy changes")
     files, stored = split_names(policies)
     exceptions = flags.pop("exceptions")
     if [*files, *exceptions].count("-") > 1:

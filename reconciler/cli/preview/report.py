@@ -129,7 +129,7 @@ def _summary(report: Report) -> str:
 
 def _hints(report: Report) -> Iterator[str]:
     if not report.tried and report.changed:
-        yield "Whether the API server accepts the changes was not asked: --server-dry-run asks it"
+        yield "Whether the API server accepts the changes is unknown: --server-dry-run tries them"
 
 
 def _baseline(difference: Difference, screen: Screen) -> Iterator[str]:

@@ -159,7 +159,7 @@ async def _rule(
     )
     notes: list[str] = []
     if operation and program.match.needs.user and not wish.user:
-        notes.append("match asks who sends a request, and nobody is named: --userinfo")
+        notes.append("match depends on who sends a request, and nobody is named: --userinfo")
     if preview.filters is not None:
         notes += why_silent(program, preview.filters)
     notes += await preview.unseen(program, occasion)

@@ -135,7 +135,7 @@ def _cure(item: Trouble) -> str:
         )
     if item.reason == Reason.PATCH_WAR:
         return (
-            "make one of the two leave the field alone; to go on before the next attempt:"
+            "make one of the two stop writing the field; to go on before the next attempt:"
             f" kubectl retrofit retry {item.policy}"
         )
     if item.state is State.FAILED:

@@ -41,12 +41,12 @@ def retry(names: tuple[str, ...], *, failed: bool, **address: Any) -> None:
     """Do failed work again, and what waits for its next attempt at once.
 
     A request that failed stays as it is: the controller makes a new one with a name of its own
-    that does its work, once, however often this is said. A request that waits loses its pause.
+    that does its work, once, however often this is called. A request that waits is tried at once.
 
     \b
     Exit code:
-      0  everything was ordered
-      1  some request was left alone, which is said
+      0  everything is under way
+      1  some request was skipped, with a message
       2  nothing could be done: wrong usage, no such policy or request, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not names and not failed:
@@ -140,7 +140,7 @@ class _Work:
         return program is None or program.converges
 
     def _leave(self, request: UpdateRequest, reason: str) -> None:
-        warn(f"{request.name} is left alone: {reason}")
+        warn(f"{request.name} is skipped: {reason}")
         self.good = False
 
 

@@ -41,7 +41,7 @@ Examples:
 @click.command("run", epilog=_EPILOG)
 @click.argument("policy")
 @click.argument("rule", required=False, default="")
-@click.option("--wait", is_flag=True, help="Show how far it is, until it has ended.")
+@click.option("--wait", is_flag=True, help="Show the progress until it has ended.")
 @work_options
 def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
     """Run a policy, or one RULE of it, now on all objects that exist.
@@ -52,9 +52,9 @@ def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
 
     \b
     Exit code:
-      0  the work was ordered; with --wait, it ended well
+      0  the work was requested; with --wait, it ended well
       1  a rule cannot run without a request, or the policy is refused; with
-         --wait, it ended otherwise, or some objects could not be finished
+         --wait, it failed, or some objects could not be finished
       2  nothing could be done: wrong usage, no such policy or rule, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not asyncio.run(_run(policy_key(policy), rule, wait=wait, address=address)):

@@ -40,7 +40,7 @@ Examples:
 @click.option(
     "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
 )
-@click.option("--watch", "-w", is_flag=True, help="Look again every 2 seconds until interrupted.")
+@click.option("--watch", "-w", is_flag=True, help="Update every 2 seconds until interrupted.")
 @work_options
 def status(policy: str, *, namespace: str, output: str, watch: bool, **address: Any) -> None:
     """Show what waits, what is done and what fails, of all policies or of one POLICY.

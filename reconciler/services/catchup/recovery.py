@@ -200,7 +200,7 @@ def _countable(program: Program) -> bool:
 def describe(outage: Outage, rule: LostRule) -> str:
     """Say in one line what a rule lost."""
     if rule.objects is None:
-        what = "nobody can say how many triggers were lost"
+        what = "the number of lost triggers is unknown"
     elif rule.objects == 1:
         what = "1 object was changed and is not worked on"
     else:

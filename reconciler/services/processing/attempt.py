@@ -377,7 +377,7 @@ class Processor:
             outcome = Outcome.FAILED if meant else Outcome.SKIPPED
             return TargetResult(outcome=outcome, message=reason)
         if self.is_excluded(key):
-            message = "resourceFilters in the ConfigMap kyverno leaves it alone"
+            message = "resourceFilters in the ConfigMap kyverno excludes it"
             return TargetResult(outcome=Outcome.SKIPPED, message=message)
         return await self.lanes.submit(key, job)
 

@@ -41,7 +41,7 @@ class BacklogPublisher(SaysOnce):
             ):
                 await self._tell()
         except ClusterError as error:
-            self.tell(f"admission cannot be told how many requests wait: {error}")
+            self.tell(f"the number of waiting requests cannot be published: {error}")
 
     def _now(self) -> Backlog:
         return Backlog(

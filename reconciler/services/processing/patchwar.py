@@ -254,8 +254,9 @@ class PatchWars:
             del self._laps[step.origin, cause, uid]
             by = f" by {_rules(others)}" if others else ""
             return (
-                f"changed {self._often} because of our own writes, which lead back here{by}:"
-                " remove skipBackgroundRequests: false, or make the rules come to an end"
+                f"changed {self._often} because of kube-retrofit's own writes, which lead back"
+                f" here{by}: remove skipBackgroundRequests: false, or make the rules come to an"
+                " end"
             )
         return ""
 

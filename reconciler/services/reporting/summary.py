@@ -65,7 +65,7 @@ def _cause(program: Program, existing: int, filters: Filters) -> str:
     if not program.on_policy_change:
         return (
             "no trigger came yet: admission only, without mutateExistingOnPolicyUpdate existing"
-            " objects are left alone"
+            " objects stay as they are"
         )
     if not program.match.listings():
         return (

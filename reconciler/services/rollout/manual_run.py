@@ -28,9 +28,9 @@ def why_not(program: Program) -> str:
     if program.on_policy_change:
         return ""
     if program.match.needs.user:
-        return f"its match or exclude asks who sent the request; {_MEANT}"
+        return f"its match or exclude depends on who sent the request; {_MEANT}"
     if any(path[:2] == ("request", "oldObject") for path in program.reads):
         return f"it reads request.oldObject, which only a request has; {_MEANT}"
     if any(reads_user(path) for path in program.reads):
-        return f"it reads who sent the request, which nobody did; {_MEANT}"
+        return f"it reads who sent the request, and a run has no sender; {_MEANT}"
     return ""

@@ -316,7 +316,7 @@ class WebhookWriter:
         if self._allowance < 1:
             msg = (
                 f"{name} {what} again and again: it is restored every {_RESTORE_EVERY:g} seconds;"
-                " find out who works against kube-retrofit"
+                " find out which program undoes it"
             )
             wait = (1 - self._allowance) * _RESTORE_EVERY
             raise Conflict(msg, status=409, retry_after=wait)
@@ -394,4 +394,4 @@ def _last_manager(live: Object) -> str:
 def _fault(error: Invalid) -> Fault:
     text = str(error)
     key = next((key for place, key in _KEY_OF_PLACE.items() if place in text), "webhooks")
-    return Fault(key=key, message=f"the API server refuses it ({text}): mend the value")
+    return Fault(key=key, message=f"the API server refuses it ({text}): correct the value")

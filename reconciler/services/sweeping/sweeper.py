@@ -411,7 +411,7 @@ def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
         return None
     message = (
         f"rule {spec.rule} was changed while this request stood for triggers of it, and objects"
-        f" alone do not tell any more what it does ({reason}): change the rule back until this is"
+        f" alone no longer determine what it does ({reason}): change the rule back until this is"
         " done, or delete this request to give them up"
     )
     return Defer(reason=Reason.RULE_CHANGED, message=message)

@@ -154,7 +154,7 @@ async def test_who_may_not_needs_all_that_the_policy_does(make, written):
     answer, _ = await written(named(make), "impersonate", "get secrets")
     assert (answer.allowed, answer.code) == (False, 403)
     assert "'ann' may not get secrets in namespace shop" in answer.message
-    assert f"the right to {IMPERSONATE}" in answer.message
+    assert f"The right to {IMPERSONATE}" in answer.message
 
 
 @pytest.mark.parametrize(

@@ -398,7 +398,7 @@ async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review,
     assert answer.message == (
         f"ClusterPolicy set-team: rule copy: UpdateRequest {name} stands for triggers that were"
         " admitted and are found by looking at the objects, and after this change that is not"
-        " enough (its match asks for the operation): wait until it is Completed, or delete it to"
+        " enough (its match depends on the operation): wait until it is Completed, or delete it to"
         " give those triggers up"
     )
 

@@ -138,13 +138,15 @@ def test_an_object_that_no_cluster_takes(words: list[str]) -> None:
 def test_jp_stops_at_a_second_document() -> None:
     # What follows is no YAML; it is never looked at.
     Path("two.yaml").write_text("a: 1\n---\nb: 2\n---\n" + "[" * 1000, encoding="utf-8")
-    assert refused(AS_JSON[0], "two.yaml") == "two.yaml:2: a second document; one can be asked"
+    assert (
+        refused(AS_JSON[0], "two.yaml") == "two.yaml:2: a second document; only one can be queried"
+    )
 
 
 def test_explain_does_not_tell_of_objects_without_end() -> None:
     Path("many.yaml").write_text(f"{OBJECT}---\n" * (MAX_TRIGGERS + 1), encoding="utf-8")
     line = refused(AS_OBJECT[1], "many.yaml")
-    assert line == "many.yaml: 101 objects are in there; at most 100 are told about"
+    assert line == "many.yaml: 101 objects are in there; at most 100 are explained"
 
 
 def recursive(value: str) -> str:

@@ -82,4 +82,4 @@ def test_a_cluster_that_does_not_answer_keeps_no_version_back(tmp_path: Path) ->
     done = CliRunner().invoke(retrofit, ["version", "--kubeconfig", str(tmp_path / "absent")])
     assert done.exit_code == 2
     assert done.stdout.startswith("retrofit ")
-    assert "--client asks no cluster" in done.stderr
+    assert "--client contacts no cluster" in done.stderr

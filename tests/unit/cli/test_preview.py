@@ -405,7 +405,7 @@ def test_a_refused_policy_stops_no_other() -> None:
     [
         (["--baseline", "a", "--write-baseline", "b"], "give one of them"),
         (["--limit", "-1"], "--limit"),
-        (["--operation", "POLICY-UPDATE", "-u", "u.yaml"], "nobody sends a request"),
+        (["--operation", "POLICY-UPDATE", "-u", "u.yaml"], "there is no request"),
         (["-o", "diff"], "'diff' is not one of"),
         (["-", "--exception", "-"], "can be read once only"),
     ],

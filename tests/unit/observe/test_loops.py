@@ -27,12 +27,14 @@ async def gives_up():
 
 
 async def test_a_fault_names_the_loop():
-    with pytest.raises(LoopEnded, match=r"gauges ended by a fault of kube-retrofit \(KeyError\)"):
+    with pytest.raises(
+        LoopEnded, match=r"gauges ended because of a bug in kube-retrofit \(KeyError\)"
+    ):
         await forever("gauges", breaks())
 
 
 async def test_a_loop_that_just_ends_is_a_fault_too():
-    with pytest.raises(LoopEnded, match="gauges ended, which is a fault"):
+    with pytest.raises(LoopEnded, match="gauges ended: a bug in kube-retrofit"):
         await forever("gauges", ends())
 
 

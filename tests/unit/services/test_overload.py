@@ -293,7 +293,7 @@ class TestTelling:
         await world.dispatcher.resync()
         await backlog_publisher.look()
         await backlog_publisher.look()
-        assert said == ["admission cannot be told how many requests wait: patch leases"]
+        assert said == ["the number of waiting requests cannot be published: patch leases"]
         board.fault = None
         await backlog_publisher.look()
         assert backlog_publisher.problem == ""
@@ -529,7 +529,7 @@ class TestRounds:
         _, ended = await sweeper.run(order)
         assert isinstance(ended.disposition, Defer)
         assert ended.disposition.reason == "RuleChanged"
-        assert "asks for the operation" in ended.disposition.message
+        assert "depends on the operation" in ended.disposition.message
         assert "change the rule back" in ended.disposition.message
         await edit(targets=[EACH])
         await sweeper.run(order)

@@ -44,7 +44,7 @@ Examples:
     show_default=True,
     help="table for people; json and junit for programs.",
 )
-@click.option("--fail-only", is_flag=True, help="Leave out what passed, in a table.")
+@click.option("--fail-only", is_flag=True, help="Leave out what passed, in the table.")
 @click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail as well.")
 @operation_option
 @click.option("--verbose", "-v", is_flag=True, help="Say on which operation each rule was tested.")

@@ -28,6 +28,6 @@ def limit_findings(policy: Object) -> Iterator[Finding]:
             level=Level.NOTE,
             code="promote-without-canary",
             location=place_of(PROMOTE),
-            text="there are no canaries that could be promoted",
+            text="there are no canaries to promote",
             cure=f"add the annotation {CANARY}, or remove this one",
         )

@@ -160,9 +160,9 @@ def test_why_an_object_is_left_alone(desk: Desk, policy: Policy) -> None:
     assert done.stderr.splitlines()[:4] == [
         "p / second: operation CREATE (the rule listens to every operation)",
         "p / spread: operation UPDATE (the rule listens to every operation)",
-        "p / second: left alone: ConfigMap default/settings: preconditions not met",
+        "p / second: skipped: ConfigMap default/settings: preconditions not met",
         (
-            "p / spread: left alone: ConfigMap default/settings:"
+            "p / spread: skipped: ConfigMap default/settings:"
             " no object fits the targets of the rule"
         ),
     ]
@@ -341,7 +341,7 @@ def test_of_rules_with_targets_only_the_first_that_fires(desk: Desk, policy: Pol
     path = desk.folder / policy(unmet + SPREAD + other)
     path.write_text(path.read_text().replace("spec:\n", "spec:\n  applyRules: One\n"))
     done = desk.run("apply", str(path), "-r", "cm.yaml", "--target-resource", "secrets.yaml", "-v")
-    assert "p / unmet: left alone: " in done.stderr
+    assert "p / unmet: skipped: " in done.stderr
     assert "p / spread: " in done.stdout
     assert "p / other: " not in done.stdout + done.stderr
 

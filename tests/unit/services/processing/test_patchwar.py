@@ -226,7 +226,7 @@ async def test_a_rule_that_triggers_itself_is_paused(world, make, run, wars):
         assert (await run(policy, one, user=BY_US)).state is State.COMPLETED
     status = await run(policy, one, user=BY_US)
     assert status.reason == Reason.PATCH_WAR
-    assert "because of our own writes, which lead back here: remove" in status.message
+    assert "because of kube-retrofit's own writes, which lead back here: remove" in status.message
     assert (await world.read(one))["data"] == {"n": "x" + LIMIT * "x"}
 
 

@@ -50,4 +50,4 @@ def test_what_only_a_request_has_is_named_with_the_cure(make, value, part):
 def test_a_rule_for_some_users_does_not_run_for_all(make):
     policy = make.policy(spec={"background": False})
     policy["spec"]["rules"][0]["match"]["any"][0]["subjects"] = ALICE
-    assert "asks who sent the request" in reason(policy)
+    assert "depends on who sent the request" in reason(policy)
