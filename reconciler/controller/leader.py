@@ -18,7 +18,7 @@ class Leadership:
 
     Attributes:
         prepared: Returns when the work may begin.
-        failed: A bug in kube-retrofit ended the work; whoever leads and does nothing must not go on.
+        failed: A bug ended the work; whoever leads and does nothing must not go on.
     """
 
     dispatcher: Dispatcher
