@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reconciler.cli.explain.details import details_of
 from reconciler.cli.explain.page import NO, OPEN, Page, shown
-from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.engine.match import KindScope
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.program import IGNORE, CompiledPolicy, Program
@@ -38,7 +38,7 @@ def outline(
         tell_rule(program, page.inner)
         for text in () if filters is None else why_silent(program, filters):
             page.inner.inner.answer(NO, "filtered", text)
-        _rule(program, written_at(policy, program.origin.location), page.inner.inner)
+        _rule(program, policy, page.inner.inner)
         _catch_up(compiled, program, page.inner.inner)
     page.line("hint", "Give an object with --trigger to see what happens to it.")
 
@@ -69,17 +69,20 @@ def written_at(policy: Mapping[str, Any], location: str) -> Mapping[str, Any]:
     return found
 
 
-def _rule(program: Program, raw: Mapping[str, Any], page: Page) -> None:
+def _rule(program: Program, policy: Mapping[str, Any], page: Page) -> None:
+    raw = written_at(policy, program.origin.location)
     kinds = list(_kinds(program.match.kinds()))
     page.line("match", f"may be fired by {', '.join(kinds)}", kinds=kinds)
     if program.on_policy_change:
         page.line("match", "also runs on what exists when the policy changes")
-    for entry in parts_of(program).entries:
+    details = details_of(program)
+    for entry in details.entries:
         page.line("entry", f"has the context entry {entry.name}", name=entry.name)
-    if raw.get("preconditions"):
+    if details.filters and raw.get("preconditions"):
         page.line("precondition", f"preconditions {shown(raw['preconditions'])}")
-    for target in raw["mutate"]["targets"]:
-        means = {name: target[name] for name in _SELECTING if name in target}
+    for target in details.targets:
+        written = written_at(policy, target.location)
+        means = {name: written[name] for name in _SELECTING if name in written}
         page.line("target", f"target {shown(means)}", means=means)
     reads = sorted({".".join(path) for path in program.reads if path})
     if reads:

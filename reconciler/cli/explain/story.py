@@ -8,6 +8,7 @@ from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for
 from reconciler.cli.desk.session import NOT_ON_CHANGE
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
+from reconciler.cli.explain.details import details_of
 from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
 from reconciler.cli.explain.request import Request
@@ -16,7 +17,6 @@ from reconciler.cli.explain.values import Values
 from reconciler.cli.explain.world import World
 from reconciler.cli.output.masking import mask_of
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, compile_filter
-from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.engine.evaluate import decide
 from reconciler.engine.exceptions import PolicyException, excepting
 from reconciler.engine.match import Decision, Subject
@@ -84,7 +84,7 @@ class Story:
         mask = mask.at(request.obj, ("request", "object"), ("request", "oldObject"))
         loads = Loads(self.world)
         context = program.binding.bind(loads.of(request.context(given)))
-        parts = parts_of(program)
+        parts = details_of(program)
         values = await Values(loads=loads, context=context, mask=mask).knowing(parts.entries)
         await values.tell_entries(parts.entries, f"{program.origin.location}.context", page)
         if parts.preconditions is not None:
@@ -137,7 +137,7 @@ class Story:
             page.answer(NO, "decision", NOT_ON_CHANGE)
             return False
         location = program.origin.location
-        for section in ("match", "exclude"):
+        for section in ("match", "exclude") if details_of(program).filters else ():
             _tell_filters(raw.get(section) or {}, section, location, subject, page)
         verdict = program.match.evaluate(subject)
         reasons = "; ".join(verdict.reasons)

@@ -10,6 +10,7 @@ from reconciler.cli.desk.emit import title, unified_diff
 from reconciler.cli.desk.session import with_values
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
+from reconciler.cli.explain.details import details_of
 from reconciler.cli.explain.foreach import EditStory
 from reconciler.cli.explain.outline import written_at
 from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
@@ -18,9 +19,7 @@ from reconciler.cli.explain.world import World
 from reconciler.cli.output.words import number
 from reconciler.dialects.kyverno.entries import Entry, with_entries
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit
-from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.readers import of_edits
-from reconciler.dialects.kyverno.targets import Target, resolve
 from reconciler.engine.context import Context
 from reconciler.engine.evaluate import NOTHING, change
 from reconciler.engine.exceptions import PolicyException, excepting_target
@@ -58,11 +57,12 @@ class TargetStory:
         """Write which objects are selected and what happens to each."""
         values = self.values
         selection = await self.world.finder.select(self.program, values.context, values.loads)
-        for index, target in enumerate(parts_of(self.program).targets):
-            page.line("target", f"mutate.targets[{index}]", place=target.location)
+        for index, target in enumerate(details_of(self.program).targets):
+            place = target.location.removeprefix(f"{self.program.origin.location}.")
+            page.line("target", place, place=target.location)
             inner = page.inner
             await values.tell_variables(target.templates, inner)
-            query = await values.get(partial(self._query, index, target))
+            query = await values.get(partial(self._query, index))
             if isinstance(query, RetrofitError):
                 inner.answer(FAIL, "selection", values.mask.text(str(query)))
                 continue
@@ -74,9 +74,14 @@ class TargetStory:
         for message in (*errors, *(item.message for item in selection.failures)):
             page.answer(FAIL, "selection", values.mask.text(message))
 
-    def _query(self, index: int, target: Target) -> TargetQuery:
-        home = self.program.origin.namespace
-        return resolve(index, target, self.values.context, policy_namespace=home)
+    def _query(self, index: int) -> TargetQuery:
+        targets = self.program.targets
+        found, errors = ([], []) if targets is None else targets.queries(self.values.context)
+        queries = {query.index: query for query in found}
+        if index in queries:
+            return queries[index]
+        # Each target gives a query or an error, in the order of the policy.
+        raise errors[sum(earlier not in queries for earlier in range(index))]
 
     async def _objects(self, found: list[SelectedTarget], page: Page) -> None:
         asked = [item for item in found if self.world.asked(item)]
@@ -108,7 +113,7 @@ class TargetStory:
 
     async def _change(self, found: SelectedTarget, obj: Object, page: Page) -> None:
         index = found.query.index
-        target = parts_of(self.program).targets[index]
+        target = details_of(self.program).targets[index]
         given = self.desk.of_target(self.program.origin.policy.name, obj)
         context = with_values(self.values.context, given) if given else self.values.context
         if await self._excepted(found, obj, context, page):
@@ -126,7 +131,7 @@ class TargetStory:
             )
         if held:
             story = EditStory(policy=self.policy, keys=keys)
-            await story.tell(parts_of(self.program).edits, values, obj, page)
+            await story.tell(details_of(self.program).edits, values, obj, page)
         # What the entries of a foreach have read counts from here on.
         values = values.on(values.context, values.mask.with_loads(values.loads.found))
         changed = await values.get(lambda: change(self.program, index, context, obj, keys=keys))
@@ -166,7 +171,7 @@ class TargetStory:
     async def _diff(
         self, values: Values, obj: Object, changed: Mapping[str, Any], page: Page
     ) -> None:
-        edits, mask = parts_of(self.program).edits, values.mask
+        edits, mask = details_of(self.program).edits, values.mask
         blocks = [edit for edit in edits if isinstance(edit, ForeachEdit)]
         inside = mask.with_entries(_entries(blocks))
         told = not (inside.paths != mask.paths or any(map(mask.concerns, of_edits(blocks))))

@@ -1,0 +1,58 @@
+"""The parts of a rule that are explained one by one, where its language has such parts."""
+
+from dataclasses import dataclass
+
+from reconciler.dialects.kyverno.entries import Entry
+from reconciler.dialects.kyverno.mutation import Edit
+from reconciler.dialects.kyverno.parts import KyvernoRule
+from reconciler.dialects.kyverno.preconditions import Conditions
+from reconciler.dialects.kyverno.template import Template
+from reconciler.engine.program import Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetDetails:
+    """A target: where it is written, and what it is made of."""
+
+    location: str
+    templates: tuple[Template, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    preconditions: Conditions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDetails:
+    """The parts of a rule.
+
+    Attributes:
+        filters: Its match consists of filters, as the policy has them under ``match``.
+    """
+
+    filters: bool = False
+    entries: tuple[Entry, ...] = ()
+    preconditions: Conditions | None = None
+    targets: tuple[TargetDetails, ...] = ()
+    edits: tuple[Edit, ...] = ()
+
+
+def details_of(program: Program) -> RuleDetails:
+    """Return the parts of a rule; of a language without any, its targets."""
+    parts = program.mutation
+    if isinstance(parts, KyvernoRule):
+        return RuleDetails(
+            filters=True,
+            entries=parts.entries,
+            preconditions=parts.preconditions,
+            targets=tuple(
+                TargetDetails(
+                    location=target.location,
+                    templates=target.templates,
+                    entries=target.entries,
+                    preconditions=target.preconditions,
+                )
+                for target in parts.targets
+            ),
+            edits=parts.edits,
+        )
+    needs = () if program.targets is None else program.targets.target_rights()
+    return RuleDetails(targets=tuple(TargetDetails(location=need.location) for need in needs))
