@@ -43,6 +43,7 @@ class RuleResult:
         operation: Of the request.
         matched: Match and exclude say that the rule is for the trigger.
         fired: The rule was meant for the trigger and not excepted.
+        unchanged: The object is as the rule wants it.
         before: The object; the trigger where no target was found.
         after: The object as it shall be, equal to ``before`` unless the status is PASS.
     """
@@ -58,6 +59,7 @@ class RuleResult:
     after: Mapping[str, Any]
     matched: bool = True
     fired: bool = False
+    unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class Session:
                 changed = await loads.evaluate(
                     lambda: change(program, None, context, obj, keys=keys)
                 )
-                yield frame.own(changed.status, changed.message, changed.after)
+                yield frame.changed(changed)
                 return
         except RetrofitError as error:
             yield frame.own(RuleStatus.ERROR, str(error))
@@ -322,9 +324,12 @@ class _Frame:
     def unmatched(self, reason: str) -> RuleResult:
         return replace(self.own(RuleStatus.SKIP, reason), matched=False)
 
-    def at(self, obj: Mapping[str, Any], changed: TargetChange) -> RuleResult:
+    def changed(self, changed: TargetChange) -> RuleResult:
         result = self.own(changed.status, changed.message, changed.after)
-        return replace(result, target=True, before=obj)
+        return replace(result, unchanged=changed.unchanged)
+
+    def at(self, obj: Mapping[str, Any], changed: TargetChange) -> RuleResult:
+        return replace(self.changed(changed), target=True, before=obj)
 
 
 def _namespace(obj: Object) -> str:

@@ -14,7 +14,6 @@ from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
-from reconciler.engine.evaluate import NOTHING
 from reconciler.engine.outcome import RuleStatus
 
 _COLUMNS = ("changed", "unchanged", "skipped", "errors")
@@ -69,7 +68,7 @@ class Summary:
                 text = f"operation {result.operation}"
                 self._operations.setdefault((result.policy, result.rule, text))
         for result in run.results:
-            column = _column(result.status, result.message)
+            column = _column(result)
             self._counts.setdefault((result.policy, result.rule), Counter())[column] += 1
             if result.status is not RuleStatus.PASS:
                 failed = result.status is RuleStatus.ERROR
@@ -151,12 +150,12 @@ def _marked(line: str, kind: str, screen: Screen) -> str:
     return f"{head}: {screen.style(_ERROR, fg='red')}:{rest}" if sign else line
 
 
-def _column(status: RuleStatus, message: str) -> str:
-    match status:
+def _column(result: RuleResult) -> str:
+    match result.status:
         case RuleStatus.PASS:
             return "changed"
         case RuleStatus.SKIP:
-            return "unchanged" if message == NOTHING else "skipped"
+            return "unchanged" if result.unchanged else "skipped"
         case RuleStatus.ERROR:
             return "errors"
 

@@ -21,7 +21,7 @@ from reconciler.dialects.kyverno.entries import Entry, with_entries
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit
 from reconciler.dialects.kyverno.readers import of_edits
 from reconciler.engine.context import Context
-from reconciler.engine.evaluate import NOTHING, change
+from reconciler.engine.evaluate import change
 from reconciler.engine.exceptions import PolicyException, excepting_target
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import Program
@@ -139,7 +139,7 @@ class TargetStory:
             page.answer(FAIL, "result", values.mask.text(str(changed)))
             return
         status = changed.status
-        if status is RuleStatus.SKIP and changed.message == NOTHING:
+        if changed.unchanged:
             page.answer(YES, "result", "it already is as the rule wants it", status=status)
         else:
             text = values.mask.text(changed.message)

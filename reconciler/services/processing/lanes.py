@@ -24,7 +24,7 @@ from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.confidential import is_secret
 from reconciler.engine.context import Context
-from reconciler.engine.evaluate import NOTHING, change
+from reconciler.engine.evaluate import change
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, equal
 from reconciler.engine.program import Origin, Program
@@ -387,7 +387,7 @@ def _result(changed: TargetChange) -> TargetResult:
     match changed.status:
         case RuleStatus.PASS:
             return TargetResult(outcome=Outcome.PATCHED)
-        case RuleStatus.SKIP if changed.message == NOTHING:
+        case RuleStatus.SKIP if changed.unchanged:
             return TargetResult(outcome=Outcome.UNCHANGED)
         case RuleStatus.SKIP:
             return TargetResult(
