@@ -302,7 +302,7 @@ def lost_of(policy: Any) -> list[Any]:
 
 
 def _about(event: Any, policy: str) -> bool:
-    return bool(event["involvedObject"]["name"] == policy)
+    return bool(event["involvedObject"].get("name") == policy)
 
 
 def _definition(kind: str) -> Any:
