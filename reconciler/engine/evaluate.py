@@ -7,6 +7,7 @@ from reconciler.engine.context import Context
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import Convergence, RuleStatus, TargetChange, TriggerDecision, Unmet
 from reconciler.engine.patch import SHIPPED, KeyTable, equal
+from reconciler.engine.ports import Condition
 from reconciler.engine.program import Program
 from reconciler.errors import EvaluationError, InvalidPolicy
 
@@ -34,24 +35,25 @@ def decide(program: Program, subject: Subject, context: Context) -> TriggerDecis
         return TriggerDecision(fires=False, matched=False, message="; ".join(verdict.reasons))
     if program.condition is None:
         return TriggerDecision(fires=True)
+    reason = why_unmet(program.condition, context)
+    return TriggerDecision(fires=not reason, message=reason)
+
+
+def why_unmet(condition: Condition, context: Context) -> str:
+    """Return why a condition of a rule or of a target does not hold, empty where it does.
+
+    Raises:
+        EvaluationError: It cannot be evaluated.
+    """
     try:
-        held = program.condition.evaluate(context)
+        held = condition.evaluate(context)
     except EvaluationError as error:
-        msg = f"failed to evaluate preconditions: {error}"
-        raise EvaluationError(msg).bare(failed_at(error)) from error
+        failed = "failed to evaluate preconditions"
+        bare = f"{failed}: {error.without_values}"
+        raise EvaluationError(f"{failed}: {error}").bare(bare) from error
     if held.passed:
-        return TriggerDecision(fires=True)
-    return TriggerDecision(fires=False, message=unmet(held.message))
-
-
-def failed_at(error: EvaluationError) -> str:
-    """Return what is said of a condition that cannot be evaluated, without any value."""
-    return f"failed to evaluate preconditions: {error.without_values}"
-
-
-def unmet(message: str) -> str:
-    """Return what is said of a condition that does not hold."""
-    return f"preconditions not met; {message}" if message else "preconditions not met"
+        return ""
+    return f"preconditions not met; {held.message}" if held.message else "preconditions not met"
 
 
 def change(

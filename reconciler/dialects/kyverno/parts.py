@@ -15,7 +15,7 @@ from reconciler.dialects.kyverno.readers import Readers, of_rule
 from reconciler.dialects.kyverno.rights import entry_right, target_need
 from reconciler.dialects.kyverno.targets import Target, resolve
 from reconciler.engine.context import Context
-from reconciler.engine.evaluate import failed_at, unmet
+from reconciler.engine.evaluate import why_unmet
 from reconciler.engine.outcome import Convergence, Unmet
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Program
@@ -84,13 +84,9 @@ class KyvernoRule:
         target = self.targets[index]
         bound = with_entries(context.bind(target=obj), target.entries)
         if target.preconditions is not None:
-            try:
-                held = target.preconditions.evaluate(bound)
-            except EvaluationError as error:
-                msg = f"failed to evaluate preconditions: {error}"
-                raise EvaluationError(msg).bare(failed_at(error)) from error
-            if not held.passed:
-                return Unmet(reason=unmet(held.message))
+            reason = why_unmet(target.preconditions, bound)
+            if reason:
+                return Unmet(reason=reason)
         return apply_edits(self.edits, bound, obj, keys)
 
     def target_rights(self) -> tuple[TargetNeed, ...]:

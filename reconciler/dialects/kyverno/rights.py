@@ -104,9 +104,9 @@ def _namespaces(namespace: Template | None, matcher: Matcher) -> tuple[str, ...]
         text = constant(namespace)
         return _ALL if has_wildcard(text) else (text,)
     triggers = None
-    if _is_read(namespace, _OWN_NAMESPACE):
+    if is_field(namespace, _OWN_NAMESPACE):
         triggers = matcher.namespaces
-    elif _is_read(namespace, _OWN_NAME) and _are_namespaces(matcher):
+    elif is_field(namespace, _OWN_NAME) and _are_namespaces(matcher):
         triggers = matcher.names or matcher.namespaces
     return triggers if triggers and len(triggers) <= _MOST_NAMESPACES else _ALL
 
@@ -115,14 +115,12 @@ def _are_namespaces(matcher: Matcher) -> bool:
     return all(item.selector.kind == "Namespace" for item in matcher.kinds())
 
 
-def _is_read(template: Template, paths: frozenset[tuple[str, ...]]) -> bool:
-    """Tell whether a template is one of these fields as it is."""
-    parts = template.parts
+def is_field(template: Template | None, paths: frozenset[tuple[str, ...]]) -> bool:
+    """Tell whether a template is one variable that gives one of these fields as it is."""
+    if template is None or template.parts is None or len(template.parts) > 1:
+        return False
     return (
-        parts is not None
-        and len(parts) == 1
-        and template.reads <= paths
-        and not template.expressions[0].functions
+        not template.constant and template.reads <= paths and not template.expressions[0].functions
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.engine.context import EVERYTHING
 from reconciler.languages.jmespath.syntax import Tree
 from reconciler.languages.jmespath.values import plain
 
@@ -12,7 +13,6 @@ Paths = frozenset[Path]
 """The places below the root that a value may be; empty for what was made or is known inside."""
 
 NOWHERE: Paths = frozenset()
-EVERYTHING = "@"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

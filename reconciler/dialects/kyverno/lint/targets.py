@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from reconciler.api.meta import split_api_version
 from reconciler.dialects.finding import Finding, Level, Scope
 from reconciler.dialects.kyverno.parts import parts_of
+from reconciler.dialects.kyverno.rights import constant, is_field
 from reconciler.dialects.kyverno.targets import Target
-from reconciler.dialects.kyverno.template import Template
-from reconciler.engine.context import Context
 from reconciler.engine.match import KindScope, Subject
 from reconciler.engine.match.kinds import KindTable
 from reconciler.engine.program import Program
 from reconciler.engine.values.wildcard import has_wildcard
 
-_NOTHING = Context({})
 _OWN_NAME = frozenset(
     {
         ("request", "name"),
@@ -29,7 +27,7 @@ _OWN_UID = frozenset(
 def target_findings(program: Program, scope: Scope) -> Iterator[Finding]:
     """Yield findings about the targets of a rule."""
     for target in parts_of(program).targets:
-        api_version, kind = _constant(target.api_version), _constant(target.kind)
+        api_version, kind = constant(target.api_version), constant(target.kind)
         known = None
         if api_version and kind:
             known = scope(api_version, kind.partition("/")[0])
@@ -80,7 +78,7 @@ def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> 
     scopes = [item for item in program.match.kinds() if _selects(item, api_version, kind)]
     if not scopes:
         return
-    itself = _is_read(target.name, _OWN_NAME) or _is_read(target.uid, _OWN_UID)
+    itself = is_field(target.name, _OWN_NAME) or is_field(target.uid, _OWN_UID)
     if itself and any("DELETE" in item.operations for item in scopes):
         yield Finding(
             level=Level.WARNING,
@@ -113,16 +111,3 @@ def _selects(scope: KindScope, api_version: str, kind: str) -> bool:
     name, _, subresource = kind.partition("/")
     subject = Subject(obj={}, group=group, version=version, kind=name, subresource=subresource)
     return KindTable((scope.selector,)).accepts(subject)
-
-
-def _constant(template: Template) -> str:
-    return str(template.render(_NOTHING)) if template.constant else ""
-
-
-def _is_read(template: Template | None, paths: frozenset[tuple[str, ...]]) -> bool:
-    """Tell whether a template is one variable that gives one of these fields as it is."""
-    if template is None or template.parts is None or len(template.parts) > 1:
-        return False
-    return (
-        not template.constant and template.reads <= paths and not template.expressions[0].functions
-    )
