@@ -12,7 +12,7 @@ from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
 from reconciler.dialects.registry import compile_policy
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import ClusterError, InvalidPolicy
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.recording.diversion import open_order
@@ -56,7 +56,7 @@ async def check_orders(
 
 def _no_longer_listed(before: CompiledPolicy, after: CompiledPolicy) -> Iterator[tuple[str, str]]:
     """Yield the rules whose triggers could be found and cannot any more, and why."""
-    for program in before.programs:
+    for program in before.in_phase(Phase.TRIGGERED):
         new = after.program(program.rule)
         if (
             new is not None

@@ -24,13 +24,12 @@ class Dialect(Protocol):
         ...
 
     def compile(
-        self, policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
+        self, policy: Object, *, given: Mapping[str, Given] | None = None
     ) -> CompiledPolicy:
         """Return the programs of a policy's rules.
 
         Args:
             policy: The object.
-            own: Rules that change their trigger itself become programs too.
             given: What the caller gives in place of context entries, by rule.
 
         Raises:

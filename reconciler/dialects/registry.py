@@ -83,20 +83,17 @@ def _is_of(dialect: Dialect, obj: Object) -> bool:
     return any((kind.group, kind.kind) == (group, obj.get("kind")) for kind in dialect.kinds)
 
 
-def compile_policy(
-    policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
-) -> CompiledPolicy:
+def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) -> CompiledPolicy:
     """Return the compiled form of a policy object of any known language.
 
     Args:
         policy: The object.
-        own: Rules that change their trigger itself become programs too; only the desk wants them.
         given: What the caller gives in place of context entries, by rule.
 
     Raises:
         InvalidPolicy: It is of no known language, or cannot be compiled; names the place.
     """
-    return dialect_of(policy).compile(policy, own=own, given=given)
+    return dialect_of(policy).compile(policy, given=given)
 
 
 def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:

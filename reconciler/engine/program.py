@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
@@ -64,13 +65,25 @@ class Projection:
         )
 
 
+class Phase(Enum):
+    """When a rule runs."""
+
+    ADMISSION = auto()
+    """Before an object is stored: it changes the object that is written."""
+    TRIGGERED = auto()
+    """After its trigger was stored: it changes the targets that it names."""
+    EXISTING = auto()
+    """On objects that are stored already: each is trigger and target at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """One rule, ready to be evaluated.
 
     Attributes:
+        phases: When it runs in a cluster; the desk runs it in any case.
         binding: Names that the rule adds to the data; they know the trigger and no target.
-        targets: None for a rule that changes its trigger itself, which only the desk runs.
+        targets: None for a rule that changes its trigger itself.
         reads: The paths of its context that it reads; the empty one where the data decides.
         on_policy_change: Existing triggers are worked through when the policy changes.
         skip_background: Requests of the controller itself do not trigger the rule.
@@ -79,6 +92,7 @@ class Program:
     """
 
     origin: Origin
+    phases: frozenset[Phase]
     match: Match
     binding: Binding
     condition: Condition | None
@@ -100,7 +114,7 @@ class Program:
         return replace(self, origin=replace(self.origin, account=account))
 
     @property
-    def own(self) -> bool:
+    def changes_trigger(self) -> bool:
         """Return whether the rule changes its trigger itself."""
         return self.targets is None
 
@@ -156,6 +170,10 @@ class CompiledPolicy:
     def key(self) -> str:
         """Return what people call it; see `PolicyRef.key`."""
         return self.ref.key
+
+    def in_phase(self, phase: Phase) -> tuple[Program, ...]:
+        """Return the programs that run in a phase, in the order of the policy."""
+        return tuple(program for program in self.programs if phase in program.phases)
 
     def program(self, rule: str) -> Program | None:
         """Return the program of a rule, None where there is none of that name."""

@@ -17,7 +17,7 @@ def why_not_rebuildable(program: Program) -> str:
     wants to know lists the operation, and no such rule can be rebuilt. Nor can one whose kinds
     cannot be listed, whatever it reads.
     """
-    if program.own:
+    if program.changes_trigger:
         return "it has no mutate.targets"
     for item in (*program.before, program):
         for text in _obstacles(item):

@@ -83,9 +83,9 @@ def operation_for(
     if value:
         return Operation(str(value), "the value of request.operation")
     matcher = program.match
-    if program.on_policy_change and not (program.own or sent) and matcher.listings():
+    if program.on_policy_change and not (program.changes_trigger or sent) and matcher.listings():
         return Operation(POLICY_UPDATE, "mutateExistingOnPolicyUpdate")
-    order = _SENT if program.own else _EXISTING
+    order = _SENT if program.changes_trigger else _EXISTING
     scopes = matcher.kinds()
     if any(not scope.operations for scope in scopes):
         return Operation(order[0], "the rule listens to every operation")

@@ -89,7 +89,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
             continue
         policy = _placed(obj)
         try:
-            one = compile_policy(policy, own=True, given=values.given(name, rule_names(policy)))
+            one = compile_policy(policy, given=values.given(name, rule_names(policy)))
         except InvalidPolicy as error:
             text = f"{document.place}: {obj['kind']} {name}: {error}"
             refused.append(Refused(name=name, message=text, foreign=False))

@@ -127,10 +127,14 @@ class Session:
                         others.append(result)
                         continue
                     results.append(result)
-                    if program.own and result.status is RuleStatus.PASS:
+                    if program.changes_trigger and result.status is RuleStatus.PASS:
                         current = dict(result.after)
                         self._keep(current, result)
-                    if result.status is RuleStatus.PASS if program.own else result.fired:
+                    if (
+                        result.status is RuleStatus.PASS
+                        if program.changes_trigger
+                        else result.fired
+                    ):
                         applied.add(program.rule)
             by_policy[policy.key] = current
         return TriggerRun(
@@ -173,7 +177,7 @@ class Session:
                 yield frame.own(RuleStatus.SKIP, skipped(excepted))
                 return
             frame = replace(frame, fired=True)
-            if program.own:
+            if program.changes_trigger:
                 keys = await self._keys(program, obj)
                 changed = await loads.evaluate(
                     lambda: change(program, None, context, obj, keys=keys)

@@ -47,4 +47,8 @@ def _stream(
 
 
 def _alone(program: Program) -> bool:
-    return program.own and not program.match.needs.namespace_labels and not program.binding.loads
+    return (
+        program.changes_trigger
+        and not program.match.needs.namespace_labels
+        and not program.binding.loads
+    )

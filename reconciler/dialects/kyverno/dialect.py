@@ -21,7 +21,7 @@ from reconciler.dialects.kyverno.lint.refusals import (
 from reconciler.dialects.kyverno.lint.targets import target_findings
 from reconciler.dialects.kyverno.policy import compile_policy, examine_policy
 from reconciler.engine.given import Given
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import InvalidPolicy
 
 
@@ -33,10 +33,10 @@ class Kyverno:
     kinds: tuple[Kind, ...] = (CLUSTER_POLICIES, POLICIES)
 
     def compile(
-        self, policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
+        self, policy: Object, *, given: Mapping[str, Given] | None = None
     ) -> CompiledPolicy:
         """Return the programs of a policy's rules."""
-        return compile_policy(policy, own=own, given=given)
+        return compile_policy(policy, given=given)
 
     def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
         """Return what compiles of a policy, and what is wrong with the rest."""
@@ -53,7 +53,7 @@ class Kyverno:
     ) -> Iterator[Finding]:
         """Yield what only the text of the policy shows."""
         spec = policy["spec"]
-        programs = {program.origin.location: program for program in compiled.programs}
+        programs = {item.origin.location: item for item in compiled.in_phase(Phase.TRIGGERED)}
         background = spec.get("background") is not False
         yield from policy_refusals(policy)
         yield from spec_findings(spec)

@@ -50,15 +50,14 @@ _MAX_TIMEOUT = 30
 _MAX_NAME = 63
 
 
-def compile_policy(
-    policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
-) -> CompiledPolicy:
-    """Return the programs of a policy's rules with targets, and warnings about the others.
+def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) -> CompiledPolicy:
+    """Return the programs of a policy's mutate rules, and warnings about the others.
+
+    They stand in the order of the policy, followed by those that are generated for the
+    controllers of Pods.
 
     Args:
         policy: The object.
-        own: Rules without targets become programs too, in the order of the policy, followed by
-            those that are generated for the controllers of Pods. The desk wants them.
         given: What the caller gives in place of context entries, by rule; such an entry is
             neither compiled nor read.
 
@@ -66,7 +65,7 @@ def compile_policy(
         InvalidPolicy: Something cannot be compiled; it holds every place that is wrong.
     """
     with ErrorList() as errors:
-        return _compile(policy, errors, own=own, given=given or {})
+        return _compile(policy, errors, given=given or {})
 
 
 def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
@@ -76,13 +75,11 @@ def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[Invalid
     rules that compile.
     """
     errors = ErrorList()
-    compiled = errors.attempt(_compile, policy, errors, own=False, given={})
+    compiled = errors.attempt(_compile, policy, errors, given={})
     return compiled, errors.errors
 
 
-def _compile(
-    policy: Object, errors: ErrorList, *, own: bool, given: Mapping[str, Given]
-) -> CompiledPolicy:
+def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -> CompiledPolicy:
     meta = policy.get("metadata") or {}
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
@@ -99,10 +96,10 @@ def _compile(
     webhook = errors.attempt(_read_webhook, spec)
     one = errors.attempt(_read_apply, spec) == "One"
     defaults = errors.attempt(_defaults, spec) or RuleDefaults()
-    defaults = replace(defaults, own=own, given=given)
+    defaults = replace(defaults, given=given)
     programs: list[Program] = []
     warnings: list[str] = []
-    made = generated(list(rules.values()), _controllers(meta)) if own else ()
+    made = generated(list(rules.values()), _controllers(meta))
     for index, rule in (*rules.items(), *made):
         origin = Origin(
             dialect="kyverno",
@@ -113,14 +110,12 @@ def _compile(
             location=f"spec.rules[{index}]",
         )
         if rule.get("mutate") is not None:
-            wrong = len(errors)
             program = errors.attempt(compile_rule, rule, origin=origin, defaults=defaults)
             if program is not None:
-                before = [item for item in programs if one and item.own == program.own]
+                before = [item for item in programs if one and item.phases == program.phases]
                 programs.append(replace(program, before=tuple(before)))
-            if program is not None or len(errors) > wrong:
-                continue
-        warnings.append(_not_acted_on(rule, origin.location))
+        else:
+            warnings.append(_not_acted_on(rule, origin.location))
     if webhook is None:
         raise errors.combined()
     return CompiledPolicy(
@@ -266,11 +261,6 @@ def _read_apply(spec: Mapping[str, Any]) -> str:
 
 
 def _not_acted_on(rule: Mapping[str, Any], location: str) -> str:
-    if rule.get("mutate") is not None:
-        return (
-            f"{location}: rule {rule['name']} has no mutate.targets: kube-retrofit stores it, but"
-            " changes objects that exist already and does not act on it"
-        )
     operation = next(name for name in OPERATIONS if rule.get(name) is not None)
     return (
         f"{location}: rule {rule['name']} is a {operation} rule: kube-retrofit stores it, but does"

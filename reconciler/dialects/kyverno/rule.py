@@ -1,4 +1,4 @@
-"""One rule with ``mutate.targets`` as a program; every error names its place."""
+"""One mutate rule as a program; every error names its place."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_templa
 from reconciler.engine import reading
 from reconciler.engine.given import Given
 from reconciler.engine.match.selectors import compile_selector
-from reconciler.engine.program import Origin, Program
+from reconciler.engine.program import Origin, Phase, Program
 from reconciler.errors import ErrorList, InvalidPolicy
 
 _MUTATE_FIELDS = (
@@ -45,20 +45,16 @@ class RuleDefaults:
     """What the policy says for its rules, and what the caller wants of them.
 
     Attributes:
-        own: Rules without targets become programs too.
         given: What the caller gives in place of context entries, by rule.
     """
 
     on_policy_change: bool = False
     background: bool = True
-    own: bool = False
     given: Mapping[str, Given] = field(default_factory=dict)
 
 
-def compile_rule(
-    rule: Mapping[str, Any], *, origin: Origin, defaults: RuleDefaults
-) -> Program | None:
-    """Return the program of a mutate rule, None where it has no targets and is not wanted.
+def compile_rule(rule: Mapping[str, Any], *, origin: Origin, defaults: RuleDefaults) -> Program:
+    """Return the program of a mutate rule.
 
     Raises:
         InvalidPolicy: A part cannot be compiled.
@@ -78,8 +74,6 @@ def compile_rule(
                     "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
                 )
             patch_form(mutate, place)
-            if not defaults.own:
-                return None
         program = _program(rule, mutate, origin, defaults, errors)
         if on_change and program.match.needs.user:
             raise InvalidPolicy(
@@ -130,6 +124,7 @@ def _program(
     )
     return Program(
         origin=origin,
+        phases=frozenset({Phase.ADMISSION if own else Phase.TRIGGERED}),
         match=matcher,
         binding=parts,
         condition=preconditions,

@@ -19,7 +19,7 @@ from reconciler.api.meta import (
 )
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.match import KindSelector
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.account import parse_account
 from reconciler.requests.limits import Limits, parse_limits
@@ -264,7 +264,11 @@ class PolicyStore:
             self._rebuildable.pop(known.uid, None)
         elif before is not None and before.generation != stored.generation:
             # Triggers may still wait for the rules that are replaced.
-            kept = {item.rule: item for item in before.programs if not why_not_rebuildable(item)}
+            kept = {
+                item.rule: item
+                for item in before.in_phase(Phase.TRIGGERED)
+                if not why_not_rebuildable(item)
+            }
             self._rebuildable.setdefault(stored.uid, {}).update(kept)
         if before is not stored.compiled:
             self._rebuild()
@@ -280,7 +284,7 @@ class PolicyStore:
         acting = filter(None, (item.compiled for item in self._known.values()))
         self._acting = tuple(sorted(acting, key=lambda item: (item.key, item.ref.kind)))
         for policy in self._acting:
-            for program in policy.programs:
+            for program in policy.in_phase(Phase.TRIGGERED):
                 selectors = tuple(item.selector for item in program.match.kinds())
                 rule = CompiledRule(policy, program), selectors
                 names = {item.kind for item in selectors}

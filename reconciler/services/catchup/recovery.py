@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reconciler.api.meta import PolicyRef
-from reconciler.engine.program import IGNORE, CompiledPolicy, Program
+from reconciler.engine.program import IGNORE, CompiledPolicy, Phase, Program
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catchup.changes import Window
 from reconciler.services.catchup.search import (
@@ -129,9 +129,9 @@ class Recovery:
         return known is not None and outage.until is not None and outage.until < known[0]
 
     def _lost(self, policy: CompiledPolicy) -> Iterable[tuple[Program, str]]:
-        for program in policy.programs:
+        for program in policy.in_phase(Phase.TRIGGERED):
             why = self.search.reach.why_lost(policy, program)
-            if why and not program.own:
+            if why:
                 yield program, why
 
     def _counted(
@@ -148,8 +148,8 @@ class Recovery:
     async def _tell(self, policy: CompiledPolicy, outage: Outage, found: PassResult) -> None:
         rules = [
             rule
-            for program in policy.programs
-            if not program.own and (rule := self._lost_rule(policy, program, outage, found))
+            for program in policy.in_phase(Phase.TRIGGERED)
+            if (rule := self._lost_rule(policy, program, outage, found))
         ]
         if rules:
             loss = Loss(policy=policy.ref, uid=policy.uid, outage=outage, rules=tuple(rules))

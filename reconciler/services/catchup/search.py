@@ -13,7 +13,7 @@ from datetime import datetime
 from reconciler.api.meta import Kind, Object, PolicyRef, ref_of, resource_version
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.engine.match import Decision, Listing, Subject
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import (
     ClusterError,
     EvaluationError,
@@ -308,6 +308,6 @@ def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
 def tasks_of(times: Iterable[tuple[CompiledPolicy, Window]], reach: Reach) -> Iterator[Task]:
     """Yield a task for each rule that can be caught up, given what is looked for of policies."""
     for policy, window in times:
-        for program in policy.programs:
+        for program in policy.in_phase(Phase.TRIGGERED):
             if not reach.why_lost(policy, program):
                 yield Task(policy=policy, program=program, window=window)

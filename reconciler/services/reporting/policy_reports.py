@@ -23,6 +23,7 @@ from reconciler.api.policyreport import (
 )
 from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus, UpdateRequest
 from reconciler.clock import Clock
+from reconciler.engine.program import Phase
 from reconciler.errors import (
     AlreadyExists,
     ClusterError,
@@ -298,7 +299,7 @@ def _is_disabled(policy: StoredPolicy | None) -> bool:
 
 
 def _rules(policy: StoredPolicy) -> frozenset[str]:
-    programs = () if policy.compiled is None else policy.compiled.programs
+    programs = () if policy.compiled is None else policy.compiled.in_phase(Phase.TRIGGERED)
     return frozenset(program.rule for program in programs)
 
 

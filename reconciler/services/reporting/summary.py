@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from reconciler.api.policystatus import PolicyProgress
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.services.catalog.caveats import is_silent, why_silent
 from reconciler.services.catalog.settings import Filters
 
@@ -48,7 +48,7 @@ def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -
 
 
 def _causes(policy: CompiledPolicy, existing: int, filters: Filters) -> Iterator[str]:
-    programs = [program for program in policy.programs if not program.own]
+    programs = policy.in_phase(Phase.TRIGGERED)
     causes = {program.rule: _cause(program, existing, filters) for program in programs}
     for cause in dict.fromkeys(causes.values()):
         rules = [rule for rule, text in causes.items() if text == cause]
@@ -106,4 +106,4 @@ def _number(count: int, what: str) -> str:
 
 def handled(programs: Iterable[Program]) -> bool:
     """Return whether a rule is among them that works on existing objects."""
-    return any(not program.own for program in programs)
+    return any(not program.changes_trigger for program in programs)

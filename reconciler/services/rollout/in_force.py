@@ -14,7 +14,7 @@ from reconciler.api.policystatus import observed_generation
 from reconciler.api.updaterequest import parse_time
 from reconciler.clock import Clock
 from reconciler.engine.match import KindSelector
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.services.ports.leases import Checkpoint
 from reconciler.services.rollout.outages import Cause, Outages
@@ -215,9 +215,7 @@ def _missing(
     known: Mapping[KindSelector, frozenset[Kind]],
 ) -> Iterable[str]:
     """Yield the kinds that are not served and have been, and those of rules that have no other."""
-    for program in policy.programs:
-        if program.own:
-            continue
+    for program in policy.in_phase(Phase.TRIGGERED):
         literal = {
             scope.selector
             for scope in program.match.kinds()

@@ -13,7 +13,7 @@ def why_not(program: Program) -> str:
     with the field that it is to run without.
     """
     listings = program.match.listings()
-    if program.own:
+    if program.changes_trigger:
         return "it has no mutate.targets, and changes only the object of a request"
     if not listings:
         return (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.match import KindSelector
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 
 _MOST_NAMES = 100
 _NAME = "kube-retrofit-names-{}"
@@ -37,7 +37,7 @@ def _names(
     """Return the only names that are matched of each resource, None where one rule is open."""
     found: dict[_Resource, frozenset[str] | None] = {}
     for policy in policies:
-        for program in policy.programs:
+        for program in policy.in_phase(Phase.TRIGGERED):
             for selector, names in _named(program):
                 if selector.kind == "*":
                     return {}

@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.api.meta import ANNOTATION_RUN, Object, PolicyRef, policy_ref
 from reconciler.api.policystatus import MAX_TEXT, blank_progress, observed_generation
 from reconciler.api.updaterequest import Source, render_time
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound
 from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
@@ -238,8 +238,8 @@ class Rollout(SaysOnce):
     ) -> dict[str, Any]:
         """Run all rules that can be, and return what the status says about it."""
         refused: list[str] = []
-        for program in compiled.programs:
-            if program.own or (just_swept and program.on_policy_change):
+        for program in compiled.in_phase(Phase.TRIGGERED):
+            if just_swept and program.on_policy_change:
                 continue
             if reason := why_not(program):
                 refused.append(f"rule {program.rule}: {reason}")
@@ -288,7 +288,7 @@ def _acted_on(policy: Object) -> str:
 
 
 def _on_policy_change(policy: CompiledPolicy) -> list[Program]:
-    return [program for program in policy.programs if program.on_policy_change]
+    return [program for program in policy.in_phase(Phase.TRIGGERED) if program.on_policy_change]
 
 
 def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:

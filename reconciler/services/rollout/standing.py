@@ -11,7 +11,7 @@ from typing import Final
 
 from reconciler.api.meta import GROUP, PREFIX, Kind, Object
 from reconciler.engine.match import KindSelector
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import CompiledPolicy, Phase
 
 _NAME: Final = "kube-retrofit-standing-{}"
 _NODES: Final = "system:nodes"
@@ -98,7 +98,7 @@ def exclusions(
     selectors = {
         scope.selector
         for policy in policies
-        for program in policy.programs
+        for program in policy.in_phase(Phase.TRIGGERED)
         for scope in program.match.kinds()
     }
     if not any(item.kind == "*" for item in selectors):

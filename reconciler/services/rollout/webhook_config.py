@@ -19,7 +19,7 @@ from reconciler.api.meta import (
 )
 from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.engine.match import KindScope, KindSelector
-from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Program
+from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
 from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.services.catalog.policy_store import digest_of
 from reconciler.services.catalog.settings import WebhookSettings
@@ -84,7 +84,7 @@ def selectors(policies: Iterable[CompiledPolicy]) -> frozenset[KindSelector]:
     return frozenset(
         scope.selector
         for policy in policies
-        for program in policy.programs
+        for program in policy.in_phase(Phase.TRIGGERED)
         for scope in program.match.kinds()
         if not _is_wild(scope.selector)
     )
@@ -266,7 +266,7 @@ def _namespaces(policies: Iterable[CompiledPolicy]) -> set[str] | None:
     """Return the only namespaces in which the policies match, None where that is not said."""
     found: set[str] = set()
     for policy in policies:
-        for program in policy.programs:
+        for program in policy.in_phase(Phase.TRIGGERED):
             names = (policy.namespace,) if policy.namespace else program.match.namespaces
             if names is None:
                 return None
@@ -284,7 +284,7 @@ def _conditions(
 ) -> list[Object]:
     written = [dict(item) for policy in policies for item in policy.match_conditions]
     written = written or [dict(item) for item in registration.settings.conditions]
-    programs = [program for policy in policies for program in policy.programs]
+    programs = [program for policy in policies for program in policy.in_phase(Phase.TRIGGERED)]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
         # Saves the call for each of our own writes of targets.
         users = ", ".join(f"'{user}'" for user in registration.controller_users)
@@ -299,7 +299,7 @@ def _conditions(
 def _rules(policies: Iterable[CompiledPolicy], kinds: Kinds) -> list[Object]:
     rules: Rules = {}
     for policy in policies:
-        for program in policy.programs:
+        for program in policy.in_phase(Phase.TRIGGERED):
             for scope in program.match.kinds():
                 operations = _operations(program, scope)
                 for place in _places(scope.selector, kinds, namespaced=bool(policy.namespace)):

@@ -20,7 +20,7 @@ from reconciler.engine.match import (
 )
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
-from reconciler.engine.program import CompiledPolicy, Origin, Program, Projection
+from reconciler.engine.program import CompiledPolicy, Origin, Phase, Program, Projection
 from reconciler.engine.targets import TargetQuery, name_pattern
 from reconciler.errors import EvaluationError, InvalidPolicy
 
@@ -113,9 +113,9 @@ class Toy:
     kinds: tuple[Kind, ...] = (LABEL_RULES,)
 
     def compile(
-        self, policy: Object, *, own: bool = False, given: Mapping[str, Given] | None = None
+        self, policy: Object, *, given: Mapping[str, Given] | None = None
     ) -> CompiledPolicy:
-        del own, given
+        del given
         spec, meta, ref = policy["spec"], policy["metadata"], policy_ref(policy)
         if not isinstance(spec.get("kind"), str):
             raise InvalidPolicy("spec.kind", "name a kind, such as ConfigMap")
@@ -131,6 +131,7 @@ class Toy:
         )
         program = Program(
             origin=origin,
+            phases=frozenset({Phase.TRIGGERED}),
             match=rule,
             binding=rule,
             condition=None,

@@ -392,7 +392,7 @@ def elements_of_a_foreach(case: Case) -> None:
     }
 
     def elements() -> list[Any]:
-        (program,) = compile_policy(policy_of([rule]), own=True).programs
+        (program,) = compile_policy(policy_of([rule])).programs
         (edit,) = parts_of(program).edits
         assert isinstance(edit, ForeachEdit)
         context = program.binding.bind(Context(data={}))

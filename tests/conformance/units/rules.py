@@ -67,7 +67,7 @@ def context_of(given: Fields, obj: Object | None, operation: str) -> Context:
 def own_results(given: Fields, policy: Object, obj: Object) -> Iterator[TargetChange]:
     """Apply the rules to their trigger one after the other, each to what the last one made."""
     changed: set[str] = set()
-    for program in programs_of(given, policy, own=True):
+    for program in programs_of(given, policy):
         if any(item.rule in changed for item in program.before):
             continue
         result = own_result(given, program, obj)
@@ -183,7 +183,7 @@ def policy_existing(case: Case) -> None:
     user = user_of(given.part("requestInfo"))
     changed: list[TargetChange] = []
     fired = []
-    for program in programs_of(given, given["policy"], own=False):
+    for program in programs_of(given, given["policy"]):
         context = program.binding.bind(context_of(given, trigger, operation))
         subject = subject_of(trigger, operation=operation, user=user)
         fired.append(decide_trigger(program, subject, context).fires)
@@ -212,7 +212,7 @@ def foreach_rule(case: Case) -> None:
     word = given.get("variable_resolves_to")
     block = {"list": "target.data.list", **given["foreach"]}
     raw = {"name": "r", "match": CONFIG_MAPS, "mutate": {"targets": [SECRET], "foreach": [block]}}
-    (program,) = programs_of(given, policy_of([raw]), own=False)
+    (program,) = programs_of(given, policy_of([raw]))
     target = {**given["resource"], "data": {"list": [{"nonexistent": word}]}}
     context = context_of(given, {"apiVersion": "v1", "kind": "Namespace"}, "CREATE")
     result, error = attempt(lambda: change(program, 0, context, target))

@@ -83,7 +83,7 @@ def values_of(given: Fields) -> dict[str, Any]:
     return {**given.part("variables"), **given.part("context")}
 
 
-def programs_of(given: Fields, policy: Object, *, own: bool) -> tuple[Program, ...]:
+def programs_of(given: Fields, policy: Object) -> tuple[Program, ...]:
     """Compile a policy, with an entry in each rule for what the case presupposes."""
     values = values_of(given)
     rules = [
@@ -97,4 +97,4 @@ def programs_of(given: Fields, policy: Object, *, own: bool) -> tuple[Program, .
         for rule in policy["spec"]["rules"]
     ]
     known = {**policy, "spec": {**policy["spec"], "rules": rules}} if values else policy
-    return compile_policy(known, own=own).programs
+    return compile_policy(known).programs

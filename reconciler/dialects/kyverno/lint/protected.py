@@ -23,7 +23,7 @@ def protected_findings(
         rule: The same rule as written.
         guard: Tells what is refused.
     """
-    if not program.own:
+    if not program.changes_trigger:
         yield from _of_mutate(rule.get("mutate"), f"{program.origin.location}.mutate", guard)
     yield from _of_calls(rule, program.origin.location, guard)
 

@@ -14,7 +14,7 @@ from reconciler.dialects.registry import (
     lint_exception,
 )
 from reconciler.engine.loads import ApiLoad
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import InvalidPolicy
 from reconciler.services.authoring.lint.account import account_findings
 from reconciler.services.authoring.lint.firing import kind_findings, lost_findings
@@ -103,7 +103,7 @@ def find_surprises(
     found += _not_acted_on(compiled.warnings)
     found += lockout_findings(policy, compiled)
     found += dialect_of(policy).lint(policy, compiled, scope=scope, guard=guard, wrong=wrong)
-    for program in compiled.programs:
+    for program in compiled.in_phase(Phase.TRIGGERED):
         found += kind_findings(program, scope)
         found += lost_findings(compiled, program)
         found += protected_targets(program, guard)

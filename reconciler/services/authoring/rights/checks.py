@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.api.rights import ANY, Need, Right, TargetNeed
 from reconciler.engine.match import KindScope, KindSelector
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.requests.account import PLACE
 from reconciler.requests.draft import READ_LATER
@@ -71,7 +71,7 @@ class RightsCheck:
         unserved: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
         if policy.account is not None:
             targets.append(Need(location=PLACE, options=(policy.account.impersonation,)))
-        for program in policy.programs:
+        for program in policy.in_phase(Phase.TRIGGERED):
             if self.whole:
                 targets += program.binding.read_rights()
             elif policy.account is not None:
@@ -101,7 +101,7 @@ class RightsCheck:
             ClusterError: The API server could not be asked.
         """
         needs: list[Need] = []
-        for program in policy.programs:
+        for program in policy.in_phase(Phase.TRIGGERED):
             async for kind in self._trigger_kinds(program, [], _keeps_past):
                 needs += _of_trigger(program, kind, ("get",))
         return tuple(_missing(needs, await self._ask(needs)))

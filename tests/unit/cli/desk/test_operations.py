@@ -36,7 +36,7 @@ def program(
     mutate: dict[str, Any], operations: list[str] | None = None, *, on_change: bool = False
 ) -> Program:
     raw = policy(mutate, operations or [], on_change=on_change)
-    return compile_policy(raw, own=True).programs[0]
+    return compile_policy(raw).programs[0]
 
 
 @pytest.mark.parametrize(

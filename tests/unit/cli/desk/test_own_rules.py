@@ -10,6 +10,7 @@ from reconciler.engine.context import request_context
 from reconciler.engine.evaluate import change
 from reconciler.engine.given import Given
 from reconciler.engine.outcome import RuleStatus
+from reconciler.engine.program import Phase
 
 PODS = {"any": [{"resources": {"kinds": ["Pod"]}}]}
 OFF = {"pod-policies.kyverno.io/autogen-controllers": "none"}
@@ -30,12 +31,12 @@ def policy(*rules: dict[str, Any], annotations: Any = None) -> dict[str, Any]:
 
 
 def names(*rules: dict[str, Any], annotations: Any = None) -> list[str]:
-    compiled = compile_policy(policy(*rules, annotations=annotations), own=True)
+    compiled = compile_policy(policy(*rules, annotations=annotations))
     return [program.rule for program in compiled.programs]
 
 
 def changed(obj: dict[str, Any], which: int = 0, **mutate: Any) -> Any:
-    compiled = compile_policy(policy(rule(**mutate)), own=True)
+    compiled = compile_policy(policy(rule(**mutate)))
     program = compiled.programs[which]
     context = request_context(
         operation="CREATE", obj=obj, old_object=None, name="x", namespace="y",
@@ -44,9 +45,10 @@ def changed(obj: dict[str, Any], which: int = 0, **mutate: Any) -> Any:
     return change(program, None, program.binding.bind(context), obj)
 
 
-def test_the_cluster_ignores_them_with_a_warning() -> None:
+def test_nothing_of_them_runs_after_their_trigger_was_stored() -> None:
     compiled = compile_policy(policy(rule()))
-    assert compiled.programs == ()
+    assert compiled.programs[0].phases == {Phase.ADMISSION}
+    assert compiled.in_phase(Phase.TRIGGERED) == ()
     assert "has no mutate.targets" in compiled.warnings[0]
 
 
@@ -138,5 +140,5 @@ def test_the_patch_moves_into_the_template(which: int, path: list[str]) -> None:
 def test_given_entries_are_not_compiled() -> None:
     one = rule() | {"context": [{"name": "node", "imageRegistry": {"reference": "x"}}]}
     given = {"r": Given(names=frozenset({"node"}))}
-    compiled = compile_policy(policy(one, annotations=OFF), own=True, given=given)
+    compiled = compile_policy(policy(one, annotations=OFF), given=given)
     assert parts_of(compiled.programs[0]).entries == ()

@@ -180,7 +180,7 @@ class TestNotActedOn:
         inline = {"name": "inline", **OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}}
         last = {**built["spec"]["rules"][0], "name": "last"}
         built["spec"] |= {"applyRules": value, "rules": [inline, built["spec"]["rules"][0], last]}
-        compiled = compile_policy(built, own=True)
+        compiled = compile_policy(built)
         assert [item.rule for item in compiled.program("last").before] == before
         assert compiled.program("inline").before == ()
 

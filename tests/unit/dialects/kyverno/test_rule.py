@@ -215,12 +215,11 @@ class TestGlobalReference:
         (program,) = compile_policy(rule((("context",), [ENTRY]))).programs
         assert [item.name for item in parts_of(program).entries] == ["all"]
 
-    @pytest.mark.parametrize("own", [True, False])
-    def test_a_policy_of_a_namespace_reads_none(self, rule, own):
+    def test_a_policy_of_a_namespace_reads_none(self, rule):
         policy = rule((("context",), [ENTRY]))
         policy["kind"] = "Policy"
         with pytest.raises(InvalidPolicy, match="may not read a GlobalContextEntry") as refused:
-            compile_policy(policy, own=own)
+            compile_policy(policy)
         assert refused.value.location == "spec.rules[0].context[0].globalReference"
 
     def test_nowhere_in_it(self, rule):
