@@ -114,17 +114,13 @@ class Informer:
         return f"no news for {silent:.0f}s: {reason}"
 
 
-async def take_all(
-    reader: Reader, kinds: Iterable[Kind], take: Take, prepare: Prepare | None = None
-) -> None:
+async def take_all(reader: Reader, kinds: Iterable[Kind], take: Take) -> None:
     """Hand over all stored objects of some kinds, as if each had just changed."""
     for kind in kinds:
         token = ""
         while True:
             page = await reader.list_page(kind, token=token)
             for obj in page.items:
-                if prepare is not None:
-                    await prepare(obj)
                 take("MODIFIED", obj)
             token = page.token
             if not token:

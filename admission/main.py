@@ -28,7 +28,6 @@ from admission.following import (
     PolicyFeed,
     Prepare,
     Take,
-    take_all,
 )
 from admission.heartbeat import Heartbeat
 from admission.pki import Pair
@@ -40,7 +39,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
-from reconciler.dialects.registry import POLICY_KINDS
+from reconciler.dialects.registry import POLICY_KINDS, REQUIRED_KINDS
 from reconciler.errors import RetrofitError
 from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
@@ -50,7 +49,7 @@ from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import new_identity
-from reconciler.kube.policies import EXCEPTIONS
+from reconciler.kube.policies import EXCEPTIONS, policies_of
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -82,7 +81,7 @@ _PATIENCE = 5.0
 """Seconds at the start for what helps and is not needed."""
 _ROLE_PATIENCE = 2.0
 """Seconds for a role that is applied together with its policy."""
-_NEEDED = (*POLICY_KINDS, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
+_NEEDED = (*REQUIRED_KINDS, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 @click.command(name="retrofit-admission", context_settings={"help_option_names": ["-h", "--help"]})
@@ -165,7 +164,13 @@ class Admission:
         holder.changed.subscribe(SettingsReport(log=_log, metrics=self.metrics))
         ahead = policies.index.prepare
         of_policies = tuple(
-            self._follower(kind.plural, kind, policies.on_event, prepare=ahead)
+            self._follower(
+                kind.plural,
+                kind,
+                policies.on_event,
+                prepare=ahead,
+                optional=kind not in REQUIRED_KINDS,
+            )
             for kind in POLICY_KINDS
         )
         facts, of_facts = self._facts(exceptions)
@@ -263,8 +268,16 @@ class Admission:
         metadata_only: bool = False,
         beat: float = 0.0,
         prepare: Prepare | None = None,
+        optional: bool = False,
     ) -> Informer:
-        watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only, beat=beat)
+        watch = Watch(
+            self.client,
+            kind,
+            self.clock,
+            metadata_only=metadata_only,
+            beat=beat,
+            optional=optional,
+        )
         return Informer(name=name, watch=watch, take=take, clock=self.clock, prepare=prepare)
 
     def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Informer, ...]]:
@@ -387,8 +400,9 @@ class Admission:
                 await item.watch.caught_up()
 
         async def read_policies() -> None:
-            reader = KubeReader(self.client)
-            await take_all(reader, POLICY_KINDS, feed.on_event, feed.index.prepare)
+            async for policy in policies_of(KubeReader(self.client)):
+                await feed.index.prepare(policy)
+                feed.on_event("MODIFIED", policy)
 
         return ResourceWebhook(
             index=feed.index,

@@ -14,16 +14,16 @@ from reconciler.api.meta import Object
 from reconciler.clock import Deadline
 from reconciler.dialects.registry import POLICY_KINDS
 from reconciler.requests.account import named_account
-from reconciler.requests.draft import AdmissionRequest
+from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.services.ports.access import Access
 
 _BAD_REQUEST = 400
 
-CHECKS: Mapping[str, Check] = {
-    **dict.fromkeys((kind.kind for kind in POLICY_KINDS), check_policy),
-    ENTRIES.kind: check_entry,
+CHECKS: Mapping[tuple[str, str], Check] = {
+    **dict.fromkeys(((kind.group, kind.kind) for kind in POLICY_KINDS), check_policy),
+    (ENTRIES.group, ENTRIES.kind): check_entry,
 }
-"""By kind; the webhook configuration asks about these (`rollout.webhook_config`)."""
+"""By group and kind; the webhook configuration asks about these (`rollout.webhook_config`)."""
 
 ASKED_AUTHORS: Mapping[str, frozenset[str]] = {
     "policies": frozenset(kind.kind for kind in POLICY_KINDS if kind.namespaced),
@@ -64,12 +64,12 @@ class PolicyWebhook:
         if old is not None and old.get("spec") == obj.get("spec") and same_name:
             return check_limits(obj, old)
         means = replace(self.means, dry_run=request.dry_run)
-        if self.about is not None and self._asks(request.kind.name, obj):
+        if self.about is not None and self._asks(request.kind, obj):
             name = str(request.user.get("username", ""))
             means = replace(means, author=self.about(request.user), author_name=name)
-        check = CHECKS.get(request.kind.name)
+        check = CHECKS.get((request.kind.group, request.kind.name))
         if check is None:
-            kinds = ", ".join(CHECKS)
+            kinds = ", ".join(kind for _, kind in CHECKS)
             text = f"request.kind.kind is {request.kind.name}, this webhook is for {kinds}"
             return AdmissionResponse(allowed=False, code=_BAD_REQUEST, message=text)
         answer = await check(obj, means, deadline)
@@ -77,7 +77,8 @@ class PolicyWebhook:
             return answer
         return await check_orders(obj, old, means, deadline) or answer
 
-    def _asks(self, kind: str, obj: Object) -> bool:
+    def _asks(self, kind: TypeName, obj: Object) -> bool:
         """Tell whether the author is asked; whoever names an account is, unless nobody is."""
-        named = CHECKS[kind] is check_policy and named_account(obj) is not None
-        return kind in self.asked or (named and bool(self.asked))
+        is_policy = CHECKS.get((kind.group, kind.name)) is check_policy
+        named = is_policy and named_account(obj) is not None
+        return kind.name in self.asked or (named and bool(self.asked))

@@ -23,6 +23,11 @@ class Dialect(Protocol):
         """The kinds of its policies, in the version that is watched."""
         ...
 
+    @property
+    def optional(self) -> bool:
+        """Whether the programs work in a cluster that does not serve the kinds."""
+        ...
+
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
     ) -> CompiledPolicy:

@@ -23,6 +23,7 @@ __all__ = [
     "DIALECTS",
     "EXCEPTION",
     "POLICY_KINDS",
+    "REQUIRED_KINDS",
     "CallSource",
     "CompiledEntry",
     "ResourceSource",
@@ -41,7 +42,12 @@ DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO,)
 
 
 POLICY_KINDS: Final = tuple(kind for dialect in DIALECTS for kind in dialect.kinds)
-"""The kinds of all languages: watched, listed, waited for, and checked when they are written."""
+"""The kinds of all languages: watched, listed, and checked when they are written."""
+
+REQUIRED_KINDS: Final = tuple(
+    kind for dialect in DIALECTS if not dialect.optional for kind in dialect.kinds
+)
+"""Those that the programs wait for; the others are followed where and when they are served."""
 
 
 def policy_kind(ref: PolicyRef) -> Kind:

@@ -1,6 +1,6 @@
 """The `Policies` port."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from reconciler.api.meta import (
     policy_ref,
     resource_version,
 )
-from reconciler.dialects.registry import POLICY_KINDS, policy_kind
+from reconciler.dialects.registry import POLICY_KINDS, REQUIRED_KINDS, policy_kind
+from reconciler.errors import NoKindMatch
 from reconciler.kube.client import Client
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.writer import guarded
@@ -25,6 +26,17 @@ EXCEPTIONS = Kind(
     plural="policyexceptions",
     namespaced=True,
 )
+
+
+async def policies_of(reader: KubeReader) -> AsyncIterator[Object]:
+    """Yield the stored policies of all kinds that the cluster serves."""
+    for kind in POLICY_KINDS:
+        try:
+            async for item in reader.items(kind):
+                yield item
+        except NoKindMatch:
+            if kind in REQUIRED_KINDS:
+                raise
 
 
 class KubePolicies:
@@ -42,7 +54,7 @@ class KubePolicies:
     async def stored(self) -> tuple[Object, ...]:
         """Return all policies of all kinds, live."""
         reader = KubeReader(self._client)
-        return tuple([item for kind in POLICY_KINDS async for item in reader.items(kind)])
+        return tuple([item async for item in policies_of(reader)])
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge into the status of a policy.

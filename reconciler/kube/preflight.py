@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from reconciler.api.meta import Kind
-from reconciler.dialects.registry import POLICY_KINDS
+from reconciler.dialects.registry import REQUIRED_KINDS
 from reconciler.errors import Forbidden, NoKindMatch
 from reconciler.kube.client import Client
 from reconciler.kube.requests import REQUESTS
 from reconciler.kube.retrying import until_done
 
-CONTROLLER_KINDS = (*POLICY_KINDS, REQUESTS)
+CONTROLLER_KINDS = (*REQUIRED_KINDS, REQUESTS)
 
 
 async def wait_for_kinds(

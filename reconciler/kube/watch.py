@@ -14,7 +14,7 @@ import orjson
 
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError, Gone, Unavailable
+from reconciler.errors import ClusterError, Gone, NoKindMatch, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import JSON, TooDeep, decode
 from reconciler.kube.errors import failure
@@ -32,6 +32,8 @@ BEAT = 3.0
 _LATE = 1.5
 """Seconds that a beat may come late before it counts as silence."""
 _SHORTEST = 1.0
+_ABSENT = 10.0
+"""Seconds between two looks whether a kind is served by now that need not be."""
 _UNREADABLE = "UNREADABLE"
 """The type given to an event whose object is nested too deeply."""
 
@@ -45,6 +47,7 @@ class Watch:
         problem: Why it makes no progress; empty while it does.
         beat: Seconds after which the server ends the connection, so that silence can be told
             from quiet; 0: minutes, and nobody asks whether it is `fresh`.
+        absent: The kind is optional, and the cluster does not serve it: there are no objects.
     """
 
     def __init__(
@@ -58,8 +61,11 @@ class Watch:
         fields: str = "",
         metadata_only: bool = False,
         beat: float = 0.0,
+        optional: bool = False,
     ) -> None:
         self.beat = beat
+        self.absent = False
+        self._optional = optional
         self.synced = asyncio.Event()
         self.progress = clock.monotonic()
         self.problem = ""
@@ -85,23 +91,34 @@ class Watch:
         """
         while True:
             try:
-                # Somebody may want a list while the lines of a watch still come.
-                if not self._version or not self.synced.is_set():
-                    async for event in self._list():
-                        yield event
-                    self.synced.set()
-                started = self._clock.monotonic()
-                async for event in self._follow():
+                async for event in self._turn():
                     yield event
-                if self._version and self._clock.monotonic() - started < _SHORTEST:
-                    kind = self._kind.resource
-                    await self._wait(Unavailable(f"watch {kind}: the API server ends it at once"))
             except ClusterError as error:
                 # What came since is told by the next connection, when nobody knows.
                 self._proved = float("-inf")
                 if isinstance(error, Gone):
                     self._version = ""
-                await self._wait(error)
+                self.absent = self._optional and isinstance(error, NoKindMatch)
+                if not self.absent:
+                    await self._wait(error)
+            if self.absent:
+                for event in self._nothing():
+                    yield event
+                await self._pause(_ABSENT)
+
+    async def _turn(self) -> AsyncIterator[tuple[Change, Object]]:
+        """Yield what one connection brings, after a list where one is needed."""
+        # Somebody may want a list while the lines of a watch still come.
+        if not self._version or not self.synced.is_set():
+            async for event in self._list():
+                yield event
+            self.synced.set()
+        started = self._clock.monotonic()
+        async for event in self._follow():
+            yield event
+        if self._version and self._clock.monotonic() - started < _SHORTEST:
+            kind = self._kind.resource
+            await self._wait(Unavailable(f"watch {kind}: the API server ends it at once"))
 
     async def caught_up(self) -> None:
         """Return at once while the watch goes on, else when everything was listed again.
@@ -110,6 +127,8 @@ class Watch:
 
         For who knows that the API server is there, because it has just called.
         """
+        if self.absent:
+            return
         if self.synced.is_set():
             if self.fresh() if self.beat else self._open:
                 return
@@ -137,11 +156,22 @@ class Watch:
 
     async def _wait(self, error: ClusterError) -> None:
         self.problem = str(error)
-        pause = max(self._backoff.pause(), error.retry_after or 0.0)
+        await self._pause(max(self._backoff.pause(), error.retry_after or 0.0))
+
+    async def _pause(self, pause: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._hurry.wait()
         self._hurry.clear()
+
+    def _nothing(self) -> list[tuple[Change, Object]]:
+        """Take in that no objects of the kind can exist, and return what that changes."""
+        gone: list[tuple[Change, Object]] = [("DELETED", obj) for obj in self._known.values()]
+        self._known.clear()
+        self._version = ""
+        self._heard()
+        self.synced.set()
+        return gone
 
     def _heard(self) -> None:
         self.progress = self._clock.monotonic()
@@ -160,6 +190,7 @@ class Watch:
                 **self._selectors,
             )
             self._heard()
+            self.absent = False
             meta = answer.get("metadata") or {}
             version = version or str(meta.get("resourceVersion") or "")
             for item in answer.get("items") or ():

@@ -154,7 +154,8 @@ class MemoryPolicies:
 
     async def stored(self) -> tuple[Object, ...]:
         """Return all policies of all kinds."""
-        pages = [await self._cluster.list_page(kind) for kind in POLICY_KINDS]
+        served = [kind for kind in POLICY_KINDS if self._cluster.serves(kind)]
+        pages = [await self._cluster.list_page(kind) for kind in served]
         return tuple(item for page in pages for item in page.items)
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:

@@ -21,8 +21,8 @@ from reconciler.cli.work.place import (
     workplace,
 )
 from reconciler.cli.work.report import data_of, lines_of
-from reconciler.dialects.registry import POLICY_KINDS
-from reconciler.errors import Forbidden, InvalidSetting, Throttled, Unavailable
+from reconciler.dialects.registry import POLICY_KINDS, REQUIRED_KINDS
+from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, Throttled, Unavailable
 
 _PAUSE = 2.0
 
@@ -92,6 +92,9 @@ async def _look(place: Workplace, key: str, namespace: str) -> Overview:
             policies += [item async for item in _all(place, kind)]
         except Forbidden:
             complete = False
+        except NoKindMatch:
+            if kind in REQUIRED_KINDS:
+                raise
     named = [(policy_ref(item).key, _not_ready(item)) for item in policies]
     return overview(found, policies=named, complete=complete, namespace=namespace)
 

@@ -31,6 +31,7 @@ class Kyverno:
 
     name: str = "kyverno"
     kinds: tuple[Kind, ...] = (CLUSTER_POLICIES, POLICIES)
+    optional: bool = False
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None

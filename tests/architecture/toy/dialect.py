@@ -111,6 +111,7 @@ class Toy:
 
     name: str = "toy"
     kinds: tuple[Kind, ...] = (LABEL_RULES,)
+    optional: bool = True
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None

@@ -289,3 +289,25 @@ async def test_a_watch_that_was_cut_is_not_fresh_before_it_has_gone_on(api, clie
         assert not watch.fresh()
         await until(watch.fresh)
         assert len(api.seen) >= 3
+
+
+async def test_a_kind_that_need_not_be_served_has_no_objects_until_it_is(api, client, clock):
+    unserved = (404, b"404 page not found")
+    api.answer(ROUTE, listed(5, named("x", 1)), unserved)
+    watch = Watch(client, CONFIG_MAPS, clock, optional=True)
+    async with asyncio.timeout(20), contextlib.aclosing(watch.events()) as events:
+        assert [(await anext(events))[0] for _ in range(2)] == ["ADDED", "DELETED"]
+        await watch.caught_up()
+    assert (watch.absent, watch.synced.is_set(), watch.problem) == (True, True, "")
+
+
+async def test_a_kind_that_must_be_served_and_is_not_is_a_problem(api, client, clock):
+    unserved = (404, b"404 page not found")
+    api.answer(ROUTE, listed(5, named("x", 1)), unserved)
+    watch = Watch(client, CONFIG_MAPS, clock)
+    async with contextlib.aclosing(watch.events()) as events:
+        await anext(events)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 1.0)
+    assert not watch.absent
+    assert "does not serve configmaps" in watch.problem
