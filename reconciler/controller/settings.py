@@ -15,6 +15,8 @@ def operator_settings(page: int) -> kopf.OperatorSettings:
     """
     # It tells of every event that a handler returned from; what matters we say ourselves.
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    # It asks for definitions that nobody has to install; those that are needed we wait for.
+    logging.getLogger("kopf._core.reactor.observation").setLevel(logging.ERROR)
     settings = kopf.OperatorSettings()
     # Our own events go through a port with a rate limit; kopf's would double them.
     settings.posting.enabled = False

@@ -120,3 +120,45 @@ async def test_refused_credentials_may_be_replaced(
         tokens.write_text(token)
         await until(lambda: operator.watches.problem() is None)
         assert not task.done()
+
+
+async def test_a_kind_that_is_served_later_is_followed_then(
+    installed_cluster: Cluster, namespace: str
+) -> None:
+    kubectl, heard = installed_cluster.kubectl, list[str]()
+
+    async def hear(event: kopf.RawEvent, **_: object) -> None:
+        heard.append(event["object"]["metadata"]["name"])
+
+    group = f"{namespace}.example.com"
+    registry = kopf.OperatorRegistry()
+    kopf.on.event(group, "v1", "rules", registry=registry)(hear)
+    for kind in KINDS:
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(nothing)
+    client = await connect(str(installed_cluster.kubeconfig))
+    stop = asyncio.Event()
+    operator = Operator(client, KINDS, page=100, identity="it", stop=stop, registry=registry)
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"rules.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "rules", "kind": "Rule"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    try:
+        async with running(operator):
+            await until(lambda: operator.watches.problem() is None)
+            kubectl("apply", "-f", "-", stdin=json.dumps(definition))
+            kubectl("wait", "--for=condition=Established", f"crd/rules.{group}")
+            rule: dict[str, object] = {"apiVersion": f"{group}/v1", "kind": "Rule"}
+            rule["metadata"] = {"name": "a", "namespace": namespace}
+            kubectl("apply", "-f", "-", stdin=json.dumps(rule))
+            await until(lambda: heard == ["a"])
+    finally:
+        await client.close()
+        kubectl("delete", "crd", f"rules.{group}", "--ignore-not-found")
