@@ -1,0 +1,253 @@
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.engine.chain import Chain, Group, Step, StepResult, by_policy
+from reconciler.engine.context import Context
+from reconciler.engine.exceptions import PolicyException
+from reconciler.engine.loads import ConfigMapLoad, NeedsLoad
+from reconciler.engine.outcome import RuleStatus
+from reconciler.engine.program import Program
+from reconciler.errors import EvaluationError, RetrofitError
+from tests.unit.engine.rules import label, make_exception, make_rule, run_of
+
+LOAD = ConfigMapLoad(namespace="ns", name="settings")
+
+
+def make_object(**labels: str) -> Object:
+    meta = {"name": "c", "labels": dict(labels)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+
+def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    labels: Mapping[str, str] = obj["metadata"]["labels"]
+    return labels
+
+
+def alone(*programs: Program) -> tuple[Group, ...]:
+    return tuple((program,) for program in programs)
+
+
+def drive(
+    groups: Iterable[Group],
+    obj: Object,
+    *exceptions: PolicyException,
+    ignored: frozenset[str] = frozenset(),
+) -> Chain:
+    """Run a chain as a driver does that ignores what fails in these policies."""
+    chain = Chain(groups=groups, obj=obj)
+    for step in chain.steps():
+        program = step.program
+        result = settled(chain, step, program, exceptions)
+        if result.status is RuleStatus.ERROR and result.policy.name in ignored:
+            chain.leave_out(result.policy)
+    return chain
+
+
+def settled(
+    chain: Chain, step: Step, program: Program, exceptions: Iterable[PolicyException]
+) -> StepResult:
+    loads: dict[Any, Any] = {}
+    while True:
+        try:
+            result = step.evaluate(lambda seen: run_of(program, seen, *exceptions, loads=loads))
+        except NeedsLoad as need:
+            loads[need.load] = {"data": {"team": "blue"}}
+            continue
+        except RetrofitError as error:
+            result = step.failed(error)
+        chain.settle(result)
+        return result
+
+
+def told(chain: Chain) -> list[tuple[str, str, str]]:
+    return [(item.policy.key, item.rule, item.status.value) for item in chain.results]
+
+
+def test_each_rule_sees_what_the_one_before_made():
+    given = make_object(a="1")
+    chain = drive(
+        alone(
+            make_rule("first", label(b="1"), match={"a": "1"}),
+            make_rule("second", label(c="1"), match={"b": "1"}),
+            make_rule(
+                "third",
+                label(d="1"),
+                condition=lambda seen: "c" in labels_of(seen.data["request"]["object"]),
+            ),
+            make_rule("fourth", label(e="1"), match={"z": "1"}),
+        ),
+        given,
+    )
+    assert labels_of(chain.obj) == {"a": "1", "b": "1", "c": "1", "d": "1"}
+    assert [item.status for item in chain.results] == ["pass", "pass", "pass", "skip"]
+    last = chain.results[-1]
+    assert (last.matched, last.fired, last.message) == (False, False, "no label z=1")
+    assert given == make_object(a="1")
+
+
+def test_a_rule_that_changes_nothing_says_so():
+    chain = drive(alone(make_rule("same", label(a="1"))), make_object(a="1"))
+    (result,) = chain.results
+    assert (result.status, result.unchanged, result.fired) == (RuleStatus.SKIP, True, True)
+
+
+def test_rules_of_a_group_are_matched_on_the_same_object_and_applied_one_after_the_other():
+    group = (
+        make_rule("first", label(x="first"), policy="a", match={"go": "1"}),
+        make_rule("second", label(go="0"), policy="b", match={"go": "1"}),
+        make_rule(
+            "third",
+            lambda seen, obj: label(y=labels_of(seen.data["request"]["object"])["x"])(seen, obj),
+            policy="c",
+            match={"go": "1"},
+        ),
+        make_rule("fourth", label(z="1"), policy="d", match={"x": "first"}),
+    )
+    chain = drive([group], make_object(go="1"))
+    assert labels_of(chain.obj) == {"go": "0", "x": "first", "y": "first"}
+    assert not chain.results[-1].matched
+    (later,) = alone(make_rule("fifth", label(z="1"), policy="e", match={"x": "first"}))
+    assert labels_of(drive([group, later], make_object(go="1")).obj)["z"] == "1"
+
+
+def test_names_of_a_rule_are_not_those_of_the_next():
+    seen: list[bool] = []
+
+    def note(context: Context, obj: Object) -> Object:
+        seen.append("team" in context.view(frozenset({"team"})))
+        return obj
+
+    drive(
+        alone(make_rule("first", note, names={"team": lambda _: "blue"}), make_rule("next", note)),
+        make_object(),
+    )
+    assert seen == [True, False]
+
+
+def test_a_step_is_asked_again_with_what_it_needs():
+    def team(context: Context) -> Any:
+        if LOAD not in context.loads:
+            raise NeedsLoad(LOAD)
+        return context.loads[LOAD]["data"]["team"]
+
+    def change(context: Context, obj: Object) -> Object | Any:
+        return label(team=context.view(frozenset({"team"}))["team"])(context, obj)
+
+    rules = alone(make_rule("one", label(a="1")), make_rule("two", change, names={"team": team}))
+    chain = drive(rules, make_object())
+    assert labels_of(chain.obj) == {"a": "1", "team": "blue"}
+    assert len(chain.results) == len(rules)
+
+
+def first_only(*programs: Program) -> tuple[Group, ...]:
+    made: list[Program] = []
+    for program in programs:
+        made.append(replace(program, before=tuple(made)))
+    return alone(*made)
+
+
+def test_with_one_rule_to_apply_the_first_that_changes_something_is_it():
+    chain = drive(
+        first_only(
+            make_rule("same", label(a="1")),
+            make_rule("first", label(b="1")),
+            make_rule("second", label(c="1")),
+        )
+        + alone(make_rule("other", label(d="1"), policy="q")),
+        make_object(a="1"),
+    )
+    assert labels_of(chain.obj) == {"a": "1", "b": "1", "d": "1"}
+    assert told(chain) == [("p", "same", "skip"), ("p", "first", "pass"), ("q", "other", "pass")]
+
+
+def test_an_exception_keeps_a_rule_from_the_object_as_it_is_then():
+    chain = drive(
+        alone(make_rule("first", label(b="1")), make_rule("second", label(c="1"))),
+        make_object(),
+        make_exception("p", "second", b="1"),
+    )
+    assert labels_of(chain.obj) == {"b": "1"}
+    skipped = chain.results[-1]
+    assert (skipped.status, skipped.matched, skipped.fired) == (RuleStatus.SKIP, True, False)
+    assert "ns/except" in skipped.message
+
+
+def fail(_: Context, __: Object) -> Object:
+    raise EvaluationError("no such key: secret").bare("a variable has no value")
+
+
+def unevaluable(_: Context) -> bool:
+    raise EvaluationError("cannot be compared")
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [make_rule("bad", fail, policy="b"), make_rule("bad", policy="b", condition=unevaluable)],
+)
+def test_what_fails_changes_nothing_and_the_next_goes_on(failing):
+    rules = alone(
+        make_rule("one", label(a="1"), policy="a"),
+        make_rule("two", label(b="1"), policy="b"),
+        failing,
+        make_rule("four", label(d="1"), policy="b"),
+        make_rule("five", label(e="1"), policy="c"),
+    )
+    chain = drive(rules, make_object())
+    assert labels_of(chain.obj) == {"a": "1", "b": "1", "d": "1", "e": "1"}
+    assert chain.results[2].status is RuleStatus.ERROR
+
+    chain = drive(rules, make_object(), ignored=frozenset({"b"}))
+    assert labels_of(chain.obj) == {"a": "1", "e": "1"}
+    assert told(chain) == [
+        ("a", "one", "pass"),
+        ("b", "two", "pass"),
+        ("b", "bad", "error"),
+        ("c", "five", "pass"),
+    ]
+    assert {policy.name for policy in chain.left_out} == {"b"}
+
+
+def test_an_error_has_a_text_without_values():
+    (result,) = drive(alone(make_rule("bad", fail)), make_object()).results
+    assert (result.message, result.bare) == ("no such key: secret", "a variable has no value")
+    assert result.after == make_object()
+
+
+def test_a_policy_whose_changes_others_have_seen_cannot_be_left_out():
+    chain = drive(
+        alone(
+            make_rule("one", label(a="1"), policy="a"), make_rule("two", label(b="1"), policy="b")
+        ),
+        make_object(),
+    )
+    with pytest.raises(ValueError, match="policy a"):
+        chain.leave_out(chain.results[0].policy)
+
+
+def test_a_rule_with_targets_is_settled_by_who_changes_them():
+    far = make_rule("far", targets=True)
+    chain = Chain(
+        groups=alone(far, make_rule("near", label(a="1"), before=(far,))), obj=make_object()
+    )
+    for step in chain.steps():
+        chain.settle(
+            StepResult(
+                program=step.program, status=RuleStatus.SKIP, message="", after={}, fired=True
+            )
+        )
+    assert told(chain) == [("p", "far", "skip")]
+    assert chain.obj == make_object()
+
+
+def test_policies_go_by_key_and_rules_as_they_are_written():
+    rules = [
+        make_rule("z", policy="b"),
+        make_rule("a", policy="b"),
+        make_rule("m", policy="a"),
+    ]
+    order = [[program.rule for program in group] for group in by_policy(rules)]
+    assert order == [["m"], ["z"], ["a"]]
