@@ -1,8 +1,9 @@
-"""Rules evaluated on triggers, one policy after the other, as the controller evaluates them."""
+"""Rules evaluated on triggers, one policy after the other, by the chain that admission uses."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
@@ -16,14 +17,15 @@ from reconciler.cli.desk.operations import (
 from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
+from reconciler.engine.chain import Chain, Group, Step, StepResult
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.environment import surround
-from reconciler.engine.evaluate import change, decide
-from reconciler.engine.exceptions import PolicyException, excepting, excepting_target, skipped
+from reconciler.engine.exceptions import PolicyException, skipped
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.run import RuleRun
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.selection import SelectedTarget
@@ -52,7 +54,7 @@ class RuleResult:
     rule: str
     status: RuleStatus
     message: str
-    trigger: Object
+    trigger: Mapping[str, Any]
     operation: Operation
     target: bool
     before: Mapping[str, Any]
@@ -75,8 +77,8 @@ class TriggerRun:
     trigger: Object
     results: tuple[RuleResult, ...]
     others: tuple[RuleResult, ...]
-    after: Object
-    by_policy: Mapping[str, Object]
+    after: Mapping[str, Any]
+    by_policy: Mapping[str, Mapping[str, Any]]
 
 
 def _surroundings() -> Mapping[str, Any]:
@@ -113,137 +115,103 @@ class Session:
             trigger: The object; not changed.
             operation: Of the request where somebody says so of this run; else empty.
         """
-        current: Object = trigger
+        chain = Chain(groups=self._groups(trigger), obj=trigger)
         results: list[RuleResult] = []
         others: list[RuleResult] = []
-        by_policy: dict[str, Object] = {}
-        for policy in self.policies:
-            applied: set[str] = set()
-            for program in policy.programs:
-                if any(item.rule in applied for item in program.before):
-                    continue
-                async for result in self._evaluate(program, current, operation):
-                    if not result.matched:
-                        others.append(result)
-                        continue
-                    results.append(result)
-                    if program.changes_trigger and result.status is RuleStatus.PASS:
-                        current = dict(result.after)
-                        self._keep(current, result)
-                    if (
-                        result.status is RuleStatus.PASS
-                        if program.changes_trigger
-                        else result.fired
-                    ):
-                        applied.add(program.rule)
-            by_policy[policy.key] = current
+        by_policy: dict[str, Mapping[str, Any]] = {}
+        for step in chain.steps():
+            work = self._work(step, operation)
+            run, ended = await self._at_trigger(work)
+            chain.settle(ended)
+            by_policy[ended.policy.key] = chain.obj
+            if not ended.matched:
+                others.append(work.at_trigger(ended))
+            elif run is not None and ended.fired and not step.program.changes_trigger:
+                results += [result async for result in self._at_targets(work, run)]
+            else:
+                results.append(work.at_trigger(ended))
+                self._keep(results[-1])
         return TriggerRun(
             trigger=trigger,
             results=tuple(results),
             others=tuple(others),
-            after=current,
+            after=chain.obj,
             by_policy=by_policy,
         )
 
-    async def _evaluate(
-        self, program: Program, obj: Object, operation: str
-    ) -> AsyncIterator[RuleResult]:
-        if program.match.namespace and program.match.namespace != _namespace(obj):
-            return
-        loads = Loads(self.stock)
-        values = self.values.of_trigger(program.origin.policy.name, program.rule, obj)
+    def _groups(self, trigger: Object) -> Iterator[Group]:
+        # In the order in which they are given, as the reference applies them.
+        for policy in self.policies:
+            if policy.namespace in ("", _namespace(trigger)):
+                yield from ((program,) for program in policy.programs)
+
+    def _work(self, step: Step, operation: str) -> "_Work":
+        program = step.program
+        values = self.values.of_trigger(program.origin.policy.name, program.rule, step.obj)
         chosen = operation_for(
             program,
             flag=operation or self.operation,
             value=values.get(_OPERATION),
             sent=self.user is not None,
         )
-        frame = _Frame(program=program, trigger=obj, operation=chosen)
-        if chosen.name == POLICY_UPDATE and not program.on_policy_change:
-            yield frame.unmatched(NOT_ON_CHANGE)
-            return
-        try:
-            subject, context = await self._request(program, obj, chosen.name, values)
-            context = program.binding.bind(loads.of(context))
-            decision = await loads.evaluate(lambda: decide(program, subject, context))
-            if not decision.matched:
-                yield frame.unmatched(decision.message)
-                return
-            if not decision.fires:
-                yield frame.own(RuleStatus.SKIP, decision.message)
-                return
-            excepted = await loads.evaluate(lambda: self._excepted(program, subject, context))
-            if excepted:
-                yield frame.own(RuleStatus.SKIP, skipped(excepted))
-                return
-            frame = replace(frame, fired=True)
-            if program.changes_trigger:
-                keys = await self._keys(program, obj)
-                changed = await loads.evaluate(
-                    lambda: change(program, None, context, obj, keys=keys)
-                )
-                yield frame.changed(changed)
-                return
-        except RetrofitError as error:
-            yield frame.own(RuleStatus.ERROR, str(error))
-            return
-        async for result in self._targets(frame, context, loads):
-            yield result
+        return _Work(step=step, operation=chosen, values=values, loads=Loads(self.stock))
 
-    async def _targets(
-        self, frame: "_Frame", context: Context, loads: Loads
-    ) -> AsyncIterator[RuleResult]:
-        program = frame.program
-        selection = await self.stock.finder.select(program, context, loads)
+    async def _at_trigger(self, work: "_Work") -> tuple[RuleRun | None, StepResult]:
+        step, program = work.step, work.step.program
+        if work.operation.name == POLICY_UPDATE and not program.on_policy_change:
+            return None, step.skip(NOT_ON_CHANGE, matched=False)
+        run: RuleRun | None = None
+        try:
+            labels = await self._labels(program, _namespace(step.obj))
+            run = self._run(work, step.obj, labels)
+            keys = await self._keys(program, step.obj) if program.changes_trigger else SHIPPED
+            return run, await work.loads.evaluate(
+                partial(step.evaluate, partial(self._again, run, work), keys)
+            )
+        except RetrofitError as error:
+            return run, step.failed(error)
+
+    async def _at_targets(self, work: "_Work", run: RuleRun) -> AsyncIterator[RuleResult]:
+        selection = await self.stock.finder.select(run.program, run.context, work.loads)
         errors = map(str, selection.errors)
         for message in (*errors, *(item.message for item in selection.failures)):
-            yield frame.own(RuleStatus.ERROR, message)
+            yield work.fired(RuleStatus.ERROR, message)
         if not (selection.found or selection.errors or selection.failures):
-            yield frame.own(RuleStatus.SKIP, NO_TARGET)
+            yield work.fired(RuleStatus.SKIP, NO_TARGET)
         for found in selection.found:
             try:
                 obj = await self._read(found)
             except ClusterError as error:
-                yield frame.own(RuleStatus.ERROR, str(error))
+                yield work.fired(RuleStatus.ERROR, str(error))
                 continue
             if not found.key.kind.subresource and not found.query.accepts(obj):
-                yield frame.at(obj, _skip(obj, "the object does not fit the target's selector"))
+                yield work.at(obj, _skip(obj, "the object does not fit the target's selector"))
                 continue
-            changed = await self._change(frame.program, found, context, loads, obj)
-            result = frame.at(obj, changed)
-            self._keep(changed.after, result)
+            result = work.at(obj, await self._change(run, found, work.loads, obj))
+            self._keep(result)
             yield result
 
     async def _change(
-        self, program: Program, found: SelectedTarget, context: Context, loads: Loads, obj: Object
+        self, run: RuleRun, found: SelectedTarget, loads: Loads, obj: Object
     ) -> TargetChange:
+        program = run.program
         values = self.values.of_target(program.origin.policy.name, obj)
-        bound = with_values(context, values) if values else context
+        if values:
+            run = replace(run, context=with_values(run.context, values))
         try:
-            exceptions = self._concerning(program)
-            labels = await self._labels(program, _namespace(obj)) if exceptions else {}
-            excepted = await loads.evaluate(
-                lambda: excepting_target(exceptions, found.key.kind, obj, labels, bound)
-            )
+            labels = await self._labels(program, _namespace(obj)) if run.exceptions else {}
+            excepted = await loads.evaluate(lambda: run.excepted_at(found.key.kind, obj, labels))
             if excepted:
                 return _skip(obj, skipped(excepted))
             keys = await self._keys(program, obj)
-            return await loads.evaluate(
-                lambda: change(program, found.query.index, bound, obj, keys=keys)
-            )
+            return await loads.evaluate(lambda: run.change(found.query.index, obj, keys=keys))
         except RetrofitError as error:
             return TargetChange(status=RuleStatus.ERROR, message=str(error), after=obj)
 
-    async def _keys(self, program: Program, obj: Object) -> KeyTable:
+    async def _keys(self, program: Program, obj: Mapping[str, Any]) -> KeyTable:
         if not program.mutation.merge_keys:
             return SHIPPED
         return await self.stock.merge_keys(str(obj.get("apiVersion", "")))
-
-    def _excepted(self, program: Program, subject: Subject, context: Context) -> tuple[str, ...]:
-        return excepting(self._concerning(program), subject, context)
-
-    def _concerning(self, program: Program) -> list[PolicyException]:
-        return [item for item in self.exceptions if item.concerns(program)]
 
     async def _read(self, found: SelectedTarget) -> Object:
         key = found.key
@@ -252,14 +220,13 @@ class Session:
             return dict(kept)
         return await self.stock.target(found)
 
-    def _keep(self, after: Mapping[str, Any], result: RuleResult) -> None:
+    def _keep(self, result: RuleResult) -> None:
         if self.chained and result.status is RuleStatus.PASS:
-            self.changed[key_of(after)] = after
+            self.changed[key_of(result.after)] = result.after
 
-    async def _request(
-        self, program: Program, obj: Object, operation: str, values: Values
-    ) -> tuple[Subject, Context]:
-        values = {path: value for path, value in values.items() if path != _OPERATION}
+    def _run(self, work: "_Work", obj: Mapping[str, Any], labels: Mapping[str, str]) -> RuleRun:
+        operation, program = work.operation.name, work.step.program
+        values = {path: value for path, value in work.values.items() if path != _OPERATION}
         group, version = split_api_version(obj["apiVersion"])
         meta = obj["metadata"]
         name, namespace = str(meta.get("name") or ""), str(meta.get("namespace") or "")
@@ -273,7 +240,7 @@ class Session:
             obj=obj,
             operation=operation,
             user=user,
-            namespace_labels=await self._labels(program, namespace),
+            namespace_labels=labels,
         )
         context = request_context(
             operation=operation,
@@ -287,7 +254,15 @@ class Session:
             cluster_roles=(user.cluster_roles or ()) if user else (),
         )
         context = context.bind(**self.surroundings)
-        return subject, with_values(context, values) if values else context
+        if values:
+            context = with_values(context, values)
+        concerning = [item for item in self.exceptions if item.concerns(program)]
+        return RuleRun.of(program, subject, work.loads.of(context), concerning)
+
+    def _again(self, run: RuleRun, work: "_Work", obj: Mapping[str, Any]) -> RuleRun:
+        """Return a rule's run on an object that may be another by now."""
+        labels = run.subject.namespace_labels
+        return run if obj is run.subject.obj else self._run(work, obj, labels or {})
 
     async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:
         asked = program.match.needs.namespace_labels or self.exceptions
@@ -301,42 +276,45 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Frame:
-    """A rule at a trigger."""
+class _Work:
+    """A rule at a trigger, with what is given for it."""
 
-    program: Program
-    trigger: Object
+    step: Step
     operation: Operation
-    fired: bool = False
+    values: Values
+    loads: Loads
 
-    def own(
-        self, status: RuleStatus, message: str, after: Mapping[str, Any] | None = None
-    ) -> RuleResult:
+    def at_trigger(self, ended: StepResult) -> RuleResult:
         return RuleResult(
-            policy=self.program.origin.policy.key,
-            rule=self.program.rule,
-            status=status,
-            message=message,
-            trigger=self.trigger,
+            policy=ended.policy.key,
+            rule=ended.rule,
+            status=ended.status,
+            message=ended.message,
+            trigger=self.step.obj,
             operation=self.operation,
             target=False,
-            before=self.trigger,
-            after=self.trigger if after is None else after,
-            fired=self.fired,
+            before=self.step.obj,
+            after=ended.after,
+            matched=ended.matched,
+            fired=ended.fired,
+            unchanged=ended.unchanged,
         )
 
-    def unmatched(self, reason: str) -> RuleResult:
-        return replace(self.own(RuleStatus.SKIP, reason), matched=False)
-
-    def changed(self, changed: TargetChange) -> RuleResult:
-        result = self.own(changed.status, changed.message, changed.after)
-        return replace(result, unchanged=changed.unchanged)
+    def fired(self, status: RuleStatus, message: str) -> RuleResult:
+        ended = self.step.skip(message)
+        return replace(self.at_trigger(ended), status=status, fired=True)
 
     def at(self, obj: Mapping[str, Any], changed: TargetChange) -> RuleResult:
-        return replace(self.changed(changed), target=True, before=obj)
+        return replace(
+            self.fired(changed.status, changed.message),
+            target=True,
+            before=obj,
+            after=changed.after,
+            unchanged=changed.unchanged,
+        )
 
 
-def _namespace(obj: Object) -> str:
+def _namespace(obj: Mapping[str, Any]) -> str:
     return str(obj["metadata"].get("namespace") or "")
 
 

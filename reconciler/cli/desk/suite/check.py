@@ -1,6 +1,6 @@
 """Tests run: what the rules did against what they had to do."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -291,7 +291,7 @@ class _Checker:
         if not found and not is_trigger:
             yield self._untouched(key)
         for result in changed or ([] if is_trigger else found):
-            yield self._judged(dict(result.after), dict(result.before), result)
+            yield self._judged(result.after, result.before, result)
 
     def _untouched(self, key: Key, operation: str = "") -> Row:
         # That a rule has nothing to do with an object is what a row may ask for.
@@ -299,11 +299,15 @@ class _Checker:
         end, reason = (End.PASSED, f"Ok: {NO_MATCH}") if wanted else (End.EXCLUDED, NO_MATCH)
         return replace(self._row(key, end, reason), operation=operation)
 
-    def _judged(self, after: Object, before: Object, result: RuleResult) -> Row:
+    def _judged(
+        self, after: Mapping[str, Any], before: Mapping[str, Any], result: RuleResult
+    ) -> Row:
         row = self._compared(after, before, result)
         return replace(row, operation=word_of(result.operation.name))
 
-    def _compared(self, after: Object, before: Object, result: RuleResult) -> Row:
+    def _compared(
+        self, after: Mapping[str, Any], before: Mapping[str, Any], result: RuleResult
+    ) -> Row:
         key, expected = key_of(before), self.expected
         failed: Row | None = None
         if expected.patched:
