@@ -10,7 +10,7 @@ from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.dialects.kyverno.lint.defaults import default_findings
 from reconciler.dialects.kyverno.lint.fields import rule_findings, spec_findings
 from reconciler.dialects.kyverno.lint.firing import firing_findings, unused_entries
-from reconciler.dialects.kyverno.lint.names import unknown_names
+from reconciler.dialects.kyverno.lint.names import unknown_names, wrong_calls
 from reconciler.dialects.kyverno.lint.patches import patch_findings
 from reconciler.dialects.kyverno.lint.protected import protected_findings
 from reconciler.dialects.kyverno.lint.refusals import (
@@ -54,15 +54,17 @@ class Kyverno:
     ) -> Iterator[Finding]:
         """Yield what only the text of the policy shows."""
         spec = policy["spec"]
-        programs = {item.origin.location: item for item in compiled.in_phase(Phase.TRIGGERED)}
         background = spec.get("background") is not False
+        of_trigger = not compiled.in_phase(Phase.TRIGGERED)
+        # Those that are made of a rule stand behind it, and at its place.
+        programs = {item.origin.location: item for item in reversed(compiled.programs)}
         yield from policy_refusals(policy)
         yield from spec_findings(spec)
         for index, rule in enumerate(spec["rules"]):
             location = f"spec.rules[{index}]"
             if any(error.is_within(location) for error in wrong):
                 continue
-            yield from rule_refusals(rule, location, background=background and not programs)
+            yield from rule_refusals(rule, location, background=background and of_trigger)
             program = programs.get(location)
             if program is None:
                 continue
@@ -70,6 +72,7 @@ class Kyverno:
             yield from rule_findings(rule, location)
             yield from firing_findings(program, background=background)
             yield from unused_entries(program)
+            yield from wrong_calls(program)
             yield from unknown_names(program)
             yield from protected_findings(program, rule, guard)
             yield from target_findings(program, scope)

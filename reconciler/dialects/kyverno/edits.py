@@ -39,7 +39,7 @@ def compile_edits(
     if form == "patchStrategicMerge":
         return _strategic(mutate[form], f"{location}.{form}", scope)
     if form == "patchesJson6902":
-        return _operations(mutate[form], f"{location}.{form}", scope)
+        return _operations(mutate[form], f"{location}.{form}", scope, origin)
     if form == "foreach" and mutate[form]:
         where = f"{location}.{form}"
         blocks = reading.sequence(mutate[form], where)
@@ -101,8 +101,10 @@ def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEd
 
 def _elements(fields: Mapping[str, Any], location: str, scope: Scope) -> Expression:
     place = f"{location}.list"
-    expression = compile_expression(reading.string(fields.get("list"), place), location=place)
-    check_expression(expression, place, scope)
+    text = reading.string(fields.get("list"), place)
+    expression = compile_expression(text, location=place, late=scope.late)
+    if not scope.late:
+        check_expression(expression, place, scope)
     return expression
 
 
@@ -127,13 +129,15 @@ def _strategic(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...],
     return (edit,), convergence.of_strategic(raw, template, scope)
 
 
-def _operations(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
+def _operations(
+    raw: Any, location: str, scope: Scope, origin: Origin
+) -> tuple[tuple[Edit, ...], Convergence]:
     if not isinstance(raw, str):
         raise InvalidPolicy(location, "expected a text that holds a YAML or JSON list")
     if _VARIABLE.fullmatch(raw.strip()):
         template = checked_template(raw.strip(), location, scope)
         return (JsonPatchEdit(patch=template, location=location),), Convergence.PROBED
-    decoded = decode(raw, location=location)
+    decoded = decode(raw, location=location, rule="" if scope.elements else origin.rule)
     template = checked_template(decoded.document, location, scope)
     if template.constant:
         operations = compile_operations(template.render(_NOTHING), location=location)

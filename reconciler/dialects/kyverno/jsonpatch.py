@@ -14,7 +14,7 @@ import orjson
 from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.engine.patch import Operation, compile_operations
 from reconciler.engine.patch.paths import MAX_DEPTH
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.languages.jmespath import braces
 from reconciler.languages.jmespath.limits import DEFAULT_LIMITS
 from reconciler.languages.jmespath.values import walk
@@ -25,6 +25,9 @@ Path = tuple[str | int, ...]
 _ESCAPED = re.compile(r"\\\{\{")
 _QUOTES = ("'", '"')
 _NO_OPERATION = {"op": "remove", "path": ""}
+PATHS = ("path", "from")
+"""The fields of an operation that are paths."""
+NO_PATH_CURE = "use patchStrategicMerge, whose keys may have variables, or foreach"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +68,15 @@ class _Words:
         self.in_quotes.append(in_quotes)
         return f"{self.prefix}_{len(self.sources) - 1}_"
 
+    def begins(self, path: str) -> bool:
+        """Return whether a path begins with a variable."""
+        return self.pattern.match(path) is not None
+
     def restore(self, value: Any, path: Path) -> Any:
         """Return the value with the variables back in their places."""
         if isinstance(value, dict):
             return {
-                self._restored(key): self.restore(item, (*path, key))
-                for key, item in value.items()
+                self.restored(key): self.restore(item, (*path, key)) for key, item in value.items()
             }
         if isinstance(value, list):
             return [self.restore(item, (*path, index)) for index, item in enumerate(value)]
@@ -78,22 +84,32 @@ class _Words:
             return value
         if whole := self.pattern.fullmatch(value):
             (self.quoted if self.in_quotes[int(whole[1])] else self.plain).add(path)
-        return self._restored(value)
+        return self.restored(value)
 
-    def _restored(self, text: str) -> str:
+    def restored(self, text: str) -> str:
         return self.pattern.sub(lambda found: self.sources[int(found[1])], text)
 
 
-def decode(text: str, *, location: str) -> Decoded:
+def decode(text: str, *, location: str, rule: str = "") -> Decoded:
     """Decode the text of a patch.
+
+    Args:
+        text: In YAML or JSON.
+        location: Of the patch in the policy.
+        rule: Whose patch it is; empty inside of a foreach, where paths may have variables.
 
     Raises:
         InvalidPolicy: It cannot be read, or what is fixed of it is no patch.
     """
     words = _Words(prefix=_unused_word(text))
     drawn = parse_operations(_with_words(text, words, location), location=location)
+    if rule:
+        _check_paths(drawn, words, location, rule)
     shapes = [item if _is_shaped(item, words.pattern) else _NO_OPERATION for item in drawn]
-    fixed = compile_operations(shapes, location=location)
+    try:
+        fixed = compile_operations(shapes, location=location)
+    except InvalidPolicy as error:
+        raise _restored(error, words) from error
     return Decoded(
         document=words.restore(drawn, ()),
         quoted=frozenset(words.quoted),
@@ -102,6 +118,27 @@ def decode(text: str, *, location: str) -> Decoded:
         shaped=all(shape is item for shape, item in zip(shapes, drawn, strict=True))
         and not any(words.pattern.search(str(step)) for item in fixed for step in item.path),
     )
+
+
+def _check_paths(drawn: list[Any], words: _Words, location: str, rule: str) -> None:
+    with ErrorList() as errors:
+        for index, item in enumerate(drawn):
+            for name in PATHS if isinstance(item, dict) else ():
+                if words.begins(str(item.get(name, ""))):
+                    place = f"{location}[{index}].{name}"
+                    errors.add(InvalidPolicy(place, f"{variable_in_path(rule)}; {NO_PATH_CURE}"))
+
+
+def variable_in_path(rule: str) -> str:
+    """Return what is wrong with a variable in a path, outside of a foreach."""
+    return f'rule "{rule}" should not have variables in patchesJSON6902 path section'
+
+
+def _restored(error: InvalidPolicy, words: _Words) -> InvalidPolicy:
+    first, *others = (
+        InvalidPolicy(one.location, words.restored(one.reason)) for one in (error, *error.others)
+    )
+    return InvalidPolicy(first.location, first.reason, others=others)
 
 
 def count_values(text: str, *, most: int) -> int:

@@ -115,14 +115,19 @@ class KyvernoRule:
         yield f"{self.location}.context", self.entries
         for target in self.targets:
             yield f"{target.location}.context", target.entries
-        yield from _foreach_lists(self.edits)
+        for block in self.blocks():
+            yield f"{block.location}.context", block.entries
+
+    def blocks(self) -> Iterator[ForeachEdit]:
+        """Yield each foreach of the rule, before those inside of it."""
+        yield from _blocks(self.edits)
 
 
-def _foreach_lists(edits: tuple[Edit, ...]) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+def _blocks(edits: tuple[Edit, ...]) -> Iterator[ForeachEdit]:
     for edit in edits:
         if isinstance(edit, ForeachEdit):
-            yield f"{edit.location}.context", edit.entries
-            yield from _foreach_lists(edit.edits)
+            yield edit
+            yield from _blocks(edit.edits)
 
 
 def parts_of(program: Program) -> KyvernoRule:

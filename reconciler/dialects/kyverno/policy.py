@@ -99,8 +99,11 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
     defaults = replace(defaults, given=given)
     programs: list[Program] = []
     warnings: list[str] = []
+    # A rule that says no to the flag of the policy says it for those that are made of it, too.
+    quiet = replace(defaults, on_policy_change=False)
     made = generated(list(rules.values()), _controllers(meta))
-    for index, rule in (*rules.items(), *made):
+    written = ((*item, defaults) for item in rules.items())
+    for index, rule, settings in (*written, *((*item, quiet) for item in made)):
         origin = Origin(
             dialect="kyverno",
             policy=ref,
@@ -110,7 +113,7 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
             location=f"spec.rules[{index}]",
         )
         if rule.get("mutate") is not None:
-            program = errors.attempt(compile_rule, rule, origin=origin, defaults=defaults)
+            program = errors.attempt(compile_rule, rule, origin=origin, defaults=settings)
             if program is not None:
                 before = [item for item in programs if one and item.phases == program.phases]
                 programs.append(replace(program, before=tuple(before)))

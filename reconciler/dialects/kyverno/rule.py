@@ -102,7 +102,7 @@ def _program(
         namespace=origin.namespace,
         user_info=own or not defaults.background,
     )
-    entries, preconditions, scope = _trigger_part(rule, origin, defaults, errors)
+    entries, preconditions, scope = _trigger_part(rule, origin, defaults, errors, own=own)
     targets: tuple[Target, ...] = ()
     skip: bool | None = True
     if not own:
@@ -138,12 +138,17 @@ def _program(
 
 
 def _trigger_part(
-    rule: Mapping[str, Any], origin: Origin, defaults: RuleDefaults, errors: ErrorList
+    rule: Mapping[str, Any],
+    origin: Origin,
+    defaults: RuleDefaults,
+    errors: ErrorList,
+    *,
+    own: bool,
 ) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
     location = origin.location
     given = defaults.given.get(origin.rule, Given())
     elements = tuple(ElementEntry(name=it.name, values=it.values) for it in given.elements)
-    known = replace(TRIGGER, given=given.names, given_elements=elements)
+    known = replace(TRIGGER, given=given.names, given_elements=elements, late=own)
     entries, scope = compile_entries(
         rule.get("context"), f"{location}.context", known, origin, errors
     )

@@ -174,7 +174,8 @@ def compile_template(
         at: Which path of the target or trigger the document describes, for ``{{ @ }}``; None where
             it describes none, then ``{{ @ }}`` is refused.
         limits: The bounds of compilation and evaluation.
-        check: Refuses an expression that may not stand at its place.
+        check: Refuses an expression that may not stand at its place. Where there is one,
+            wrong calls are its business, too: they are `Expression.faults`.
 
     Raises:
         InvalidPolicy: Expressions or references are wrong; it holds every place.
@@ -313,8 +314,9 @@ class _Compiler:
     def _expression(self, variable: Variable, at: str, here: Path | None) -> Expression:
         if variable.body == _HERE:
             return read_path(_HERE, self._here(here, at))
+        late = self.check is not None
         if not variable.inner:
-            return compile_expression(variable.body, location=at, limits=self.limits)
+            return compile_expression(variable.body, location=at, limits=self.limits, late=late)
         holes = [
             Hole(
                 start=one.start - variable.offset,
@@ -323,7 +325,7 @@ class _Compiler:
             )
             for one in variable.inner
         ]
-        return compile_nested(variable.body, holes, location=at, limits=self.limits)
+        return compile_nested(variable.body, holes, location=at, limits=self.limits, late=late)
 
     def _here(self, here: Path | None, at: str) -> Path:
         if here is None:

@@ -23,6 +23,8 @@ class Scope:
         entries: Context entries that were declared before.
         given: Names whose values somebody gives at the desk, in place of what would be read.
         given_elements: The same inside of a foreach.
+        late: What can never be evaluated is no error of the policy, as in the reference: it fails
+            when it is evaluated, and lint warns of it.
     """
 
     target: bool = False
@@ -30,6 +32,7 @@ class Scope:
     entries: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
     given_elements: tuple[ElementEntry, ...] = ()
+    late: bool = False
 
     def with_target(self) -> "Scope":
         """Return the scope inside of a target."""
@@ -79,7 +82,7 @@ def checked_template(
 
 
 def check_expression(expression: Expression, location: str, scope: Scope) -> None:
-    """Refuse names that will never have a value.
+    """Refuse wrong calls, and names that will never have a value.
 
     An expression that calls a function may name what it likes, as in the reference: lint warns of
     it. Targets and elements have to be there all the same.
@@ -88,6 +91,8 @@ def check_expression(expression: Expression, location: str, scope: Scope) -> Non
         InvalidPolicy: With the expression and what may be used instead.
     """
     with ErrorList() as errors:
+        for fault in () if scope.late else expression.faults:
+            errors.add(InvalidPolicy(location, fault))
         # Some write the empty field "" where they mean the empty text ''.
         for name in sorted(expression.roots - scope.names - {""}):
             if expression.functions and not (name in _TARGET or name.startswith("element")):

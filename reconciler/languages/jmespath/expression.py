@@ -29,6 +29,8 @@ class Expression:
             the whole value there is used. The empty path is the root itself.
         functions: The functions that it calls.
         dynamic: Whether `roots` is incomplete, because data decides what is read from the root.
+        faults: What can never be evaluated in it, and why; there is something only where the
+            caller of the compiler asked for it. An evaluation that comes there fails.
     """
 
     source: str
@@ -36,6 +38,7 @@ class Expression:
     reads: frozenset[tuple[str, ...]]
     functions: frozenset[str]
     dynamic: bool = False
+    faults: tuple[str, ...] = ()
     limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
     node: Node = field(repr=False, compare=False)
     shares: bool = field(repr=False, compare=False)
@@ -66,16 +69,22 @@ class Expression:
 
 
 def compile_expression(
-    source: str, *, location: str = "", limits: Limits = DEFAULT_LIMITS
+    source: str, *, location: str = "", limits: Limits = DEFAULT_LIMITS, late: bool = False
 ) -> Expression:
     """Compile a JMESPath expression.
 
+    Args:
+        source: Its text.
+        location: Where it stands in the policy.
+        limits: The bounds of compilation and evaluation.
+        late: Wrong calls become `Expression.faults`.
+
     Raises:
-        InvalidPolicy: It cannot be parsed, calls a function that is not supported, or is too
-            large; the reason names the column.
+        InvalidPolicy: It cannot be parsed, calls a function that is not supported or with the
+            wrong arguments, or is too large; the reason names the column.
     """
     text = Source(text=source, shown=source, location=location)
-    return from_tree(parse(text, limits), text, limits=limits)
+    return from_tree(parse(text, limits), text, limits=limits, late=late)
 
 
 def from_tree(
@@ -85,6 +94,7 @@ def from_tree(
     limits: Limits,
     texts: Callable[[Any], Node | None] | None = None,
     unknown: Callable[[Any], bool] | None = None,
+    late: bool = False,
 ) -> Expression:
     """Compile a tree.
 
@@ -94,12 +104,19 @@ def from_tree(
         limits: The bounds of evaluation.
         texts: Gives, for a quoted part whose text only data can tell, the closure that tells it.
         unknown: Tells whether a field's name only stands in for another; None if none does.
+        late: Wrong calls become `Expression.faults`.
     """
     texts = texts or _no_text
-    try:
-        node = build(tree, Build(functions=REGISTRY, texts=texts))
-    except WrongCall as error:
-        source.refuse(_position(source.text, error.function), str(error))
+    faults: list[str] = []
+
+    def wrong(error: WrongCall) -> Node:
+        position = _position(source.text, error.function)
+        if not late:
+            source.refuse(position, str(error))
+        faults.append(source.said_of(position, str(error)))
+        return _failing(faults[-1])
+
+    node = build(tree, Build(functions=REGISTRY, texts=texts, wrong=wrong))
 
     def known(name: Any) -> bool:
         return texts(name) is None and not (unknown and unknown(name))
@@ -111,6 +128,7 @@ def from_tree(
         reads=reads.paths,
         functions=reads.functions,
         dynamic=EVERYTHING in reads.roots and texts is not _no_text,
+        faults=tuple(faults),
         limits=limits,
         node=node,
         shares=_multiplies(tree),
@@ -126,11 +144,19 @@ def with_inner(outer: Expression, inner: Iterable[Expression]) -> Expression:
         reads=frozenset().union(*(one.reads for one in everyone)),
         functions=frozenset().union(*(one.functions for one in everyone)),
         dynamic=any(one.dynamic for one in everyone),
+        faults=tuple(fault for one in everyone for fault in one.faults),
     )
 
 
 def _no_text(_value: Any) -> None:
     return None
+
+
+def _failing(text: str) -> Node:
+    def fail(_value: Any, _run: Run) -> Any:
+        raise EvaluationError(text)
+
+    return fail
 
 
 def _position(source: str, function: str) -> int:

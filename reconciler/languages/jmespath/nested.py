@@ -64,6 +64,7 @@ class _Outer:
     parts: tuple[_Quoted, ...]
     free: tuple[Hole, ...]
     limits: Limits
+    late: bool
 
     def texts(self, value: Any) -> Node | None:
         """Give the closure for a marker, None for every other text."""
@@ -88,6 +89,7 @@ class _Outer:
             limits=self.limits,
             texts=self.texts,
             unknown=_is_stand_in,
+            late=self.late,
         )
 
     def _fill(self, text: str, texts: Sequence[str]) -> str:
@@ -102,20 +104,23 @@ def compile_nested(
     *,
     location: str = "",
     limits: Limits = DEFAULT_LIMITS,
+    late: bool = False,
 ) -> Expression:
-    """Compile an expression that has holes.
+    """Compile an expression that has holes; see `compile_expression`.
 
     Raises:
         InvalidPolicy: The expression cannot be compiled, whatever the holes hold.
     """
-    outer = _open(source, holes, location=location, limits=limits)
+    outer = _open(source, holes, location=location, limits=limits, late=late)
     stand_ins = [_stand_in(source, hole) for hole in outer.free]
     shape = outer.compile(stand_ins, location=location)
     expression = with_inner(shape, [hole.inner for hole in holes])
     return replace(expression, node=_spliced(outer), shares=True) if outer.free else expression
 
 
-def _open(source: str, holes: Sequence[Hole], *, location: str, limits: Limits) -> _Outer:
+def _open(
+    source: str, holes: Sequence[Hole], *, location: str, limits: Limits, late: bool
+) -> _Outer:
     marker = _marker(source, location)
     masked = source
     for hole in holes:
@@ -132,6 +137,7 @@ def _open(source: str, holes: Sequence[Hole], *, location: str, limits: Limits) 
             hole for hole in holes if not any(part.start < hole.start < part.end for part in parts)
         ),
         limits=limits,
+        late=late,
     )
 
 

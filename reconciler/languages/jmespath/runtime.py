@@ -22,7 +22,7 @@ Node = Callable[[Any, Run], Any]
 
 
 class WrongCall(Exception):
-    """A part of an expression can never work; becomes InvalidPolicy, with the column."""
+    """A part of an expression can never work: a call, a slice, an & that stands alone."""
 
     def __init__(self, function: str, reason: str) -> None:
         super().__init__(reason)
@@ -36,19 +36,20 @@ class Build:
     Attributes:
         functions: The functions that may be called.
         texts: Gives, for a quoted part that stands for text known only at evaluation, that text.
+        wrong: Gives what stands for a part that can never work, or raises.
     """
 
     functions: Mapping[str, Function]
     texts: Callable[[Any], Node | None]
+    wrong: Callable[[WrongCall], Node]
 
 
 def build(tree: Tree, to: Build) -> Node:
-    """Compile a tree.
-
-    Raises:
-        WrongCall: A function is unknown or called wrongly, or a slice cannot work.
-    """
-    return _BUILDERS[tree["type"]](tree, to)
+    """Compile a tree; a function that is unknown or called wrongly is up to `Build.wrong`."""
+    try:
+        return _BUILDERS[tree["type"]](tree, to)
+    except WrongCall as error:
+        return to.wrong(error)
 
 
 def path(keys: Sequence[str]) -> Node:

@@ -35,10 +35,12 @@ class Source:
 
     def refuse(self, position: int, reason: str) -> NoReturn:
         """Raise InvalidPolicy for a place in the text; `position` counts from zero."""
+        raise InvalidPolicy(self.location, self.said_of(position, reason))
+
+    def said_of(self, position: int, reason: str) -> str:
+        """Return what is wrong at a place in the text, as `refuse` says it."""
         shown = self.shown if len(self.shown) <= _SHOWN else self.shown[:_SHOWN] + "..."
-        raise InvalidPolicy(
-            self.location, f"incorrect expression {shown!r}, column {position + 1}: {reason}"
-        )
+        return f"incorrect expression {shown!r}, column {position + 1}: {reason}"
 
 
 def parse(source: Source, limits: Limits) -> Tree:

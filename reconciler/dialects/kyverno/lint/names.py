@@ -1,4 +1,4 @@
-"""Names that nothing has, in expressions that may name what they like: a misspelt variable."""
+"""Expressions that hardly give what was meant: a misspelt variable, a call that cannot work."""
 
 from collections.abc import Iterator
 
@@ -30,9 +30,26 @@ def unknown_names(program: Program) -> Iterator[Finding]:
                 )
 
 
+def wrong_calls(program: Program) -> Iterator[Finding]:
+    """Yield the calls that can never work, of a rule that is stored in spite of them."""
+    for expression, place in _placed(program):
+        for fault in expression.faults:
+            yield Finding(
+                level=Level.WARNING,
+                code="wrong-call",
+                location=place,
+                text=f"{fault}; every request for which this is evaluated will fail",
+                cure="correct the call",
+            )
+
+
 def _placed(program: Program) -> Iterator[tuple[Expression, str]]:
-    for reader in parts_of(program).readers():
+    parts = parts_of(program)
+    lists = {id(edit.elements): edit.location for edit in parts.blocks()}
+    for reader in parts.readers():
         if isinstance(reader, Template):
             yield from reader.placed()
+        elif id(reader) in lists:
+            yield reader, f"{lists[id(reader)]}.list"
         else:
             yield reader, program.origin.location

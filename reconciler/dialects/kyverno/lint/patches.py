@@ -98,7 +98,7 @@ def _unsettled(program: Program, place: str, *, guarded: bool) -> Iterator[Findi
     parts = parts_of(program)
     entries = (*parts.entries, *(one for item in parts.targets for one in item.entries))
     called = functions(of_edits(parts.edits)) | functions(of_entries(entries))
-    impure = sorted(name for name in called if not REGISTRY[name].pure)
+    impure = sorted(name for name in called & REGISTRY.keys() if not REGISTRY[name].pure)
     if impure:
         names = ", ".join(f"{name}()" for name in impure)
         yield Finding(

@@ -10,6 +10,7 @@ from typing import Any
 from reconciler.api.meta import Object
 from reconciler.dialects.finding import Finding, Level
 from reconciler.dialects.kyverno.autogen import ANNOTATION
+from reconciler.dialects.kyverno.jsonpatch import NO_PATH_CURE, PATHS, variable_in_path
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS
 from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.engine.values import wildcard
@@ -17,6 +18,8 @@ from reconciler.errors import InvalidPolicy
 from reconciler.languages.jmespath import braces
 
 _MAX_NAME = 63
+_CHANGING = ("mutate", "generate", "verifyImages")
+"""Rules that do not only say whether an object is valid."""
 _OF_USER = re.compile(
     r"\b(?:serviceAccountName|serviceAccountNamespace)\b"
     r"|\brequest\.(?:userInfo|roles|clusterRoles)\b"
@@ -45,7 +48,9 @@ def _without_admission(spec: Mapping[str, Any]) -> Iterator[Finding]:
     text = ""
     if spec.get("background") is False:
         text = "disabling both admission and background processing is not allowed"
-    elif any(isinstance(rule, Mapping) and rule.get("mutate") for rule in spec["rules"]):
+    elif any(
+        isinstance(rule, Mapping) and any(map(rule.get, _CHANGING)) for rule in spec["rules"]
+    ):
         text = "disabling admission processing is only allowed with validation policies"
     if text:
         yield _refusal("admission-off", "spec.admission", text, "remove the field")
@@ -61,6 +66,7 @@ def rule_refusals(rule: Mapping[str, Any], place: str, *, background: bool) -> I
             a request.
     """
     yield from _variable_paths(rule, place)
+    yield from _cel_preconditions(rule, place)
     if background:
         yield from _background_variables(rule, place)
 
@@ -81,15 +87,20 @@ def _variable_paths(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
         return  # All of it may be one variable.
     for index, operation in enumerate(drawn):
         fields = operation if isinstance(operation, Mapping) else {}
-        for field in ("path", "from"):
+        for field in PATHS:
             if word in str(fields.get(field, "")):
-                yield _refusal(
-                    "variable-in-path",
-                    f"{where}[{index}].{field}",
-                    f'rule "{rule.get("name")}" should not have variables in patchesJSON6902 path'
-                    " section",
-                    "use patchStrategicMerge, whose keys may have variables, or foreach",
-                )
+                text, place = variable_in_path(str(rule.get("name"))), f"{where}[{index}].{field}"
+                yield _refusal("variable-in-path", place, text, NO_PATH_CURE)
+
+
+def _cel_preconditions(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
+    validate = rule.get("validate")
+    if rule.get("celPreconditions") and not (
+        isinstance(validate, Mapping) and validate.get("cel")
+    ):
+        text = "celPrecondition can only be used with validate.cel"
+        where = f"{place}.celPreconditions"
+        yield _refusal("cel-preconditions", where, text, "use preconditions")
 
 
 def _background_variables(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 import pytest
 
 from reconciler.dialects.registry import compile_policy
+from reconciler.engine.program import Phase
 from reconciler.errors import InvalidPolicy
 
 OTHER = {"match": {"any": [{"resources": {"kinds": ["Pod"]}}]}}
@@ -165,14 +166,20 @@ class TestNotActedOn:
         assert operation in warning
         assert [program.rule for program in compiled.programs] == ["r"]
 
-    def test_rules_without_targets_are_stored_with_a_warning(self, policy):
+    def test_rules_with_and_without_targets_run_in_phases_of_their_own(self, policy):
         built = policy()
         inline = {"name": "inline", **OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}}
         built["spec"]["rules"].insert(0, inline)
         compiled = compile_policy(built)
-        (warning,) = compiled.warnings
-        assert "rule inline has no mutate.targets" in warning
-        assert [program.origin.location for program in compiled.programs] == ["spec.rules[1]"]
+        assert compiled.warnings == ()
+        assert [item.rule for item in compiled.in_phase(Phase.TRIGGERED)] == ["r"]
+        assert [
+            (item.rule, item.origin.location) for item in compiled.in_phase(Phase.ADMISSION)
+        ] == [
+            ("inline", "spec.rules[0]"),
+            ("autogen-inline", "spec.rules[0]"),
+            ("autogen-cronjob-inline", "spec.rules[0]"),
+        ]
 
     @pytest.mark.parametrize(("value", "before"), [("One", ["r"]), ("All", []), (None, [])])
     def test_which_rules_come_first(self, policy, value, before):
@@ -197,7 +204,7 @@ class TestNotActedOn:
         built["spec"]["rules"] += [
             {"name": "v", **OTHER, "validate": {}},
             {"name": "w", **OTHER, "validate": {}, "generate": None},
-            {"name": "m", **OTHER, "mutate": {}},
+            {"name": "m", **OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}},
         ]
         assert dict(compile_policy(built).rule_count) == {
             "mutate": 2,
@@ -239,7 +246,8 @@ class TestOnPolicyUpdate:
         built = policy((("spec", "mutateExistingOnPolicyUpdate"), True))
         inline = {"patchStrategicMerge": {"a": 1}, "mutateExistingOnPolicyUpdate": False}
         built["spec"]["rules"].append({"name": "inline", **OTHER, "mutate": inline})
-        assert len(compile_policy(built).programs) == 1
+        names = [item.rule for item in compile_policy(built).programs]
+        assert names == ["r", "inline", "autogen-inline", "autogen-cronjob-inline"]
 
     @pytest.mark.parametrize("value", ["true", 1])
     def test_it_is_true_or_false(self, rule, value):

@@ -529,7 +529,7 @@ def test_nonsense_in_a_rule_that_is_not_compiled_is_no_fault_of_lint() -> None:
     del rule["mutate"]["targets"]
     rule["match"] = rule["exclude"] = {"any": "text", "all": [[{}]]}
     obj["metadata"]["annotations"] = ["pod-policies.kyverno.io/autogen-controllers"]
-    assert [item.code for item in found(obj)] == ["not-acted-on"]
+    assert {item.code for item in found(obj)} == {"invalid"}
 
 
 def test_a_rule_for_its_own_trigger_that_reads_the_user_is_refused() -> None:
@@ -540,7 +540,7 @@ def test_a_rule_for_its_own_trigger_that_reads_the_user_is_refused() -> None:
     assert error.location == f"{RULE}.mutate.patchStrategicMerge.metadata.labels.by"
     assert "Set spec.background=false" in error.text
     obj["spec"]["background"] = False
-    assert {item.level for item in found(obj)} == {Level.WARNING}
+    assert found(obj) == []
 
 
 def test_a_rule_that_is_not_acted_on() -> None:
@@ -552,6 +552,100 @@ def test_a_rule_that_is_not_acted_on() -> None:
     assert (finding.level, finding.code) == (Level.WARNING, "not-acted-on")
     assert finding.location == "spec.rules[1]"
     assert finding.text.startswith("rule v is a validate rule")
+
+
+def own_rule(**changes: Any) -> dict[str, Any]:
+    obj = policy(mutate_targets=None, **changes)
+    obj["metadata"]["annotations"] = {"pod-policies.kyverno.io/autogen-controllers": "none"}
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("floor(a, b)", "incorrect number of args: floor takes 1, not 2"),
+        ("nonsense(a)", "unknown function: nonsense"),
+        ("sort_by(a, b)", "argument 2 of sort_by must be an expression, written &..."),
+        ("to_upper('{{ floor(a, b) }}')", "incorrect number of args: floor takes 1, not 2"),
+        ("request.object.x[::0]", "the step of a slice cannot be 0"),
+    ],
+)
+def test_a_call_that_cannot_work_is_stored_where_the_rule_changes_its_trigger(
+    call: str, reason: str
+) -> None:
+    conditions = {"all": [{"key": "{{ " + call + " || '' }}", "operator": "Equals", "value": ""}]}
+    place = f"{RULE}.preconditions.all[0].key"
+    findings = found(own_rule(rule_preconditions=conditions))
+    (finding,) = [item for item in findings if item.code == "wrong-call"]
+    assert (finding.level, finding.code, finding.location) == (Level.WARNING, "wrong-call", place)
+    assert reason in finding.text
+    assert "every request for which this is evaluated will fail" in finding.text
+    (refused,) = found(policy(rule_preconditions=conditions))
+    assert (refused.level, refused.code, refused.location) == (Level.ERROR, "invalid", place)
+    assert reason in refused.text
+
+
+def test_a_patch_may_call_what_does_not_exist_where_the_rule_changes_its_trigger() -> None:
+    patch = {"data": {"x": "{{ nonsense(request.name) }}"}}
+    (finding,) = found(own_rule(mutate_patchStrategicMerge=patch))
+    assert finding.code == "wrong-call"
+    assert finding.location == f"{RULE}.mutate.patchStrategicMerge.data.x"
+
+
+def test_the_list_of_a_foreach_may_name_anything_where_the_rule_changes_its_trigger() -> None:
+    blocks = [{"list": "items", "patchStrategicMerge": {"data": {"x": "{{ element }}"}}}]
+    (finding,) = found(own_rule(mutate_foreach=blocks, mutate_patchStrategicMerge=None))
+    assert (finding.level, finding.code) == (Level.WARNING, "unknown-name")
+    assert finding.location == f"{RULE}.mutate.foreach[0].list"
+    (refused,) = found(policy(mutate_foreach=blocks, mutate_patchStrategicMerge=None))
+    assert (refused.code, refused.location) == ("invalid", finding.location)
+
+
+@pytest.mark.parametrize("build", [policy, own_rule])
+def test_a_path_that_begins_with_a_variable(build: Any) -> None:
+    text = '[{"op": "add", "path": "{{ request.object.data.a }}/x", "value": "y"}]'
+    obj = build(mutate_patchStrategicMerge=None, mutate_patchesJson6902=text)
+    (refused,) = found(obj)
+    assert refused.location == f"{RULE}.mutate.patchesJson6902[0].path"
+    assert 'rule "r" should not have variables in patchesJSON6902 path section' in refused.text
+    block = {"list": "request.object.spec.x", "patchesJson6902": text}
+    (refused,) = found(build(mutate_patchStrategicMerge=None, mutate_foreach=[block]))
+    assert refused.text == ('path "{{ request.object.data.a }}/x" must begin with a forward slash')
+
+
+@pytest.mark.parametrize("operation", ["mutate", "generate", "verifyImages"])
+def test_admission_is_not_turned_off_for_what_changes_objects(operation: str) -> None:
+    obj = policy(spec_admission=False)
+    rule = obj["spec"]["rules"][0]
+    if operation != "mutate":
+        rule[operation] = (
+            {"kind": "x"} if operation == "generate" else [{"imageReferences": ["*"]}]
+        )
+        del rule["mutate"]
+    (error,) = [item for item in found(obj) if item.level is Level.ERROR]
+    assert (error.code, error.location) == ("admission-off", "spec.admission")
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "refused"),
+    [
+        ("validate", {"cel": {"expressions": []}}, False),
+        ("validate", {"pattern": {}}, True),
+        ("generate", {"kind": "x"}, True),
+        ("verifyImages", [{"imageReferences": ["*"]}], True),
+        ("mutate", {"patchStrategicMerge": {"data": {}}}, True),
+    ],
+)
+def test_cel_preconditions_are_for_cel(operation: str, value: Any, *, refused: bool) -> None:
+    obj = policy()
+    rule = obj["spec"]["rules"][0]
+    del rule["mutate"]
+    rule |= {operation: value, "celPreconditions": [{"name": "a", "expression": "true"}]}
+    errors = [item for item in found(obj) if item.level is Level.ERROR]
+    assert bool(errors) is refused
+    for error in errors:
+        assert error.location == f"{RULE}.celPreconditions"
+        assert error.text == "celPrecondition can only be used with validate.cel"
 
 
 def test_every_rule_that_is_refused_is_named() -> None:
