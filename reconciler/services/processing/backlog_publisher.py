@@ -47,7 +47,7 @@ class BacklogPublisher(SaysOnce):
         return Backlog(
             waiting=self.dispatcher.waiting,
             seen=self.dispatcher.seen,
-            of=self.marks().largest(self.dispatcher.held_by),
+            of=self.marks().largest(self.dispatcher.known.held_by),
         )
 
     async def _tell(self) -> None:

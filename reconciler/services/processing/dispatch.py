@@ -6,15 +6,13 @@ work starts and again every so often, because a watch may miss deletions and re-
 
 import asyncio
 import contextlib
-from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
 
 from reconciler.api.account import MissingRight
 from reconciler.api.meta import PolicyRef
-from reconciler.api.updaterequest import Outcome, Reason, RequestStatus, UpdateRequest
+from reconciler.api.updaterequest import Reason, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.requests.draft import same_work
@@ -26,7 +24,6 @@ from reconciler.requests.lifecycle import (
     advance,
     reopen,
 )
-from reconciler.requests.overload import holders
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.catalog.policy_store import StoredPolicy
 from reconciler.services.ports.objects import History
@@ -34,7 +31,7 @@ from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor, Unconfirmed
 from reconciler.services.processing.confirming import Confirmations
 from reconciler.services.processing.fairness import tenant_of
-from reconciler.services.processing.known_requests import KnownRequests
+from reconciler.services.processing.known_requests import KnownRequests, Recent, out_of_reach
 from reconciler.services.processing.suspects import Suspects
 
 _AFTER_FAULT = 30.0
@@ -46,14 +43,11 @@ _TRIAL = 10.0
 """Seconds for which a suspect is the only one in work."""
 _TRIALS = 30.0
 """Seconds for which all of them are, one after the other."""
-_REMEMBERED = 10_000
 _SHARE = 96
 """Requests of one tenant in work at the same time, so that others find a place at once."""
 
 Observer = Callable[[UpdateRequest, RequestStatus, Attempt], None]
 Sweep = Callable[[UpdateRequest], Awaitable[tuple[UpdateRequest, Attempt]]]
-T = TypeVar("T")
-V = TypeVar("V")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,12 +82,11 @@ class Dispatcher:
     noticed: int = 0
     known: KnownRequests = field(default_factory=KnownRequests)
     queue: RequestQueue = field(default_factory=lambda: RequestQueue(share=_SHARE))
-    held_by: Counter[str] = field(default_factory=Counter)
     suspects: Suspects = field(init=False)
     _known: dict[str, UpdateRequest] = field(init=False)
     _confirmations: Confirmations = field(init=False)
-    _claimed: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict)
-    _finished: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _claimed: Recent[tuple[str, ...], str] = field(default_factory=Recent)
+    _finished: Recent[str, None] = field(default_factory=Recent)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _closed: bool = False
@@ -115,16 +108,13 @@ class Dispatcher:
             self.saw(int(request.resource_version))
         finished = request.status.state in FINAL
         if finished and (not request.ended_by or request.uid in self._finished):
-            _remember(self._finished, request.uid, None)
+            self._finished.keep(request.uid, None)
             self._drop(request.name)
             return
         known = self._known.get(request.name)
-        if request.uid in self._finished or (known is not None and not _newer(request, known)):
+        if request.uid in self._finished or not self.known.is_news(request):
             return
-        if known is None:
-            self.noticed += 1
-            self.held_by.update(_holders(request))
-        self._known[request.name] = request
+        self.noticed += self.known.keep(request)
         if request.name not in self.queue.working:
             # What is in work plans itself when it ends; this may be its own progress.
             nudged = known is not None and request.nudge != known.nudge
@@ -160,9 +150,7 @@ class Dispatcher:
 
     def oldest_age(self) -> float:
         """Return the age of the oldest waiting request, in seconds."""
-        now = self.clock.now()
-        ages = ((now - item.created).total_seconds() for item in self._known.values())
-        return max(ages, default=0.0)
+        return self.known.oldest_age(self.clock.now())
 
     def wake(self, policy: PolicyRef) -> None:
         """Look again at the parked requests of a policy: something they wait for changed."""
@@ -186,14 +174,14 @@ class Dispatcher:
         found: dict[MissingRight, set[str]] = {}
         for request in self._known.values():
             if request.status.missing_permission:
-                found.setdefault(self._lacks(request), set()).update(_out_of_reach(request))
+                found.setdefault(self._lacks(request), set()).update(out_of_reach(request))
         return {right: frozenset(names) for right, names in found.items()}
 
     def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
         """Try the requests again that wait for a right, on one object or any: it is granted."""
         for request in self._known.values():
             if request.status.missing_permission and self._lacks(request) == missing:
-                if name and name not in _out_of_reach(request):
+                if name and name not in out_of_reach(request):
                     continue
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
@@ -368,7 +356,7 @@ class Dispatcher:
         if work is None:
             return request.name
         owner = self._claimed.get(work, request.name)
-        _remember(self._claimed, work, owner)
+        self._claimed.keep(work, owner)
         return owner
 
     async def _look_again(self, request: UpdateRequest) -> None:
@@ -407,7 +395,7 @@ class Dispatcher:
             return
         self.suspects.proven(request.name)
         if status.state in FINAL:
-            _remember(self._finished, request.uid, None)
+            self._finished.keep(request.uid, None)
             self._drop(request.name)
         else:
             self._known[request.name] = replace(stored, status=status, ended_by="")
@@ -447,37 +435,7 @@ class Dispatcher:
             self.queue.push(name, self.clock.monotonic())
 
     def _drop(self, name: str) -> None:
-        known = self._known.pop(name, None)
-        for holder in () if known is None else _holders(known):
-            self.held_by[holder] -= 1
-            if not self.held_by[holder]:
-                del self.held_by[holder]
+        self.known.drop(name)
         self._confirmations.forget(name)
         self.suspects.proven(name)
         self.queue.drop(name)
-
-
-def _holders(request: UpdateRequest) -> tuple[str, ...]:
-    return holders(request.spec.policy.key, request.spec.resource.namespace)
-
-
-def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:
-    """Return whether a version came after another; those of one resource are numbers that grow."""
-    new, old = request.resource_version, known.resource_version
-    if new.isdecimal() and old.isdecimal():
-        return int(new) > int(old)
-    return new != old
-
-
-def _remember(table: OrderedDict[T, V], key: T, value: V) -> None:
-    table[key] = value
-    table.move_to_end(key)
-    if len(table) > _REMEMBERED:
-        table.popitem(last=False)
-
-
-def _out_of_reach(request: UpdateRequest) -> set[str]:
-    """Return the names of the targets, or of the trigger, that may not be read or changed."""
-    targets = request.status.targets
-    found = {item.ref.name for item in targets if item.outcome is Outcome.FORBIDDEN}
-    return found or {request.spec.resource.name}

@@ -1,8 +1,27 @@
 """The requests that are not final, for whoever decides by what waits."""
 
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeVar
 
-from reconciler.api.updaterequest import UpdateRequest
+from reconciler.api.updaterequest import Outcome, UpdateRequest
+from reconciler.requests.overload import holders
+
+_REMEMBERED: Final = 10_000
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(OrderedDict[K, V]):
+    """The last ten thousand of what was kept."""
+
+    def keep(self, key: K, value: V) -> None:
+        """Take in one, as the newest."""
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > _REMEMBERED:
+            self.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -11,11 +30,39 @@ class KnownRequests:
 
     Attributes:
         by_name: As they were stored last.
+        held_by: How many of them a policy or a namespace holds, by `overload.holders`.
         listed: All that wait were listed once.
     """
 
     by_name: dict[str, UpdateRequest] = field(default_factory=dict)
+    held_by: Counter[str] = field(default_factory=Counter)
     listed: bool = False
+
+    def keep(self, request: UpdateRequest) -> bool:
+        """Take in a request, and tell whether it was unknown."""
+        unknown = request.name not in self.by_name
+        if unknown:
+            self.held_by.update(_holders(request))
+        self.by_name[request.name] = request
+        return unknown
+
+    def drop(self, name: str) -> None:
+        """Forget a request, which is final or deleted."""
+        known = self.by_name.pop(name, None)
+        for holder in () if known is None else _holders(known):
+            self.held_by[holder] -= 1
+            if not self.held_by[holder]:
+                del self.held_by[holder]
+
+    def is_news(self, request: UpdateRequest) -> bool:
+        """Tell whether a request is unknown, or newer than what is known of it."""
+        known = self.by_name.get(request.name)
+        return known is None or _newer(request, known)
+
+    def oldest_age(self, now: datetime) -> float:
+        """Return the age of the oldest one, in seconds."""
+        ages = ((now - item.created).total_seconds() for item in self.by_name.values())
+        return max(ages, default=0.0)
 
     def note_list(self) -> None:
         """All that wait were listed."""
@@ -28,3 +75,22 @@ class KnownRequests:
     def unfinished(self, name: str) -> bool:
         """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
         return not self.listed or name.partition("/")[0] in self.by_name
+
+
+def out_of_reach(request: UpdateRequest) -> set[str]:
+    """Return the names of the targets, or of the trigger, that may not be read or changed."""
+    targets = request.status.targets
+    found = {item.ref.name for item in targets if item.outcome is Outcome.FORBIDDEN}
+    return found or {request.spec.resource.name}
+
+
+def _holders(request: UpdateRequest) -> tuple[str, ...]:
+    return holders(request.spec.policy.key, request.spec.resource.namespace)
+
+
+def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:
+    """Return whether a version came after another; those of one resource are numbers that grow."""
+    new, old = request.resource_version, known.resource_version
+    if new.isdecimal() and old.isdecimal():
+        return int(new) > int(old)
+    return new != old

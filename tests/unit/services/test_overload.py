@@ -214,7 +214,10 @@ class TestShares:
         assert board.kept.of == {f"namespace/{place}": 3, f"policy/{name}": 3}
         world.dispatcher.on_deleted("ur-0")
         world.dispatcher.on_deleted("ur-1")
-        assert dict(world.dispatcher.held_by) == {f"namespace/{place}": 1, f"policy/{name}": 1}
+        assert dict(world.dispatcher.known.held_by) == {
+            f"namespace/{place}": 1,
+            f"policy/{name}": 1,
+        }
 
 
 def test_the_config_map_comes_before_the_flag():
