@@ -7,6 +7,7 @@ lost, and nobody's request waits for somebody's API call.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 
 from reconciler.api.meta import FIELD_MANAGER, PolicyRef
@@ -16,7 +17,7 @@ from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject, UserInfo
 from reconciler.engine.ports import Condition
 from reconciler.engine.program import IGNORE, Program
-from reconciler.errors import EvaluationError
+from reconciler.engine.run import RuleRun
 from reconciler.requests.draft import (
     AdmissionRequest,
     Draft,
@@ -120,6 +121,7 @@ def decide(
     case = _Case(
         request=request,
         subject=replace(subject, allowance=allowance),
+        context=_context(request, subject).within(allowance),
         controller=controller,
         exceptions=exceptions,
         excepts=excepts,
@@ -197,6 +199,7 @@ class _Case:
     """One admission request, as all rules are asked about it.
 
     Attributes:
+        context: What expressions see.
         controller: It comes from the controller itself, in the name that policies share.
         allowance: What is left for all rules; with it used up the others are undecided.
         costs: What each rule has cost.
@@ -204,21 +207,13 @@ class _Case:
 
     request: AdmissionRequest
     subject: Subject
+    context: Context
     controller: bool
     exceptions: Exceptions
     excepts: bool
     spared: Callable[[Program], bool]
     allowance: Allowance
     costs: list[tuple[int, Program]] = field(default_factory=list)
-    _contexts: list[Context] = field(default_factory=list)
-
-    @property
-    def context(self) -> Context:
-        """Return what expressions see, made when the first one asks."""
-        if not self._contexts:
-            context = _context(self.request, self.subject)
-            self._contexts.append(context.within(self.allowance))
-        return self._contexts[0]
 
     @property
     def costliest(self) -> Program | None:
@@ -253,36 +248,19 @@ class _Case:
             self.costs.append((before - self.allowance.left, program))
 
     def _decide(self, program: Program) -> Decision:
-        matched = self.matched(program)
-        if matched is Decision.NO_MATCH:
-            return matched
-        excepted = [self.excepted(item) for item in self.exceptions(program) if item.triggers]
-        if Decision.MATCH in excepted:
-            return Decision.NO_MATCH if self.excepts else Decision.UNDECIDED
-        return Decision.UNDECIDED if Decision.UNDECIDED in excepted else matched
+        run = RuleRun(
+            program=program,
+            subject=self.subject,
+            plain=self.context,
+            # What needs a name of the rule is left to the controller.
+            context=self.context,
+            exceptions=tuple(self.exceptions(program)),
+        )
+        return run.decide_early(partial(self._decidable, program), certain=self.excepts)
 
-    def matched(self, program: Program) -> Decision:
-        """Return whether match and preconditions are met."""
-        matched = program.match.evaluate(self.subject).decision
-        conditions = program.condition
-        if matched is Decision.NO_MATCH or conditions is None:
-            return matched
-        if self.spared(program) or not _decidable(conditions, self.request):
-            return Decision.UNDECIDED
-        try:
-            passed = conditions.evaluate(self.context).passed
-        except EvaluationError:
-            return Decision.UNDECIDED
-        return matched if passed else Decision.NO_MATCH
-
-    def excepted(self, item: PolicyException) -> Decision:
-        """Return whether an exception holds."""
-        matched = item.match(self.subject)
-        if matched is Decision.NO_MATCH or item.conditions is None:
-            return matched
-        if not _decidable(item.conditions, self.request):
-            return Decision.UNDECIDED
-        return matched if item.passes(self.context) else Decision.NO_MATCH
+    def _decidable(self, program: Program, conditions: Condition) -> bool:
+        spared = conditions is program.condition and self.spared(program)
+        return not spared and _decidable(conditions, self.request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,12 @@ what that asks for, and says how it ended:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from reconciler.api.meta import PolicyRef
 from reconciler.engine.exceptions import skipped
-from reconciler.engine.outcome import RuleStatus
+from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
@@ -85,7 +85,7 @@ class Step:
     obj: Mapping[str, Any]
 
     def evaluate(self, run_on: RunOn, keys: KeyTable = SHIPPED) -> StepResult:
-        """Return what a rule that changes its trigger makes of it.
+        """Return what a rule that changes its trigger makes of it; of another, whether it fires.
 
         Args:
             run_on: Asked for the object that decides, and for the one to change if that is
@@ -101,16 +101,21 @@ class Step:
             return self.skip(decision.message, matched=decision.matched)
         if excepted := run.excepted():
             return self.skip(skipped(excepted))
+        if not self.program.changes_trigger:
+            return replace(self.skip(""), fired=True)
         changing = run if self.obj is self.seen else run_on(self.obj)
-        changed = changing.change(None, self.obj, keys=keys)
+        return self.changed(changing.change(None, self.obj, keys=keys))
+
+    def changed(self, change: TargetChange) -> StepResult:
+        """Return that the rule fires, and what it makes of the object."""
         return StepResult(
             program=self.program,
-            status=changed.status,
-            message=changed.message,
-            bare=changed.bare,
-            after=changed.after,
+            status=change.status,
+            message=change.message,
+            bare=change.bare,
+            after=change.after,
             fired=True,
-            unchanged=changed.unchanged,
+            unchanged=change.unchanged,
         )
 
     def skip(self, message: str, *, matched: bool = True) -> StepResult:
@@ -158,7 +163,7 @@ class Chain:
             seen = self.obj
             for program in group:
                 policy = program.origin.policy
-                if policy in self.left_out or self._comes_too_late(program):
+                if policy in self.left_out or self.earlier(program) is not None:
                     continue
                 self._before.setdefault(policy, self.obj)
                 yield Step(program=program, seen=seen, obj=self.obj)
@@ -179,9 +184,11 @@ class Chain:
         self.left_out.add(policy)
         self.obj = self._before[policy]
 
-    def _comes_too_late(self, program: Program) -> bool:
+    def earlier(self, program: Program) -> Program | None:
+        """Return the rule that acted where a policy applies only one, and this comes later."""
         policy = program.origin.policy
-        return any((policy, earlier.rule) in self._acted for earlier in program.before)
+        before = (item for item in program.before if (policy, item.rule) in self._acted)
+        return next(before, None)
 
 
 def by_policy(programs: Iterable[Program]) -> tuple[Group, ...]:

@@ -172,7 +172,7 @@ class Session:
             return run, step.failed(error)
 
     async def _at_targets(self, work: "_Work", run: RuleRun) -> AsyncIterator[RuleResult]:
-        selection = await self.stock.finder.select(run.program, run.context, work.loads)
+        selection = await self.stock.finder.select(run, work.loads)
         errors = map(str, selection.errors)
         for message in (*errors, *(item.message for item in selection.failures)):
             yield work.fired(RuleStatus.ERROR, message)

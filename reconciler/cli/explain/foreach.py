@@ -44,7 +44,8 @@ class EditStory:
             after = await values.get(lambda: apply_edits((edit,), context, before, self.keys))  # noqa: B023
             if not isinstance(after, RetrofitError | Unmet):
                 obj = after
-                values = values.on(context.bind(target=after), values.mask)
+                bound = context.with_object(after) if edit.own else context.bind(target=after)
+                values = values.on(bound, values.mask)
 
     async def _foreach(
         self, edit: ForeachEdit, values: Values, obj: Mapping[str, Any], page: Page

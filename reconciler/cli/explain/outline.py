@@ -84,6 +84,8 @@ def _rule(program: Program, policy: Mapping[str, Any], page: Page) -> None:
         written = written_at(policy, target.location)
         means = {name: written[name] for name in _SELECTING if name in written}
         page.line("target", f"target {shown(means)}", means=means)
+    if program.changes_trigger:
+        page.line("target", "changes its trigger itself")
     reads = sorted({".".join(path) for path in program.reads if path})
     if reads:
         page.line("reads", f"reads {', '.join(reads)}", paths=reads)

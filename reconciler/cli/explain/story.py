@@ -17,10 +17,11 @@ from reconciler.cli.explain.values import Values
 from reconciler.cli.explain.world import World
 from reconciler.cli.output.masking import mask_of
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, compile_filter
-from reconciler.engine.evaluate import decide
-from reconciler.engine.exceptions import PolicyException, excepting
+from reconciler.engine.chain import Chain, Step, StepResult
+from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject
-from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.run import RuleRun, comes_first
 from reconciler.errors import RetrofitError
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.processing.loading import Loads
@@ -59,14 +60,19 @@ class Story:
         labels: Mapping[str, str] | None = {}
         if self.request.namespace:
             labels = await self.world.namespace_labels(self.request.namespace)
+        chain = Chain(groups=(), obj=self.request.obj)
         for program in self.compiled.programs:
             tell_rule(program, self.page.inner)
-            await self._rule(program, labels, self.page.inner.inner)
+            page = self.page.inner.inner
+            if (earlier := chain.earlier(program)) is not None:
+                page.answer(NO, "decision", f"the rule does not act: {comes_first(earlier)}")
+                continue
+            step = Step(program=program, seen=chain.obj, obj=chain.obj)
+            chain.settle(await self._rule(step, labels, page))
 
-    async def _rule(self, program: Program, labels: Mapping[str, str] | None, page: Page) -> None:
-        given = dict(
-            self.desk.of_trigger(program.origin.policy.name, program.rule, self.request.obj)
-        )
+    async def _rule(self, step: Step, labels: Mapping[str, str] | None, page: Page) -> StepResult:
+        program, obj = step.program, dict(step.obj)
+        given = dict(self.desk.of_trigger(program.origin.policy.name, program.rule, obj))
         operation = operation_for(
             program,
             flag=self.request.operation,
@@ -74,37 +80,37 @@ class Story:
             sent=self.request.user is not None,
         )
         page.line("operation", f"operation {operation}", operation=operation.name)
-        request = replace(self.request, operation=operation.name)
+        request = replace(self.request, operation=operation.name, obj=obj)
         raw = written_at(self.policy, program.origin.location)
-        subject = request.subject(labels)
-        if not self._matches(program, raw, subject, page):
-            return
-        objects = [*self.world.known, request.obj, *([request.old] if request.old else [])]
-        mask = mask_of(objects)
-        mask = mask.at(request.obj, ("request", "object"), ("request", "oldObject"))
         loads = Loads(self.world)
-        context = program.binding.bind(loads.of(request.context(given)))
+        concerning = [item for item in self.exceptions if item.concerns(program)]
+        plain = loads.of(request.context(given))
+        run = RuleRun.of(program, request.subject(labels), plain, concerning)
+        if not self._matches(run, raw, page):
+            return step.skip("", matched=False)
+        objects = [*self.world.known, obj, *([request.old] if request.old else [])]
+        mask = mask_of(objects)
+        mask = mask.at(obj, ("request", "object"), ("request", "oldObject"))
         parts = details_of(program)
-        values = await Values(loads=loads, context=context, mask=mask).knowing(parts.entries)
+        values = Values(loads=loads, context=run.context, mask=mask)
+        values = await values.knowing(parts.entries)
         await values.tell_entries(parts.entries, f"{program.origin.location}.context", page)
         if parts.preconditions is not None:
             await explain_conditions(
                 parts.preconditions, raw.get("preconditions"), "preconditions", values, page
             )
-        if not await self._fires(program, subject, values, page):
-            return
+        if not await self._fires(run, values, page):
+            return step.skip("")
         targets = TargetStory(
-            program=program,
-            policy=self.policy,
-            world=self.world,
-            desk=self.desk,
-            values=values,
-            exceptions=[it for it in self.exceptions if it.targets and it.concerns(program)],
+            run=run, policy=self.policy, world=self.world, desk=self.desk, values=values
         )
-        await targets.tell(page)
+        if not program.changes_trigger:
+            await targets.tell(page)
+            return replace(step.skip(""), fired=True)
+        return step.changed(await targets.tell_trigger(page))
 
-    async def _fires(self, program: Program, subject: Subject, values: Values, page: Page) -> bool:
-        decision = await values.get(lambda: decide(program, subject, values.context))
+    async def _fires(self, run: RuleRun, values: Values, page: Page) -> bool:
+        decision = await values.get(run.decide)
         if isinstance(decision, RetrofitError):
             page.answer(FAIL, "decision", f"the rule fails: {values.mask.text(str(decision))}")
             return False
@@ -112,11 +118,11 @@ class Story:
             told = values.mask.text(decision.message)
             page.answer(NO, "decision", f"the rule does not fire: {told}")
             return False
-        for item in self.exceptions:
-            if not (item.triggers and item.concerns(program)):
+        for item in run.exceptions:
+            if not item.triggers:
                 continue
             # What its conditions read is not said: it may be as secret as what a rule reads.
-            keys = await values.get(lambda: excepting((item,), subject, values.context))  # noqa: B023
+            keys = await values.get(replace(run, exceptions=(item,)).excepted)
             holds = keys == (item.key,)
             mark = (YES[0], NO[1]) if holds else (NO[0], YES[1])
             page.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
@@ -124,22 +130,21 @@ class Story:
                 text = "the rule does not fire: an exception is made for this object"
                 page.answer(NO, "decision", text)
                 return False
-        if self.filters and (reason := self.filters.why_excluded(subject)):
+        if self.filters and (reason := self.filters.why_excluded(run.subject)):
             page.answer(NO, "decision", f"the rule does not fire: {reason}")
             return False
         page.answer(YES, "decision", "the rule fires")
         return True
 
-    def _matches(
-        self, program: Program, raw: Mapping[str, Any], subject: Subject, page: Page
-    ) -> bool:
+    def _matches(self, run: RuleRun, raw: Mapping[str, Any], page: Page) -> bool:
+        program, subject = run.program, run.subject
         if subject.operation == POLICY_UPDATE and not program.on_policy_change:
             page.answer(NO, "decision", NOT_ON_CHANGE)
             return False
         location = program.origin.location
         for section in ("match", "exclude") if details_of(program).filters else ():
             _tell_filters(raw.get(section) or {}, section, location, subject, page)
-        verdict = program.match.evaluate(subject)
+        verdict = run.verdict()
         reasons = "; ".join(verdict.reasons)
         if verdict.decision is Decision.MATCH:
             page.answer(YES, "match", "match and exclude: the rule concerns this request")

@@ -1,7 +1,7 @@
 """Which objects the targets of a rule mean, and what the rule makes of them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,9 @@ from reconciler.cli.output.words import number
 from reconciler.dialects.kyverno.entries import Entry, with_entries
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit
 from reconciler.dialects.kyverno.readers import of_edits
-from reconciler.engine.context import Context
-from reconciler.engine.evaluate import change
-from reconciler.engine.exceptions import PolicyException, excepting_target
-from reconciler.engine.outcome import RuleStatus
+from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.program import Program
+from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.processing.selection import SelectedTarget
@@ -40,23 +38,37 @@ class TargetStory:
     """Tells about the targets of a rule that fires.
 
     Attributes:
+        run: On its trigger.
         policy: The object as written.
         desk: Values that somebody gives for targets.
         values: At the trigger, with the entries of the rule.
-        exceptions: Those of the rule that may be made for a target.
     """
 
-    program: Program
+    run: RuleRun
     policy: Mapping[str, Any]
     world: World
     desk: DeskValues
     values: Values
-    exceptions: Sequence[PolicyException] = ()
+
+    @property
+    def program(self) -> Program:
+        """Return the rule."""
+        return self.run.program
+
+    async def tell_trigger(self, page: Page) -> TargetChange:
+        """Write what becomes of the trigger of a rule that changes it, and return that."""
+        page.line("target", "the trigger itself")
+        values, obj = self.values, dict(self.run.subject.obj)
+        keys = await self.world.merge_keys(str(obj.get("apiVersion", "")))
+        story = EditStory(policy=self.policy, keys=keys)
+        await story.tell(details_of(self.program).edits, values, obj, page.inner)
+        work = partial(self.run.change, None, obj, keys=keys)
+        return await self._changed(work, values, obj, page.inner)
 
     async def tell(self, page: Page) -> None:
         """Write which objects are selected and what happens to each."""
         values = self.values
-        selection = await self.world.finder.select(self.program, values.context, values.loads)
+        selection = await self.world.finder.select(self.run, values.loads)
         for index, target in enumerate(details_of(self.program).targets):
             place = target.location.removeprefix(f"{self.program.origin.location}.")
             page.line("target", place, place=target.location)
@@ -75,8 +87,7 @@ class TargetStory:
             page.answer(FAIL, "selection", values.mask.text(message))
 
     def _query(self, index: int) -> TargetQuery:
-        targets = self.program.targets
-        found, errors = ([], []) if targets is None else targets.queries(self.values.context)
+        found, errors = self.run.queries()
         queries = {query.index: query for query in found}
         if index in queries:
             return queries[index]
@@ -115,10 +126,12 @@ class TargetStory:
         index = found.query.index
         target = details_of(self.program).targets[index]
         given = self.desk.of_target(self.program.origin.policy.name, obj)
-        context = with_values(self.values.context, given) if given else self.values.context
-        if await self._excepted(found, obj, context, page):
+        run, context = self.run, self.values.context
+        if given:
+            run = replace(run, context=with_values(context, given))
+        if await self._excepted(run, found, obj, page):
             return
-        bound = with_entries(context.bind(target=obj), target.entries)
+        bound = with_entries(run.context.bind(target=obj), target.entries)
         values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
         values = await values.knowing(target.entries)
         await values.tell_entries(target.entries, f"{target.location}.context", page)
@@ -132,12 +145,19 @@ class TargetStory:
         if held:
             story = EditStory(policy=self.policy, keys=keys)
             await story.tell(details_of(self.program).edits, values, obj, page)
+        work = partial(run.change, index, obj, keys=keys)
+        await self._changed(work, values, obj, page)
+
+    async def _changed(
+        self, work: Callable[[], TargetChange], values: Values, obj: Object, page: Page
+    ) -> TargetChange:
         # What the entries of a foreach have read counts from here on.
         values = values.on(values.context, values.mask.with_loads(values.loads.found))
-        changed = await values.get(lambda: change(self.program, index, context, obj, keys=keys))
+        changed = await values.get(work)
         if isinstance(changed, RetrofitError):
-            page.answer(FAIL, "result", values.mask.text(str(changed)))
-            return
+            text = str(changed)
+            page.answer(FAIL, "result", values.mask.text(text))
+            return TargetChange(status=RuleStatus.ERROR, message=text, after=obj)
         status = changed.status
         if changed.unchanged:
             page.answer(YES, "result", "it already is as the rule wants it", status=status)
@@ -149,17 +169,20 @@ class TargetStory:
         if changed.repeats:
             text = "applied to its own result, the rule would change it again"
             page.answer(OPEN, "convergence", text)
+        return changed
 
     async def _excepted(
-        self, found: SelectedTarget, obj: Object, context: Context, page: Page
+        self, run: RuleRun, found: SelectedTarget, obj: Object, page: Page
     ) -> bool:
+        exceptions = [item for item in run.exceptions if item.targets]
         namespace = str(obj["metadata"].get("namespace") or "")
         labels: Mapping[str, str] = {}
-        if namespace and any(it.matcher.needs.namespace_labels for it in self.exceptions):
+        if namespace and any(item.matcher.needs.namespace_labels for item in exceptions):
             labels = await self.world.namespace_labels(namespace) or {}
-        for item in self.exceptions:
+        for item in exceptions:
             # What its conditions read is not said: it may be as secret as what a rule reads.
-            work = partial(excepting_target, (item,), found.key.kind, obj, labels, context)
+            asked = replace(run, exceptions=(item,))
+            work = partial(asked.excepted_at, found.key.kind, obj, labels)
             holds = await self.values.get(work) == (item.key,)
             mark = (YES[0], NO[1]) if holds else (NO[0], YES[1])
             page.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)

@@ -14,6 +14,7 @@ from reconciler.api.meta import Kind, Object, PolicyRef, ref_of, resource_versio
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.engine.match import Decision, Listing, Subject
 from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.engine.run import RuleRun
 from reconciler.errors import (
     ClusterError,
     EvaluationError,
@@ -264,10 +265,8 @@ class _Walk:
             trigger = await processor.reading.of_object(live, program)
             if trigger.subject is None or trigger.context is None:
                 return True
-            context = loads.of(trigger.context)
-            closed = await processor.skip_reason(
-                order.spec, program, trigger.subject, context, loads
-            )
+            run = RuleRun.of(program, trigger.subject, loads.of(trigger.context))
+            closed = await processor.eligibility.skip_reason(order.spec, run, loads)
         except (EvaluationError, Forbidden, Interrupted, NotReady):
             return True
         return closed is None

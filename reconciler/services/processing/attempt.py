@@ -24,10 +24,8 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.engine.confidential import is_secret
-from reconciler.engine.context import Context
-from reconciler.engine.evaluate import decide
-from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
+from reconciler.engine.run import RuleRun
 from reconciler.errors import (
     ClusterError,
     EvaluationError,
@@ -147,6 +145,13 @@ class Processor:
         return self.triggers.acting_as(self.account)
 
     @property
+    def eligibility(self) -> Eligibility:
+        """Return what keeps rules from triggers and targets, read in the same name."""
+        return Eligibility(
+            triggers=self.reading, namespaces=self.triggers, exceptions=self.exceptions
+        )
+
+    @property
     def flight(self) -> InFlight:
         """Return what bounds the bytes of triggers in memory."""
         return self.lanes.flight
@@ -228,10 +233,9 @@ class Processor:
         loads = self.loads(request.spec, confidential=confidential)
         subject = replace(trigger.subject, allowance=loads.allowance)
         named = frozenset({"", subject.namespace, program.origin.namespace})
-        plain = loads.of(trigger.context)
-        context = program.binding.bind(plain)
+        run = RuleRun.of(program, subject, loads.of(trigger.context))
         try:
-            closed = await self.skip_reason(request.spec, program, subject, plain, loads)
+            closed = await self.eligibility.skip_reason(request.spec, run, loads)
         except EvaluationError as error:
             message = said(error, confidential=loads.confidential)
             fail = Fail(reason=Reason.EVALUATION_FAILED, message=message)
@@ -241,11 +245,11 @@ class Processor:
             return Attempt(disposition=retry, targets=request.status.targets, program=program)
         if closed is not None:
             return Attempt(disposition=closed, program=program)
-        exempt = self._gates.exempt(program, context, loads)
+        exempt = self.eligibility.exempt(run, loads)
         done = ended(request.status)
         with self.flight.kept.room() as room:
             finder = self.finder.acting_as(self.account)
-            selection = await finder.select(program, context, loads, room)
+            selection = await finder.select(run, loads, room)
             chosen = [item for item in selection.found if identity_of(item.key) not in done]
             results = await asyncio.gather(
                 *(
@@ -254,9 +258,8 @@ class Processor:
                         Job(
                             request=request.name,
                             created=request.created,
-                            program=program,
+                            run=run,
                             query=item.query,
-                            context=context,
                             loads=loads,
                             listed=item.obj,
                             exempt=exempt,
@@ -289,31 +292,6 @@ class Processor:
             long_evaluations=self.long_evaluations,
             owner=owner,
         )
-
-    async def skip_reason(
-        self, spec: RequestSpec, program: Program, subject: Subject, plain: Context, loads: Loads
-    ) -> Skip | None:
-        """Return why a rule does not act for a trigger, None where it does.
-
-        Args:
-            spec: The request.
-            program: Its rule.
-            subject: The trigger.
-            plain: Its context, without entries of the rule.
-            loads: What context entries read.
-
-        Raises:
-            EvaluationError: It cannot be told, as a precondition cannot be evaluated.
-            ClusterError: What has to be read cannot be.
-            Interrupted: It was ended before it could be told.
-        """
-        context = program.binding.bind(plain)
-        decision = await loads.evaluate(lambda: decide(program, subject, context))
-        if not decision.fires:
-            message = f"the trigger no longer matches the rule: {decision.message}"
-            return Skip(reason=Reason.NO_MATCH, message=message)
-        await self.exceptions.caught_up()
-        return await self._gates.skip_reason(spec, program, subject, plain, loads)
 
     def _left(self, request: UpdateRequest, owner: str) -> Skip | Defer | None:
         """Return why a request whose trigger is stored is left, None where it is worked on."""
@@ -357,12 +335,6 @@ class Processor:
         user = (spec.user.get("userInfo") or {}).get("username", "")
         ours = user in self.controller_users or self.index.speaks_as(user)
         return spec.resource.uid if ours else ""
-
-    @property
-    def _gates(self) -> Eligibility:
-        return Eligibility(
-            triggers=self.reading, namespaces=self.triggers, exceptions=self.exceptions
-        )
 
     def _refused(self, spec: RequestSpec) -> str:
         """Return why a request's trigger is not even read."""

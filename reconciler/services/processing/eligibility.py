@@ -1,7 +1,7 @@
-"""What keeps a rule that fires from its trigger, or from one of its targets.
+"""What keeps a rule from its trigger, or from one of its targets.
 
-PolicyExceptions, and in a policy with ``applyRules: One`` a rule that comes first. Both are asked
-only where they exist, so that a rule without them costs nothing more.
+Match and conditions; PolicyExceptions, and in a policy with ``applyRules: One`` a rule that comes
+first. The latter are asked only where they exist, so that a rule without them costs nothing more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +10,9 @@ from typing import Any
 
 from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import Reason, RequestSpec, Source
-from reconciler.engine.context import Context
-from reconciler.engine.evaluate import decide
-from reconciler.engine.exceptions import PolicyException, excepting, excepting_target, skipped
-from reconciler.engine.match import Subject
+from reconciler.engine.exceptions import PolicyException, skipped
 from reconciler.engine.program import Program
+from reconciler.engine.run import RuleRun, comes_first
 from reconciler.errors import EvaluationError
 from reconciler.requests.draft import keeps
 from reconciler.requests.lifecycle import Skip
@@ -37,81 +35,71 @@ class Eligibility:
     namespaces: TriggerReader
     exceptions: ExceptionIndex
 
-    async def skip_reason(
-        self, spec: RequestSpec, program: Program, subject: Subject, context: Context, loads: Loads
-    ) -> Skip | None:
-        """Return why a rule that fires shall not act, None where it shall.
+    async def skip_reason(self, spec: RequestSpec, run: RuleRun, loads: Loads) -> Skip | None:
+        """Return why a rule does not act on its trigger, None where it does.
 
         Args:
             spec: The request.
-            program: Its rule.
-            subject: The trigger.
-            context: Of the trigger, without entries of the rule.
+            run: Its rule on the trigger.
             loads: What context entries read.
+
+        Raises:
+            EvaluationError: It cannot be decided, as a precondition cannot be evaluated.
+            ClusterError: What has to be read cannot be.
+            Interrupted: It was ended before it could be decided.
         """
-        if keys := await self._excepted(spec, program, subject, context, loads):
+        decision = await loads.evaluate(run.decide)
+        if not decision.fires:
+            message = f"the trigger no longer matches the rule: {decision.message}"
+            return Skip(reason=Reason.NO_MATCH, message=message)
+        await self.exceptions.caught_up()
+        if keys := await self._excepted(spec, run, loads):
             return Skip(reason=Reason.EXCEPTED, message=skipped(keys))
-        for earlier in self._before(spec, program):
-            if await self._fires(spec, earlier, subject, context, loads):
-                message = f"rule {earlier.rule} comes first, and the policy has applyRules: One"
-                return Skip(reason=Reason.OTHER_RULE, message=message)
+        for earlier in _before(spec, run.program):
+            if await self._fires(spec, run.of_rule(earlier), loads):
+                return Skip(reason=Reason.OTHER_RULE, message=comes_first(earlier))
         return None
 
-    def exempt(self, program: Program, context: Context, loads: Loads) -> Exempt | None:
+    def exempt(self, run: RuleRun, loads: Loads) -> Exempt | None:
         """Return what tells the exceptions of a target, None where there can be none.
 
         Args:
-            program: The rule.
-            context: Of the trigger, with the rule's entries.
+            run: The rule on its trigger.
             loads: What context entries read.
         """
-        concerned = [item for item in self.exceptions.of(program) if item.targets]
+        concerned = [item for item in self.exceptions.of(run.program) if item.targets]
         if not concerned:
             return None
+        asked = replace(run, exceptions=concerned)
 
         async def why(kind: Kind, obj: Mapping[str, Any]) -> str:
             namespace = (obj.get("metadata") or {}).get("namespace", "")
             labels = await self._labels(concerned, namespace)
-            keys = await loads.evaluate(
-                lambda: excepting_target(concerned, kind, obj, labels, context)
-            )
+            keys = await loads.evaluate(lambda: asked.excepted_at(kind, obj, labels))
             return skipped(keys) if keys else ""
 
         return why
 
-    def _before(self, spec: RequestSpec, program: Program) -> Iterable[Program]:
-        if spec.source is not Source.ADMISSION:
-            return program.before
-        # Admission decided on the others, when the object was what the request made it.
-        return [item for item in program.before if item.rule in spec.unless]
-
-    async def _fires(
-        self, spec: RequestSpec, program: Program, subject: Subject, context: Context, loads: Loads
-    ) -> bool:
-        if program.match.needs.namespace_labels:
-            labels = await self.triggers.namespace_labels(subject.namespace)
-            subject = replace(subject, namespace_labels=labels)
-        known = program.binding.bind(context)
+    async def _fires(self, spec: RequestSpec, run: RuleRun, loads: Loads) -> bool:
+        if run.program.match.needs.namespace_labels:
+            run = run.knowing(await self.triggers.namespace_labels(run.subject.namespace))
         try:
-            decision = await loads.evaluate(lambda: decide(program, subject, known))
+            decision = await loads.evaluate(run.decide)
         except EvaluationError:
             return False  # Its own request says so, and it acts on nothing.
-        return decision.fires and not await self._excepted(spec, program, subject, context, loads)
+        return decision.fires and not await self._excepted(spec, run, loads)
 
-    async def _excepted(
-        self, spec: RequestSpec, program: Program, subject: Subject, context: Context, loads: Loads
-    ) -> tuple[str, ...]:
+    async def _excepted(self, spec: RequestSpec, run: RuleRun, loads: Loads) -> tuple[str, ...]:
         # What an exception reads and the request does not keep was there at admission only.
         concerned = [
             item
-            for item in self.exceptions.of(program)
-            if item.triggers and keeps(spec, program, item.projection)
+            for item in self.exceptions.of(run.program)
+            if item.triggers and keeps(spec, run.program, item.projection)
         ]
         if not concerned:
             return ()
-        asked = replace(subject, namespace_labels=await self._labels(concerned, subject.namespace))
-        known = program.binding.bind(context)
-        return await loads.evaluate(lambda: excepting(concerned, asked, known))
+        labels = await self._labels(concerned, run.subject.namespace)
+        return await loads.evaluate(run.knowing(labels, concerned).excepted)
 
     async def _labels(
         self, exceptions: Sequence[PolicyException], namespace: str
@@ -119,3 +107,10 @@ class Eligibility:
         if any(item.matcher.needs.namespace_labels for item in exceptions):
             return await self.namespaces.namespace_labels(namespace)
         return {}
+
+
+def _before(spec: RequestSpec, program: Program) -> Iterable[Program]:
+    if spec.source is not Source.ADMISSION:
+        return program.before
+    # Admission decided on the others, when the object was what the request made it.
+    return [item for item in program.before if item.rule in spec.unless]

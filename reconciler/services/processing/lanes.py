@@ -23,11 +23,10 @@ from reconciler.api.updaterequest import Outcome, Reason
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.confidential import is_secret
-from reconciler.engine.context import Context
-from reconciler.engine.evaluate import change
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, equal
 from reconciler.engine.program import Origin, Program
+from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import (
     ClusterError,
@@ -60,6 +59,7 @@ class Job:
     """The work of one request at one target.
 
     Attributes:
+        run: The rule on its trigger.
         loads: What context entries read, shared by all targets of the request.
         listed: The object as a live list gave it, or None where it has to be read.
         exempt: Asked about the object before it is changed; None where nothing exempts any.
@@ -70,9 +70,8 @@ class Job:
 
     request: str
     created: datetime
-    program: Program
+    run: RuleRun
     query: TargetQuery
-    context: Context
     loads: Loads
     listed: Object | None = None
     exempt: Exempt | None = None
@@ -82,6 +81,11 @@ class Job:
     result: asyncio.Future[TargetResult] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+
+    @property
+    def program(self) -> Program:
+        """Return the rule."""
+        return self.run.program
 
 
 @dataclass(slots=True)
@@ -371,9 +375,7 @@ async def _evaluate_one(
         if job.exempt is not None and (reason := await job.exempt(key.kind, obj)):
             return obj, TargetResult(outcome=Outcome.SKIPPED, message=reason), False
         changed = await job.loads.evaluate(
-            lambda: change(
-                job.program, job.query.index, job.context, obj, keys=table, guarded=guarded
-            )
+            lambda: job.run.change(job.query.index, obj, keys=table, guarded=guarded)
         )
     except EvaluationError as error:
         told = TargetResult(outcome=Outcome.FAILED, message=str(error), bare=error.without_values)

@@ -7,8 +7,7 @@ from typing import Self
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, TargetKey
 from reconciler.config import ControllerSettings
-from reconciler.engine.context import Context
-from reconciler.engine.program import Program
+from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, EvaluationError, Interrupted, NoKindMatch, NotFound
 from reconciler.services.ports.objects import Kinds, Reader
@@ -67,14 +66,14 @@ class TargetFinder:
         return replace(self, reader=self.reader.acting_as(account))
 
     async def select(
-        self, program: Program, context: Context, loads: Loads, room: ByteAllowance | None = None
+        self, run: RuleRun, loads: Loads, room: ByteAllowance | None = None
     ) -> Selection:
         """Return the objects that a rule's targets mean; one failing target stops no other.
 
         What a list gave and has no place in the room is left to be read again.
         """
         try:
-            asked, errors = await loads.evaluate(lambda: _queries(program, context))
+            asked, errors = await loads.evaluate(run.queries)
         except EvaluationError as error:
             return Selection(found=(), errors=(error,), failures=())
         except (ClusterError, Interrupted) as error:
@@ -161,9 +160,3 @@ class TargetFinder:
             room is None or room.take(self.flight.weigh(kind.resource, obj))
         )
         return SelectedTarget(query=query, key=key, obj=obj if keep else None)
-
-
-def _queries(
-    program: Program, context: Context
-) -> tuple[list[TargetQuery], list[EvaluationError]]:
-    return ([], []) if program.targets is None else program.targets.queries(context)

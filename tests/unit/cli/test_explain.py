@@ -533,3 +533,70 @@ def test_more_objects_than_anyone_reads_are_counted(desk: Desk) -> None:
     lines = desk.story(world=world)
     assert "and 5 more that are selected; name one with --target" in lines
     assert sum(line.endswith("is selected") for line in lines) == 20
+
+
+OWN = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: own}
+spec:
+  rules:
+  - name: first
+    match: {any: [{resources: {kinds: [ConfigMap, Secret]}}]}
+    mutate:
+      patchStrategicMerge: {metadata: {labels: {"step{{ to_string(`1`) }}": one}}}
+  - name: second
+    match:
+      any:
+      - resources: {kinds: [ConfigMap, Secret], selector: {matchLabels: {step1: one}}}
+    mutate:
+      foreach:
+      - list: "['a']"
+        patchStrategicMerge: {metadata: {labels: {"step{{ element }}": two}}}
+      - list: "[request.object.metadata.labels.stepa]"
+        patchStrategicMerge: {metadata: {labels: {made: "{{ element }}"}}}
+"""
+
+
+def test_a_rule_without_targets_is_told_on_what_the_one_before_made(desk: Desk) -> None:
+    lines = desk.story(policy=OWN, world=None)
+    second = lines.index("rule second (spec.rules[1])")
+    assert "the trigger itself" in lines[:second]
+    assert '{{ to_string(`1`) }} = "1"' in lines[:second]
+    assert "yes   mutated ConfigMap/settings in namespace a" in lines[:second]
+    assert "+    step1: one" in lines[:second]
+    assert 'foreach [request.object.metadata.labels.stepa] = ["two"]' in lines[second:]
+    assert {"step1: one", "+    stepa: two", "+    made: two"} <= set(lines[second:])
+
+
+def test_a_secret_that_a_rule_without_targets_changes_is_not_shown(desk: Desk) -> None:
+    text = "\n".join(desk.story(policy=OWN, trigger=SECRET, world=None))
+    assert "+    step1: one" in text
+    assert SECRET["data"]["mode"] not in text
+
+
+def test_of_rules_of_which_one_is_applied_the_others_are_told_to_come_too_late(
+    desk: Desk,
+) -> None:
+    policy = yaml.safe_load(OWN)
+    policy["spec"]["applyRules"] = "One"
+    lines = desk.story(policy=yaml.safe_dump(policy), world=None)
+    second = lines.index("rule second (spec.rules[1])")
+    told = (
+        "no    the rule does not act: rule first comes first, and the policy has applyRules: One"
+    )
+    assert lines[second + 1 :] == [told]
+
+    policy = yaml.safe_load(POLICY)
+    policy["spec"]["applyRules"] = "One"
+    (rule,) = policy["spec"]["rules"]
+    policy["spec"]["rules"] = [
+        {**rule, "name": "other", "match": {"any": [{"resources": {"kinds": ["Node"]}}]}},
+        rule,
+        {**rule, "name": "third"},
+    ]
+    lines = desk.story(policy=yaml.safe_dump(policy))
+    assert "yes   the rule fires" in lines
+    assert lines[lines.index("rule third (spec.rules[2])") + 1 :] == [
+        "no    the rule does not act: rule stamp comes first, and the policy has applyRules: One"
+    ]

@@ -10,7 +10,9 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object, TargetKey
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
+from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
+from reconciler.engine.run import RuleRun
 from reconciler.errors import (
     Conflict,
     Denied,
@@ -42,21 +44,23 @@ def job(world: World, make: type[Make]) -> Callable[..., Job]:
     """Return a piece of work of a rule with data of its trigger."""
 
     def build(program, data=None, *, name="ur", created=0, listed=None, tenant=""):
+        trigger = make.object(data=data or {})
         context = request_context(
             operation="CREATE",
-            obj=make.object(data=data or {}),
+            obj=trigger,
             old_object={},
             name="c",
             namespace="a",
             kind=("", "v1", "ConfigMap"),
             user_info=None,
         )
+        subject = Subject(obj=trigger, group="", version="v1", kind="ConfigMap")
+        run = RuleRun.of(program, subject, context)
         return Job(
             request=name,
             created=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=created),
-            program=program,
-            query=program.targets.queries(context)[0][0],
-            context=context,
+            run=run,
+            query=run.queries()[0][0],
             loads=Loads(world.loader),
             listed=listed,
             tenant=tenant,

@@ -7,6 +7,8 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.api.updaterequest import Outcome
 from reconciler.engine.context import request_context
+from reconciler.engine.match import Subject
+from reconciler.engine.run import RuleRun
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.selection import TargetFinder
 from tests.unit.services.conftest import Make, World
@@ -32,7 +34,8 @@ def select(world: World, make: type[Make]) -> Callable[..., Awaitable[Any]]:
         world.remove(stored)
         finder = TargetFinder(kinds=world.cluster, reader=world.wire, page=page)
         program = world.index.get(policy_named(key)).programs[0]
-        return await finder.select(program, context, Loads(world.loader))
+        subject = Subject(obj=trigger, group="", version="v1", kind="ConfigMap")
+        return await finder.select(RuleRun.of(program, subject, context), Loads(world.loader))
 
     return run
 
