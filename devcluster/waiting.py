@@ -8,6 +8,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Unavailable
 
 T = TypeVar("T")
+_LONGEST_PAUSE = 0.5
 
 
 def pause(seconds: float) -> None:
@@ -29,18 +30,20 @@ def wait_until(
         condition: Asked at once and then again after each pause.
         within: Seconds until it is given up.
         what: What is waited for, as ``the API server answers /readyz``.
-        every: Seconds between two tries.
+        every: Seconds between two tries at first; they become more, up to half a second, because
+            most tries start a program or ask a server that has other work.
         clock: Measures the time; the machine's own by default.
 
     Raises:
         Unavailable: The time is over.
     """
     clock = clock or SystemClock()
-    deadline = clock.monotonic() + within
+    begun = clock.monotonic()
     while True:
         result = condition()
         if result:
             return result
-        if clock.monotonic() >= deadline:
+        waited = clock.monotonic() - begun
+        if waited >= within:
             raise Unavailable(f"waited {within:g} s in vain until {what}")
-        pause(every)
+        pause(max(every, min(waited / 10, _LONGEST_PAUSE)))

@@ -378,13 +378,14 @@ class Rig:
     async def settle(self, missing: Callable[[], Awaitable[Any]], within: float) -> None:
         """Wait until nothing is missing any more; what was missing last is in the failure."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + within
-        looked = loop.time()
+        begun = looked = loop.time()
         while left := await missing():
             now = loop.time()
-            assert now < deadline, f"after {within:g} s there is still: {left}"
-            # Looking costs CPU: a long look is not repeated as often as a short one.
-            await asyncio.sleep(max(0.1, 3 * (now - looked)))
+            waited = now - begun
+            assert waited < within, f"after {within:g} s there is still: {left}"
+            # Looking costs CPU, here and in the API server: a long look is not repeated as often
+            # as a short one, and what takes long is not noticed to the tenth of a second.
+            await asyncio.sleep(max(0.1, 3 * (now - looked), min(waited / 10, 0.5)))
             looked = loop.time()
 
     async def lacking(self, expected: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
