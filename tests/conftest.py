@@ -20,8 +20,9 @@ from devcluster.programs import CONTROLLER, Programs, start_programs
 from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
-from tests.distribution import Distribution, place_of
+from tests.distribution import Distribution, group_of, place_of
 from tests.faults.rig import SHORT_LEASE, SHORT_WAR
+from tests.sharing import Shared
 from tests.usedrights import UsedRights, audited
 
 # Runners of conformance cases assert outside of test modules.
@@ -113,15 +114,24 @@ def binaries() -> Binaries | Path:
 
 
 @pytest.fixture(scope="session")
+def shared(no_process_left_behind: None) -> Iterator[Shared]:
+    """What the tests of one group share (`tests.distribution`)."""
+    with Shared() as found:
+        yield found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def begun_group(request: pytest.FixtureRequest, shared: Shared) -> None:
+    """End what tests of another group shared."""
+    shared.begin(group_of(request.node.nodeid))
+
+
+@pytest.fixture(scope="module")
 def control_plane(
-    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """One cluster for all tests of this process; each test keeps to its own namespaces."""
-    if isinstance(binaries, Path):
-        yield Cluster.connect(binaries, tmp_path_factory.mktemp("cluster"))
-        return
-    with audited(binaries) as plane:
-        yield plane
+    binaries: Binaries | Path, shared: Shared, tmp_path_factory: pytest.TempPathFactory
+) -> Cluster:
+    """One cluster for all tests of a group; each test keeps to its own namespaces."""
+    return shared.get(_cluster, binaries, tmp_path_factory)
 
 
 @pytest.fixture
@@ -133,32 +143,22 @@ def own_control_plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(scope="session")
-def installed_cluster(control_plane: Cluster) -> Cluster:
+@pytest.fixture(scope="module")
+def installed_cluster(control_plane: Cluster, shared: Shared) -> Cluster:
     """The shared cluster with CRDs, RBAC, ServiceAccounts and settings, without the binaries."""
-    install(control_plane, "demo")
-    return control_plane
+    return shared.get(_installed, control_plane)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def live_programs(
-    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Programs]:
+    binaries: Binaries | Path, shared: Shared, tmp_path_factory: pytest.TempPathFactory
+) -> Programs:
     """Both programs at work in a cluster of their own (``live_programs.cluster``).
 
     Not the shared one: other tests keep requests there that nobody may touch. Some break it, and
     ``open_rig`` starts again what they left dead.
     """
-    with contextlib.ExitStack() as stack:
-        if isinstance(binaries, Path):
-            cluster = Cluster.connect(binaries, tmp_path_factory.mktemp("live"))
-        else:
-            cluster = stack.enter_context(audited(binaries))
-        settings = install(cluster, "demo")
-        shipped = settings[CONTROLLER]
-        more = (*SHORT_LEASE, *SHORT_WAR)
-        settings[CONTROLLER] = replace(shipped, flags=(*shipped.flags, *more))
-        yield stack.enter_context(start_programs(cluster, settings=settings))
+    return shared.get(_programs, binaries, tmp_path_factory)
 
 
 @pytest.fixture
@@ -173,6 +173,36 @@ def module_namespace(control_plane: Cluster) -> Iterator[str]:
     """A namespace of this module's own, ready for pods."""
     with _new_namespace(control_plane) as name:
         yield name
+
+
+@contextlib.contextmanager
+def _cluster(
+    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    if isinstance(binaries, Path):
+        yield Cluster.connect(binaries, tmp_path_factory.mktemp("cluster"))
+        return
+    with audited(binaries) as plane:
+        yield plane
+
+
+@contextlib.contextmanager
+def _installed(cluster: Cluster) -> Iterator[Cluster]:
+    install(cluster, "demo")
+    yield cluster
+
+
+@contextlib.contextmanager
+def _programs(
+    binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Programs]:
+    with _cluster(binaries, tmp_path_factory) as cluster:
+        settings = install(cluster, "demo")
+        shipped = settings[CONTROLLER]
+        more = (*SHORT_LEASE, *SHORT_WAR)
+        settings[CONTROLLER] = replace(shipped, flags=(*shipped.flags, *more))
+        with start_programs(cluster, settings=settings) as programs:
+            yield programs
 
 
 @contextlib.contextmanager
