@@ -244,8 +244,10 @@ class TestARun:
         return tmp_path
 
     def run(self, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
-        env = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+        # Of the plugins that would be loaded, in workers as well, only this one has a part in it.
+        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *words]
+        alone = {"PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        env = os.environ | alone | {"PYTHONPATH": str(ROOT)}
         env.pop(FOLDER, None)
         return subprocess.run(
             argv, cwd=project, env=env, text=True, capture_output=True, check=False
