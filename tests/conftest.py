@@ -26,7 +26,7 @@ from tests.sharing import Shared
 from tests.usedrights import UsedRights, audited
 
 # Runners of conformance cases assert outside of test modules.
-pytest.register_assert_rewrite("tests.conformance.units")
+pytest.register_assert_rewrite("tests.conformance.units", "tests.conformance.dialects")
 
 # Two shared cores: how long an example takes says nothing about the code.
 settings.register_profile("retrofit", deadline=None)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import re2
-
+from reconciler.engine.values.regexes import compile_regex, pace_of
 from reconciler.languages.jmespath.functions.signature import (
     TEXT,
     TEXT_OR_NUMBER,
@@ -20,10 +19,7 @@ from reconciler.languages.jmespath.functions.signature import (
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text
 
-_MEMORY = 1024 * 1024  # bytes that a compiled expression may take
-_SINGLE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 _TEMPLATE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
-_STEPS = 8  # instructions of a compiled expression that take the time of a character
 _CALL = 1024  # characters that a call counts as, beside those for each instruction
 _SEARCH = 128  # characters that the start of a search counts as
 _PIECE = 32  # the same of a part of a replacement
@@ -63,25 +59,17 @@ def _regex_replace_all_literal(
 
 
 def _compile(run: Run, pattern: str, name: str) -> Any:
-    if _SINGLE_BYTE.search(pattern):
-        raise refusal(name, r"argument #1 is not a regular expression: \C is not supported")
-    options = re2.Options()
-    options.max_mem = _MEMORY
-    options.log_errors = False
     try:
-        regex = re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error
-        raise refusal(name, f"argument #1 is not a regular expression: {reason}") from None
-    except UnicodeError:
-        raise refusal(name, "argument #1 is not well-formed text") from None
+        regex = compile_regex(pattern)
+    except ValueError as error:
+        raise refusal(name, f"argument #1 is {error}") from None
     run.read(_CALL + 8 * regex.programsize)
     return regex
 
 
 def _matches(run: Run, regex: Any, text: str, name: str) -> Iterator[_Match]:
     """Yield the matches; each search may run to the end of the text, whatever it finds."""
-    pace = 1 + regex.programsize // _STEPS
+    pace = pace_of(regex)
     run.read(_SEARCH + len(text) * pace // 4)
     try:
         for match in regex.finditer(text):

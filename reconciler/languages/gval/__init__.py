@@ -1,0 +1,21 @@
+"""The select language of ModRules: JSONPath with the operators of gval, and ``undefined``."""
+
+from reconciler.languages.gval.expression import (
+    Expression,
+    Hit,
+    Selection,
+    compile_expression,
+    compile_selection,
+)
+from reconciler.languages.gval.values import UNDEFINED, Failure, text_of
+
+__all__ = [
+    "UNDEFINED",
+    "Expression",
+    "Failure",
+    "Hit",
+    "Selection",
+    "compile_expression",
+    "compile_selection",
+    "text_of",
+]

@@ -1,0 +1,363 @@
+"""From the tree of an expression to closures that evaluate it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
+from reconciler.languages.gval.functions import FUNCTIONS
+from reconciler.languages.gval.limits import Run
+from reconciler.languages.gval.operators import DECIDED, INFIX, PREFIX, REGEX
+from reconciler.languages.gval.selectors import (
+    Captured,
+    Evaluate,
+    Several,
+    Single,
+    constant_key_step,
+    descent_step,
+    filter_step,
+    key_step,
+    slice_step,
+    union_step,
+    wildcard_step,
+)
+from reconciler.languages.gval.syntax import (
+    Array,
+    Call,
+    Choice,
+    Constant,
+    Descent,
+    Entry,
+    Filter,
+    Infix,
+    Key,
+    Mapping,
+    Node,
+    Path,
+    Placeholder,
+    Prefix,
+    Script,
+    SeveralStep,
+    SingleStep,
+    Slice,
+    Union,
+    Variable,
+    Wildcard,
+)
+from reconciler.languages.gval.values import UNDEFINED, Failure, text_of
+
+Hit = tuple[tuple[Captured, ...], Any]
+Hits = Callable[[Run, Any], Iterator[Hit]]
+
+_COMPILING = 1024
+"""Steps that it takes to compile a regular expression, beside those for each instruction."""
+_SEARCH = 128
+"""Steps that the start of a search takes."""
+
+
+class WrongRegex(Failure):
+    """A literal regular expression is none."""
+
+
+def build(node: Node) -> Evaluate:
+    """Return the closure that evaluates a part of an expression.
+
+    Raises:
+        WrongRegex: A literal regular expression in it is none.
+    """
+    return _BUILDERS[type(node)](node)
+
+
+# -- operators --------------------------------------------------------------------------------
+
+
+def _infix(node: Infix) -> Evaluate:
+    if node.operator in REGEX:
+        return _regex(node)
+    operation = INFIX[node.operator]
+    left, right = build(node.left), build(node.right)
+    decided = DECIDED.get(node.operator)
+    if decided is not None:
+        decides = decided
+
+        def short(run: Run, current: Any) -> Any:
+            first = left(run, current)
+            return first if decides(first) else operation(first, right(run, current))
+
+        return short
+
+    def evaluate(run: Run, current: Any) -> Any:
+        first, second = left(run, current), right(run, current)
+        run.weigh(first)
+        run.weigh(second)
+        return run.made(operation(first, second))
+
+    return evaluate
+
+
+def _regex(node: Infix) -> Evaluate:
+    wanted = node.operator == "=~"
+    subject = build(node.left)
+    if isinstance(node.right, Constant):
+        try:
+            regex = compile_regex(text_of(node.right.value))
+        except ValueError as error:
+            raise WrongRegex(f"{node.operator} {error}") from None
+        return lambda run, current: _found(run, regex, subject(run, current)) is wanted
+    pattern = build(node.right)
+
+    def evaluate(run: Run, current: Any) -> bool:
+        text, source = subject(run, current), pattern(run, current)
+        run.weigh(source)
+        run.spend(_COMPILING)
+        try:
+            computed = compile_regex(text_of(source))
+        except ValueError:
+            raise Failure("a computed regular expression is none") from None
+        run.spend(8 * computed.programsize)
+        return _found(run, computed, text) is wanted
+
+    return evaluate
+
+
+def _found(run: Run, regex: Regex, subject: Any) -> bool:
+    run.weigh(subject)
+    text = text_of(subject)
+    run.spend(_SEARCH + len(text) * pace_of(regex) // 4)
+    try:
+        return regex.search(text) is not None
+    except UnicodeError:
+        raise Failure("a text is not well-formed") from None
+
+
+def _prefix(node: Prefix) -> Evaluate:
+    operation, operand = PREFIX[node.operator], build(node.operand)
+    return lambda run, current: operation(operand(run, current))
+
+
+def _choice(node: Choice) -> Evaluate:
+    condition, yes, no = build(node.condition), build(node.yes), build(node.no)
+
+    def evaluate(run: Run, current: Any) -> Any:
+        found = condition(run, current)
+        return no(run, current) if found is None or found is False else yes(run, current)
+
+    return evaluate
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def _constant(node: Constant) -> Evaluate:
+    value = node.value
+    return lambda _run, _current: value
+
+
+def _call(node: Call) -> Evaluate:
+    name, arguments = node.name, tuple(map(build, node.arguments))
+    function = FUNCTIONS.get(name)
+
+    def evaluate(run: Run, current: Any) -> Any:
+        values = [argument(run, current) for argument in arguments]
+        if function is None:
+            raise Failure(f"there is no function {name}")
+        if len(values) != 1:
+            raise Failure(f"{name} takes one argument")
+        return function(values[0])
+
+    return evaluate
+
+
+def _variable(node: Variable) -> Evaluate:
+    keys = tuple(map(build, node.keys))
+
+    def evaluate(run: Run, current: Any) -> Any:
+        names = [text_of(run.made(key(run, current))) for key in keys]
+        value = run.root
+        for name in names:
+            if isinstance(value, dict):
+                value = value.get(name)
+            elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+                value = value[int(name)]
+            else:
+                raise Failure("a name without $ leads nowhere")
+        return value
+
+    return evaluate
+
+
+def _array(node: Array) -> Evaluate:
+    items = tuple(map(build, node.items))
+
+    def evaluate(run: Run, current: Any) -> list[Any]:
+        run.visit(len(items))
+        return [item(run, current) for item in items]
+
+    return evaluate
+
+
+Put = Callable[[Run, Any, dict[str, Any]], None]
+
+
+def _mapping(node: Mapping) -> Evaluate:
+    entries = tuple(map(_entry, node.entries))
+
+    def evaluate(run: Run, current: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for put in entries:
+            put(run, current, made)
+        return made
+
+    return evaluate
+
+
+def _entry(entry: Entry) -> Put:
+    key = build(entry.key)
+    if not (entry.captures and isinstance(entry.value, Path)):
+        value = build(entry.value)
+
+        def put(run: Run, current: Any, made: dict[str, Any]) -> None:
+            found = value(run, current)
+            made[text_of(run.made(key(run, current)))] = found
+
+        return put
+    hits = build_hits(entry.value)
+
+    def put_each(run: Run, current: Any, made: dict[str, Any]) -> None:
+        outer = run.capture(())
+        for captured, member in hits(run, current):
+            run.capture(captured)
+            made[text_of(run.made(key(run, current)))] = member
+        run.capture(outer)
+
+    return put_each
+
+
+def _placeholder(node: Placeholder) -> Evaluate:
+    index = node.index
+
+    def evaluate(run: Run, _current: Any) -> Any:
+        if index is None:
+            return "$" + "".join(f'["{key}"]' for key in flat(run.captured))
+        if index >= len(run.captured):
+            raise Failure(f"there is no #{index} in the path")
+        found = run.captured[index]
+        return list(map(str, found)) if isinstance(found, tuple) else str(found)
+
+    return evaluate
+
+
+# -- paths ------------------------------------------------------------------------------------
+
+
+def _path(path: Path) -> Evaluate:
+    steps = [_single(step) for step in path.steps if isinstance(step, SingleStep)]
+    if len(steps) < len(path.steps):
+        hits = build_hits(path)
+        return lambda run, current: [value for _, value in hits(run, current)]
+    from_root = path.from_root
+
+    def evaluate(run: Run, current: Any) -> Any:
+        value = run.root if from_root else current
+        for step in steps:
+            value = step(run, value)
+        return value
+
+    return evaluate
+
+
+def build_hits(path: Path) -> Hits:
+    """Return what yields the hits of a path in the order of the document, each with its keys.
+
+    A hit that cannot be computed or is undefined is none.
+    """
+    stages = list(_stages(path))
+
+    def evaluate(run: Run, current: Any) -> Iterator[Hit]:
+        found: Iterator[Hit] = iter([((), run.root if path.from_root else current)])
+        for several, singles in stages:
+            found = _stage(run, found, several, singles)
+        return found
+
+    return evaluate
+
+
+Stage = tuple[Several | None, tuple[Single, ...]]
+
+
+def _stages(path: Path) -> Iterator[Stage]:
+    """Yield steps with several results, each with those of one result after it."""
+    several: Several | None = None
+    singles: list[Single] = []
+    for step in path.steps:
+        if isinstance(step, SingleStep):
+            singles.append(_single(step))
+            continue
+        yield several, tuple(singles)
+        several, singles = _several(step), []
+    yield several, tuple(singles)
+
+
+def _stage(
+    run: Run, found: Iterator[Hit], several: Several | None, singles: tuple[Single, ...]
+) -> Iterator[Hit]:
+    for captured, value in found:
+        if several is None:
+            members: Iterator[Hit] = iter([(captured, value)])
+        else:
+            members = (((*captured, key), member) for key, member in several(run, value))
+        for keys, member in members:
+            try:
+                reached = member
+                for step in singles:
+                    reached = step(run, reached)
+            except Failure:
+                continue
+            if reached is not UNDEFINED:
+                yield keys, reached
+
+
+def _single(step: SingleStep) -> Single:
+    match step:
+        case Key(Constant(value)):
+            return constant_key_step(value)
+        case Key(key):
+            return key_step(build(key))
+        case Script(expression):
+            return build(expression)
+
+
+def _several(step: SeveralStep) -> Several:
+    match step:
+        case Wildcard():
+            return wildcard_step
+        case Descent():
+            return descent_step
+        case Union(keys):
+            return union_step(tuple(map(build, keys)))
+        case Filter(condition):
+            return filter_step(build(condition))
+        case Slice(start, end, stride):
+            return slice_step(build(start), build(end), build(stride))
+
+
+_BUILDERS: Final[dict[type, Callable[[Any], Evaluate]]] = {
+    Array: _array,
+    Call: _call,
+    Choice: _choice,
+    Constant: _constant,
+    Infix: _infix,
+    Mapping: _mapping,
+    Path: _path,
+    Placeholder: _placeholder,
+    Prefix: _prefix,
+    Variable: _variable,
+}
+
+
+def flat(captured: tuple[Captured, ...]) -> Iterator[int | str]:
+    """Yield captured keys, those of ``..`` one by one."""
+    for key in captured:
+        if isinstance(key, tuple):
+            yield from key
+        else:
+            yield key

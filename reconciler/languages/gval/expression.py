@@ -1,0 +1,129 @@
+"""Compiled expressions, and compiled paths with the keys that they capture."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+
+from reconciler.engine.allowance import UNLIMITED, Allowance
+from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.languages.gval.build import Hits, build, build_hits, flat
+from reconciler.languages.gval.limits import DEFAULT_LIMITS, Limits, Run
+from reconciler.languages.gval.parser import Parser
+from reconciler.languages.gval.selectors import Evaluate
+from reconciler.languages.gval.syntax import Node, Path, SyntaxFault
+from reconciler.languages.gval.values import Failure
+
+_TOO_DEEP = "it is nested too deeply"
+
+_Tree = TypeVar("_Tree")
+_Built = TypeVar("_Built")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """An expression that was compiled once and may be evaluated any number of times.
+
+    Attributes:
+        source: Its text.
+        tree: What it was parsed to, for those who look at what it says.
+    """
+
+    source: str
+    tree: Node
+    limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
+    evaluate_in: Evaluate = field(repr=False, compare=False)
+
+    def evaluate(self, data: Any, allowance: Allowance = UNLIMITED) -> Any:
+        """Return its value, which may be UNDEFINED and share parts with `data`.
+
+        Raises:
+            EvaluationError: It cannot be evaluated (`Failure`), or takes too long.
+        """
+        run = Run(data, self.limits, allowance)
+        try:
+            return self.evaluate_in(run, None)
+        except RecursionError:
+            raise EvaluationError(_TOO_DEEP) from None
+        finally:
+            run.settle()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """What a path leads to, with the keys that its wildcards and filters stand for there."""
+
+    keys: tuple[int | str, ...]
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """A path whose hits are wanted with their keys."""
+
+    source: str
+    tree: Path
+    limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
+    hits_in: Hits = field(repr=False, compare=False)
+
+    def hits(self, data: Any, allowance: Allowance = UNLIMITED) -> tuple[Hit, ...]:
+        """Return what it leads to, in the order of the document, each place once.
+
+        Raises:
+            EvaluationError: It takes too long.
+        """
+        run = Run(data, self.limits, allowance)
+        try:
+            found = {tuple(flat(keys)): value for keys, value in self.hits_in(run, None)}
+        except RecursionError:
+            raise EvaluationError(_TOO_DEEP) from None
+        finally:
+            run.settle()
+        return tuple(Hit(keys=keys, value=value) for keys, value in found.items())
+
+
+def compile_expression(
+    source: str, *, location: str = "", limits: Limits = DEFAULT_LIMITS
+) -> Expression:
+    """Compile an expression.
+
+    Raises:
+        InvalidPolicy: It cannot be parsed or is too large; the reason names the column.
+    """
+    tree, evaluate = _compile(source, location, limits, Parser.expression, build)
+    return Expression(source=source, tree=tree, limits=limits, evaluate_in=evaluate)
+
+
+def compile_selection(
+    source: str, *, location: str = "", limits: Limits = DEFAULT_LIMITS
+) -> Selection:
+    """Compile a path, and nothing but a path.
+
+    Raises:
+        InvalidPolicy: It cannot be parsed or is too large; the reason names the column.
+    """
+    tree, hits = _compile(source, location, limits, Parser.path, build_hits)
+    return Selection(source=source, tree=tree, limits=limits, hits_in=hits)
+
+
+def _compile(
+    source: str,
+    location: str,
+    limits: Limits,
+    parse: Callable[[Parser], _Tree],
+    make: Callable[[_Tree], _Built],
+) -> tuple[_Tree, _Built]:
+    if len(source) > limits.source:
+        _refuse(location, f"longer than {limits.source} characters")
+    try:
+        tree = parse(Parser(source, limits.depth))
+        return tree, make(tree)
+    except SyntaxFault as error:
+        _refuse(location, f"column {error.position + 1}: {error}")
+    except Failure as error:
+        _refuse(location, str(error))
+    except RecursionError:
+        _refuse(location, _TOO_DEEP)
+
+
+def _refuse(location: str, reason: str) -> NoReturn:
+    raise InvalidPolicy(location, f"this is no select expression: {reason}")

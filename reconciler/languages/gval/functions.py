@@ -1,0 +1,42 @@
+"""The functions of the language."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from reconciler.languages.gval.dates import parse_date
+from reconciler.languages.gval.values import UNDEFINED, Count, Failure
+
+Function = Callable[[Any], Any]
+
+
+def _length(value: Any) -> Count:
+    if value is None or value is UNDEFINED:
+        return Count(0)
+    if isinstance(value, str):
+        return Count(len(value.encode("utf-8", "surrogatepass")))
+    if isinstance(value, list | dict):
+        return Count(len(value))
+    raise Failure("a list, an object or a text is expected by length, isEmpty and isNotEmpty")
+
+
+def _date(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise Failure("date expects a text")
+    moment = parse_date(value)
+    if moment is None:
+        raise Failure("date cannot read its text")
+    return moment
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
+    {
+        "date": _date,
+        "length": _length,
+        "isDefined": lambda value: value is not UNDEFINED,
+        "isUndefined": lambda value: value is UNDEFINED,
+        "isEmpty": lambda value: _length(value) == 0,
+        "isNotEmpty": lambda value: _length(value) != 0,
+    }
+)
+"""Each takes one argument."""

@@ -1,0 +1,134 @@
+"""The tokens of an expression, which are those of Go."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from reconciler.languages.gval.syntax import SyntaxFault
+
+
+class TokenKind(Enum):
+    """What a token is."""
+
+    NAME = "name"
+    NUMBER = "number"
+    TEXT = "text"
+    SIGN = "sign"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of an expression.
+
+    Attributes:
+        text: As written; of a text literal what it means.
+        position: Of its first character, from 0.
+    """
+
+    kind: TokenKind
+    text: str
+    position: int
+
+    @property
+    def shown(self) -> str:
+        """What it is called in a message."""
+        if self.kind is TokenKind.END:
+            return "the end of the expression"
+        return "a text" if self.kind is TokenKind.TEXT else f'"{self.text}"'
+
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<space>[ \t\r\n]+ | //[^\n]* | /\*.*?\*/)
+    | (?P<name>[^\W\d]\w*)
+    | (?P<number>
+        0[xXbBoO][\w.]*
+      | (?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?[\d_]+)?
+      )
+    | (?P<quoted>"(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
+    | (?P<raw>`[^`]*`)
+    | (?P<sign>\*\*|==|!=|=~|!~|<=|>=|<<|>>|&&|\|\||\?\?|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:([abfnrtv\\'\"])|([0-7]{3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|.)",
+    re.DOTALL,
+)
+_PLAIN: Final = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+}
+_SURROGATES: Final = range(0xD800, 0xE000)
+_BYTE: Final = 0xFF
+_LAST: Final = 0x10FFFF
+
+
+def tokens(source: str) -> Iterator[Token]:
+    """Yield the tokens, at the end one of kind END; comments are none.
+
+    Raises:
+        SyntaxFault: A literal does not end, or has an escape that Go does not know.
+    """
+    for match in _TOKEN.finditer(source):
+        position, text = match.start(), match[0]
+        match match.lastgroup:
+            case "space":
+                continue
+            case "name":
+                yield Token(TokenKind.NAME, text, position)
+            case "number":
+                yield Token(TokenKind.NUMBER, text, position)
+            case "quoted":
+                yield Token(TokenKind.TEXT, _unquoted(text, position), position)
+            case "raw":
+                yield Token(TokenKind.TEXT, text[1:-1].replace("\r", ""), position)
+            case _:
+                if text in "\"'`":
+                    raise SyntaxFault("a text that does not end", position)
+                yield Token(TokenKind.SIGN, text, position)
+    yield Token(TokenKind.END, "", len(source))
+
+
+def _unquoted(literal: str, position: int) -> str:
+    quote, inner = literal[0], literal[1:-1]
+    # An escaped byte may be a part of a character.
+    written = bytearray()
+    end, parts = 0, 0
+    for match in _ESCAPE.finditer(inner):
+        written += inner[end : match.start()].encode("utf-8", "surrogatepass")
+        written += _escaped(match, quote, position + 1 + match.start())
+        parts += match.start() - end + 1
+        end = match.end()
+    written += inner[end:].encode("utf-8", "surrogatepass")
+    if quote == "'" and parts + len(inner) - end != 1:
+        reason = "a text goes in double quotes; single quotes hold one character"
+        raise SyntaxFault(reason, position)
+    return written.decode("utf-8", "replace")
+
+
+def _escaped(match: re.Match[str], quote: str, position: int) -> bytes:
+    plain, octal, byte, short, long = match.groups()
+    if plain in _PLAIN:
+        return _PLAIN[plain].encode()
+    if plain == quote:
+        return plain.encode()
+    if octal and int(octal, 8) <= _BYTE:
+        return bytes([int(octal, 8)])
+    if byte:
+        return bytes([int(byte, 16)])
+    code = int(short or long or "-1", 16)
+    if 0 <= code <= _LAST and code not in _SURROGATES:
+        return chr(code).encode()
+    reason = f"unknown escape {match[0]}: a backslash in a text is written twice"
+    raise SyntaxFault(reason, position)

@@ -1,0 +1,109 @@
+"""Bounds on what one expression may cost; expressions come from other people."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, Allowance, Exhausted
+from reconciler.errors import EvaluationError
+
+_RUN = 160
+"""Steps that an evaluation takes beside what it works through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds of compilation and evaluation.
+
+    Attributes:
+        source: Characters of one expression.
+        depth: Levels of nesting in one expression.
+        steps: What one evaluation may take of an `Allowance`.
+        output: Characters of one text that it makes.
+    """
+
+    source: int = 65_536
+    depth: int = 96
+    steps: int = 32_000_000
+    output: int = 2 * 1024 * 1024
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Run:
+    """One evaluation.
+
+    Attributes:
+        root: What ``$`` is.
+        captured: The keys of the hit whose key in a map is computed.
+    """
+
+    __slots__ = ("_allowance", "_given", "_left", "_limits", "captured", "root")
+
+    def __init__(self, root: Any, limits: Limits, allowance: Allowance) -> None:
+        allowance.spend(_RUN)
+        self.root = root
+        self.captured: tuple[Any, ...] = ()
+        self._allowance = allowance
+        self._limits = limits
+        self._left = self._given = min(limits.steps, allowance.left)
+
+    def capture(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Set the captured keys; return what they were."""
+        self.captured, before = keys, self.captured
+        return before
+
+    def settle(self) -> None:
+        """Take what it cost out of the allowance that it shares; called once, at its end."""
+        self._allowance.take(self._given - self._left)
+
+    def spend(self, steps: int) -> None:
+        """Count characters that are about to be worked through.
+
+        Raises:
+            EvaluationError: The evaluation would take too long.
+        """
+        self._left -= steps
+        if self._left <= 0:
+            if self._given < self._limits.steps:
+                raise Exhausted("the allowance for evaluating is used up")
+            raise EvaluationError("the expression works through too much; narrow it down")
+
+    def visit(self, elements: int) -> None:
+        """Count elements that are about to be visited.
+
+        Raises:
+            EvaluationError: The evaluation would take too long.
+        """
+        self.spend(elements * STEPS_OF_ELEMENT)
+
+    def made(self, value: Any) -> Any:
+        """Count a value that an operator made, and give it; only a text can be long.
+
+        Raises:
+            EvaluationError: It is too long, or the evaluation takes too long.
+        """
+        if isinstance(value, str):
+            if len(value) > self._limits.output:
+                msg = f"the result is longer than {self._limits.output} characters"
+                raise EvaluationError(msg)
+            self.spend(len(value))
+        return value
+
+    def weigh(self, value: Any) -> None:
+        """Count all that is in a value, before it is compared or written out.
+
+        Raises:
+            EvaluationError: The evaluation takes too long.
+        """
+        if not isinstance(value, dict | list | str):
+            return
+        waiting = [value]
+        while waiting:
+            current = waiting.pop()
+            if isinstance(current, str):
+                self.spend(len(current))
+                continue
+            members = current.values() if isinstance(current, dict) else current
+            self.visit(len(members))
+            waiting += [member for member in members if isinstance(member, dict | list | str)]

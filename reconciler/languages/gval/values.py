@@ -1,0 +1,153 @@
+"""Values of the language: those of JSON, ``undefined``, and what functions give beside them.
+
+How values are converted is that of gval 1.0.1, a Go library: numbers are float64, a text that
+reads as a number is one where a number is needed, and everything has the text of Go's ``%v``.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from typing_extensions import override
+
+from reconciler.engine.values.gotext import go_text
+from reconciler.errors import EvaluationError
+
+
+class Failure(EvaluationError):
+    """An expression cannot be evaluated on this data; its text has no value of it.
+
+    A filter leaves out the element, a path with several results leaves out that result.
+    """
+
+
+class Undefined(Enum):
+    """What a path to nothing gives. It counts as a number that equals none, itself neither."""
+
+    UNDEFINED = "<undefined>"
+
+    @override
+    def __str__(self) -> str:
+        return self.value
+
+
+UNDEFINED: Final = Undefined.UNDEFINED
+
+
+class Count(int):
+    """A length: an integer among floats, which equals no element of a list."""
+
+    __slots__ = ()
+
+    @override
+    def __str__(self) -> str:
+        return int.__repr__(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time, as Go prints it; that text is also what it is compared by."""
+
+    text: str
+
+    @override
+    def __str__(self) -> str:
+        return self.text
+
+
+_DECIMAL: Final = re.compile(
+    r"[+-]?(\d(_?\d)*\.?(\d(_?\d)*)?|\.\d(_?\d)*)([eE][+-]?\d(_?\d)*)?", re.ASCII
+)
+_HEXADECIMAL: Final = re.compile(
+    r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+", re.ASCII
+)
+_INFINITE: Final = re.compile(r"([+-]?)inf(inity)?", re.IGNORECASE | re.ASCII)
+
+_TRUE: Final = ("true", "TRUE")
+_FALSE: Final = ("false", "FALSE")
+
+
+def text_of(value: Any) -> str:
+    """Return the text that a value has where a text is needed."""
+    return str(value) if isinstance(value, Count) else go_text(value)
+
+
+def to_number(value: Any) -> float | None:
+    """Return a value as a number, None where it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if value is UNDEFINED:
+        return math.nan
+    return parse_number(value) if isinstance(value, str) else None
+
+
+def parse_number(text: str) -> float | None:
+    """Read a number as Go writes them; None where the text is none or too large."""
+    if _DECIMAL.fullmatch(text):
+        number = float(text)
+        return None if math.isinf(number) else number
+    if found := _INFINITE.fullmatch(text):
+        return -math.inf if found[1] == "-" else math.inf
+    if text.lower() == "nan":
+        return math.nan
+    if _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(text)
+        except OverflowError:
+            return None
+    return None
+
+
+def to_index(value: Any) -> int:
+    """Return a value as an integer, rounded towards zero.
+
+    Raises:
+        Failure: It is no number.
+    """
+    number = to_number(value)
+    if number is None:
+        raise Failure("a number is expected where an element of a list is selected")
+    return int(number) if math.isfinite(number) else -1
+
+
+def to_condition(value: Any) -> bool:
+    """Return whether a filter keeps an element with this result.
+
+    Raises:
+        Failure: It means neither true nor false.
+    """
+    if isinstance(value, bool):
+        return value
+    if value is None or value in _FALSE:
+        return False
+    if value in _TRUE:
+        return True
+    number = to_number(value)
+    if number is None:
+        raise Failure("the condition of a filter is neither true nor false")
+    return number != 0
+
+
+def same(left: Any, right: Any) -> bool:
+    """Return whether two values are of one type and equal, with all that is in them."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(same(value, right[key]) for key, value in left.items())
+        )
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
+    if left is UNDEFINED or right is UNDEFINED:
+        return False
+    return _sort(left) is _sort(right) and bool(left == right)
+
+
+def _sort(value: Any) -> type:
+    """Return the type of a value, one for all numbers of a document."""
+    kind = type(value)
+    return float if kind is int else kind

@@ -1,0 +1,26 @@
+"""Every case of the policy languages."""
+
+import pytest
+
+from tests.conformance.data import required
+from tests.conformance.dialects import modrule
+from tests.conformance.dialects.cases import CASES, Case, deviations, run
+
+MODULES = (modrule,)
+"""Importing them names their runners."""
+DEVIATIONS = deviations()
+
+
+def test_the_data_is_there() -> None:
+    if not CASES:
+        (pytest.fail if required() else pytest.skip)("conformance data absent")
+
+
+def test_a_deviation_names_a_case() -> None:
+    if CASES:
+        assert not DEVIATIONS.keys() - {param.id for param in CASES}
+
+
+@pytest.mark.parametrize(("file", "case"), CASES)
+def test_case(file: str, case: Case) -> None:
+    run(file, case, DEVIATIONS)

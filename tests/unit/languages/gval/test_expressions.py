@@ -1,0 +1,291 @@
+"""What expressions give: conversions, undefined, and what fails where."""
+
+import math
+from typing import Any
+
+import pytest
+
+from reconciler.engine.allowance import Allowance, Exhausted
+from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.languages.gval import UNDEFINED, Failure, compile_expression, compile_selection
+
+DATA = {
+    "name": "shop",
+    "count": 7,
+    "many": 2_500_000,
+    "digits": "7",
+    "on": True,
+    "none": None,
+    "empty": "",
+    "list": [4, 5, 6, 7],
+    "mixed": ["x", 1, {"x": 1}, {"x": None}, {}, None, [9]],
+    "map": {"b": {"x": 2}, "a": {"x": 1}, "c": 3},
+    "keys": {"which": "a", "a/b": 1},
+    "containers": [
+        {"name": "web", "ports": [{"n": 80}, {"n": 443}]},
+        {"name": "log"},
+        {"name": "db", "ports": [{"n": 5432}]},
+    ],
+}
+
+
+def value_of(source: str, data: Any = DATA) -> Any:
+    return compile_expression(source).evaluate(data)
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        # Both sides read as numbers are compared as numbers, whatever they are.
+        ("$.count == $.digits", True),
+        ('"1e1" == "10"', True),
+        ('"0x10p0" == 16', True),
+        ('$.on == "true"', False),
+        ("$.on == 1", False),
+        ("$.none == false", False),
+        ("$.list == [4, 5, 6, 7]", True),
+        ("$.list == [4, 5, 6, true]", False),
+        ('{"x": 1} == $.map.a', True),
+        # Two texts are in the order of texts, a text and a number in that of numbers.
+        ('"10" < "9"', True),
+        ('"10" < 9', False),
+        ("$.name < 1", False),
+        ("$.on >= false", True),
+        ('$.count + "0"', 7),
+        ("$.name + $.count", "shop7"),
+        ("$.name + $.many", "shop2.5e+06"),
+        ("$.count / 2 * 2", 7),
+        ("2 + 3 * 2 ** 2", 14),
+        ("2 ** 3 ** 2", 64),
+        ("-2 ** 2", 4),
+        ("-7 % 3", -1),
+        ("1 / 0 > 1000", True),
+        ("7 & 3 | 8", 11),
+        ("~0", -1),
+        ("1 << 64", 0),
+        ("-8 >> 1", -4),
+        ("6 ^ 3", 5),
+        # An element is equal if its type is, and a length is no number of a document.
+        ("7 in $.list", True),
+        ('"7" in $.list', False),
+        ("length($.list) in [4]", False),
+        ("length($.list) == 4", True),
+        ("length($.name)", 4),
+        ("length($.none)", 0),
+        ("length($.lost)", 0),
+        ("isNotEmpty($.map)", True),
+        ("isEmpty($.empty)", True),
+        ("!isDefined($.lost)", True),
+        # Undefined is a number that equals none.
+        ("$.lost == $.lost", False),
+        ("$.lost != 1", True),
+        ("$.lost != $.lost", True),
+        ('$.lost < "abc"', True),
+        ("$.lost == true", False),
+        ('$.lost =~ "^<undefined>$"', True),
+        ('$.none =~ "nil"', True),
+        ("$.lost ? 1 : 2", 1),
+        ("$.none ? 1 : 2", 2),
+        ("$.none ? 1", None),
+        ("$.none ?? $.name", "shop"),
+        ("false ?? 1", 1),
+        ("$.on && $.count == 7 || $.lost", True),
+        ("$.on ? $.count > 5 ? 1 : 2 : 3", 1),
+        ('$.many =~ "^2.5e[+]06$"', True),
+        ("$.name =~ `^s.op$`", True),
+        ("$.name !~ $.digits", True),
+        ("name", "shop"),
+        ("map.a.x", 1),
+        ("list[1]", 5),
+        ("null", None),
+        ("$.name == 's'", False),
+        ('$.name /* of the shop */ == "shop" // yes', True),
+        ('"\\u0041\\x42\\103" == "ABC"', True),
+    ],
+)
+def test_values(source: str, value: Any) -> None:
+    assert value_of(source) == value
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("$.list[1:3]", [5, 6]),
+        ("$.list[-2:]", [6, 7]),
+        ("$.list[1:-1]", []),
+        ("$.list[:2]", [4, 5]),
+        ("$.list[1::2]", [5, 7]),
+        ("$.list[::-1]", [7, 6, 5, 4]),
+        ("$.list[0, 9, 2]", [4, 6]),
+        ("$.map[*].x", [2, 1]),
+        ("$.map.*.x", [2, 1]),
+        ('$.map["a", "z", "b"].x', [1, 2]),
+        ("$.mixed[*].x", [1, None]),
+        ("$.mixed[? @.x]", [{"x": 1}, {}, None]),
+        ("$.mixed[? isDefined(@.x)]", [{"x": 1}, {"x": None}]),
+        ("$.containers[*].ports[? @.n < 1000].n", [80, 443]),
+        ("$.containers[? @.ports[? @.n == 443]]", []),
+        ("$.containers[? length(@.ports[? @.n == 443]) > 0].name", ["web"]),
+        ('$.containers[? @.name != "web" && isDefined(@.ports)].name', ["db"]),
+        ("$.containers..n", [80, 443, 5432]),
+        ('$.containers..["n"]', [80, 443, 5432]),
+        ("$.map..[? @.x == 1]", [{"x": 1}]),
+        ("$.map[$.keys.which].x", 1),
+        ("$.map[@.c]", UNDEFINED),
+        ('$.keys["a/b"]', 1),
+        ("$.map.a(@.x + 1)", 2),
+        ("$.map.*(@ == 3)", [False, False, True]),
+        ("$.none.deep.down", UNDEFINED),
+        ("$.lost.deep.down", UNDEFINED),
+        ("@.name", UNDEFINED),
+    ],
+)
+def test_paths(source: str, value: Any) -> None:
+    assert value_of(source) == value
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "$.list[4]",
+        "$.list[-1]",
+        "$.name.x",
+        '$.list["x"]',
+        "length($.count)",
+        "length()",
+        "length($.list, 1)",
+        "isEmpty($.on)",
+        "!$.name",
+        "$.count && true",
+        "$.on && $.lost",
+        "1 - $.name",
+        "$.none + 1",
+        "1 in $.count",
+        "size($.list)",
+        'date("yesterday")',
+        '$.name =~ $.mixed[0] + "("',
+    ],
+)
+def test_what_fails_on_this_data(source: str) -> None:
+    with pytest.raises(Failure):
+        value_of(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("", "column 1"),
+        ("$.", "column 3: a name"),
+        ("$.a b", "column 5: nothing can stand there"),
+        ("$['a']['bc']", "column 8: a text goes in double quotes"),
+        ('$.a == "x', "column 8: a text that does not end"),
+        ('$.a =~ "x\\.y"', r"unknown escape \.: a backslash in a text is written twice"),
+        ('$.a =~ "(?=x)"', "not a regular expression"),
+        ('$.a =~ "\\\\C"', r"\C is not supported"),
+        ("$[1:2:3:4]", "at most a start, an end and a step"),
+        ("$..[1:2]", "a slice cannot stand after .."),
+        ("$[? 1, 2]", '"]" is missing after a filter'),
+        ("{#: length($)}", "needs a path after it"),
+        ("#1", "in the key of a map only"),
+        ("1 && 2", "column 3: both sides of &&"),
+        ("0x1F", "a decimal number is expected"),
+        ("(" * 200 + "1" + ")" * 200, "nested too deeply"),
+        ("!" * 200 + "$.a", "nested too deeply"),
+        ("1" * 70_000, "longer than 65536 characters"),
+    ],
+)
+def test_what_is_no_expression_is_refused_with_its_place(source: str, told: str) -> None:
+    with pytest.raises(InvalidPolicy) as refused:
+        compile_expression(source, location="spec.match[0].select")
+    assert told in refused.value.reason
+    assert refused.value.location == "spec.match[0].select"
+
+
+def test_a_selection_has_the_keys_of_its_hits_in_the_order_of_the_document() -> None:
+    def hits(source: str) -> list[tuple[Any, ...]]:
+        return [(*hit.keys, hit.value) for hit in compile_selection(source).hits(DATA)]
+
+    assert hits("$.containers[*].ports[? @.n < 1000].n") == [(0, 0, 80), (0, 1, 443)]
+    assert hits("$.map[*].x") == [("b", 2), ("a", 1)]
+    assert hits("$.map..x") == [("b", 2), ("a", 1)]
+    assert hits("$.list[::-2]") == [(3, 7), (1, 5)]
+    assert hits("$.list[2, 2]") == [(2, 6)]
+    assert hits("$.name") == [("shop",)]
+    assert hits("$.lost") == hits("$.list[9]") == []
+
+
+@pytest.mark.parametrize("source", ["length($.list)", "$.count == 7", "name", "$.count - 1"])
+def test_a_selection_is_a_path_and_nothing_else(source: str) -> None:
+    with pytest.raises(InvalidPolicy):
+        compile_selection(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "data"),
+    [
+        ("$..*..*..*..*", [[[[[1] * 9] * 9] * 9] * 9] * 9),
+        ('$[? @ =~ "x.*y.*z"]', ["x" * 10_000] * 2_000),
+        ('$[? @ =~ $[0] + "x"]', ["(a|b)*{1,50}"] * 100_000),
+        ("$.a + $.a + $.a", {"a": "x" * 1_000_000}),
+        ("$[? @ == $]", [[1] * 3] * 20_000),
+    ],
+)
+def test_what_works_through_too_much_ends(source: str, data: Any) -> None:
+    with pytest.raises(EvaluationError) as ended:
+        value_of(source, data)
+    assert not isinstance(ended.value, Failure)
+
+
+def test_it_takes_of_a_shared_allowance_and_ends_with_it() -> None:
+    expression = compile_expression("$.list[? @ > 1]")
+    shared = Allowance(100_000)
+    expression.evaluate(DATA, shared)
+    assert 0 < 100_000 - shared.left < 5_000
+    with pytest.raises(Exhausted):
+        expression.evaluate({"list": [1] * 100_000}, shared)
+    assert shared.exhausted
+
+
+def test_deep_data_ends_with_an_error_or_a_value() -> None:
+    def nested(depth: int) -> Any:
+        made: Any = 1
+        for _ in range(depth):
+            made = {"x": [made]}
+        return made
+
+    assert value_of("length($..x)", nested(500)) == 500
+    with pytest.raises(EvaluationError, match="too deeply"):
+        value_of("[$] == [$]", nested(5_000))
+
+
+def test_numbers_are_those_of_go() -> None:
+    assert math.isnan(value_of("$.lost + 1"))
+    assert math.isnan(value_of("0 / 0"))
+    assert value_of('"nan" == "nan"') is False
+    assert value_of('"-nan" == "-nan"') is True
+    assert value_of('" 1" == 1') is False
+    assert value_of('"1_000" == 1000') is True
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("2024-02-29", "2024-02-29 00:00:00 +0000 UTC"),
+        ("2024-02-29T10:11:12.5Z", "2024-02-29 10:11:12.5 +0000 UTC"),
+        ("2024-02-29T10:11:12+02:00", "2024-02-29 10:11:12 +0200 +0200"),
+        ("2024-02-29T10:11:12+0200", "2024-02-29 10:11:12 +0200 +0200"),
+        ("2024-02-29 10:11", "2024-02-29 10:11:00 +0000 UTC"),
+        ("Thu Feb 29 10:11:12 2024", "2024-02-29 10:11:12 +0000 UTC"),
+        ("Thu Feb 29 10:11:12 PST 2024", "2024-02-29 10:11:12 +0000 PST"),
+        ("3:04PM", "0000-01-01 15:04:00 +0000 UTC"),
+    ],
+)
+def test_dates(text: str, shown: str) -> None:
+    assert str(value_of("date($)", text)) == shown
+    assert value_of('date($) == date($) && date($) > date("0000-01-01")', text) is True
+
+
+@pytest.mark.parametrize("text", ["2023-02-29", "2024-02-29T24:00:00Z", "13:04PM", "now"])
+def test_what_is_no_date(text: str) -> None:
+    with pytest.raises(Failure):
+        value_of("date($)", text)
