@@ -16,6 +16,7 @@ from reconciler.cli.desk.session import NO_TARGET, RuleResult, Session, TriggerR
 from reconciler.cli.desk.stock import Key, Scopes, Stock, key_of
 from reconciler.cli.desk.suite.answers import answers_of
 from reconciler.cli.desk.suite.model import Expected, TestFile
+from reconciler.cli.desk.suite.selector import EVERY_ROW, Selector
 from reconciler.cli.desk.values import DeskValues, read_user, read_values
 from reconciler.cli.output.words import nearest
 from reconciler.dialects.kyverno.autogen import PREFIXES
@@ -73,11 +74,14 @@ class TestRun:
         return tuple(item for place, item in found.items() if place not in tested)
 
 
-async def run_test(test: TestFile, operation: str | None = None) -> TestRun:
+async def run_test(
+    test: TestFile, operation: str | None = None, selector: Selector = EVERY_ROW
+) -> TestRun:
     """Run a test.
 
     Args:
         test: What the file says.
+        selector: Which rows count; the others do not exist.
         operation: Of the requests of rows that name none; None: as `operation_for` says.
 
     Raises:
@@ -86,7 +90,8 @@ async def run_test(test: TestFile, operation: str | None = None) -> TestRun:
     folder = test.path.parent
     stage = _stage(test, folder, operation)
     runs: dict[str, list[TriggerRun]] = {}
-    for expected in test.expected:
+    chosen = selector.entries(test.expected)
+    for expected in chosen:
         if expected.operation not in runs:
             session = stage.session
             runs[expected.operation] = [
@@ -94,8 +99,9 @@ async def run_test(test: TestFile, operation: str | None = None) -> TestRun:
             ]
     rows = [
         row
-        for expected in test.expected
+        for expected in chosen
         for row in _Checker(stage, folder, runs[expected.operation], expected).rows()
+        if selector.accepts(row.key)
     ]
     return TestRun(test=test, rows=tuple(rows), warnings=stage.policies.warnings)
 
@@ -178,8 +184,7 @@ class _Checker:
             yield self._row(None, End.FAILED, "Not found", misspelt)
             return
         if self.expected.patched:
-            names = [self.expected.patched]
-            listed = placed(names, self.stage.scopes, base=self.folder)
+            listed = placed(self.expected.patched, self.stage.scopes, base=self.folder)
             self.manifest.update({key_of(item): item for item in listed})
         keys = self._keys()
         found = [
@@ -313,14 +318,13 @@ class _Checker:
         if expected.patched:
             wanted = self.manifest.get(key_of(after))
             if wanted is None:
-                text = f"{expected.patched} has no {key[1]} {key[3]}"
+                text = f"{', '.join(expected.patched)} has no {key[1]} {key[3]}"
                 if not expected.demands_all and expected.result != "fail":
                     return self._row(key, End.EXCLUDED, "nothing to compare with", text)
                 failed = self._row(key, End.FAILED, "Resource error", text)
             elif not equal(_tidy(after), _tidy(wanted)):
-                details = unified_diff(
-                    _tidy(wanted), _tidy(after), names=(expected.patched, "what the policy made")
-                )
+                names = (", ".join(expected.patched), "what the policy made")
+                details = unified_diff(_tidy(wanted), _tidy(after), names=names)
                 failed = self._row(key, End.FAILED, "Resource diff", details=details)
         if failed is None and result.status != expected.result:
             reason = f"Want {expected.result}, got {result.status}"

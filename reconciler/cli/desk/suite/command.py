@@ -13,6 +13,7 @@ from reconciler.cli.desk.suite import report
 from reconciler.cli.desk.suite.check import End
 from reconciler.cli.desk.suite.model import find
 from reconciler.cli.desk.suite.parallel import run_files
+from reconciler.cli.desk.suite.selector import EVERY_ROW, Selector
 from reconciler.cli.desk.suite.watch import changed_after, places_of, state_of
 from reconciler.cli.output.exits import FINDINGS, INTERRUPTED, NOT_RUN, OK
 from reconciler.cli.output.screen import warn
@@ -44,6 +45,17 @@ Examples:
     show_default=True,
     help="table for people; json and junit for programs.",
 )
+@click.option(
+    "--test-case-selector",
+    "-t",
+    "selector",
+    default="",
+    metavar="SELECTOR",
+    help="Only rows of these: policy=NAME,rule=NAME,resource=NAME, with wildcards.",
+)
+@click.option(
+    "--require-tests", is_flag=True, help="Each DIR must have a test; else one of them must."
+)
 @click.option("--fail-only", is_flag=True, help="Leave out what passed, in the table.")
 @click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail as well.")
 @operation_option
@@ -56,7 +68,7 @@ Examples:
     help="Processes that run test files. Default: one for each CPU where that is faster.",
 )
 @click.option("--watch", "-w", is_flag=True, help="Run again when a file changes, until Ctrl-C.")
-def test(*, watch: bool, **options: Any) -> None:
+def test(*, watch: bool, selector: str, **options: Any) -> None:
     """Run test folders of policies as they are.
 
     A kyverno-test.yaml names policies, objects, values and the result that each rule must have at
@@ -72,7 +84,7 @@ def test(*, watch: bool, **options: Any) -> None:
       130  --watch was ended
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     operation = operation_of_flag(options.pop("operation"))
-    suite = _Suite(operation=operation, **options)
+    suite = _Suite(operation=operation, selector=Selector.parse(selector), **options)
     if watch:
         if suite.output != "table":
             raise click.UsageError("--watch writes a table; leave out --output")
@@ -88,6 +100,8 @@ class _Suite:
     file_name: str
     output: str
     operation: str | None
+    selector: Selector
+    require_tests: bool
     fail_only: bool
     verbose: bool
     strict: bool
@@ -99,10 +113,13 @@ class _Suite:
         Raises:
             InvalidSetting: There is no test.
         """
-        paths = find(self.folders, self.file_name)
-        if not paths:
-            raise InvalidSetting(f"{' '.join(self.folders)}: no {self.file_name} is in there")
-        found = list(run_files(paths, self.jobs, SystemClock(), self.operation))
+        by_folder = {name: find([name], self.file_name) for name in self.folders}
+        paths = list(dict.fromkeys(path for found in by_folder.values() for path in found))
+        empty = [name for name, found in by_folder.items() if not found]
+        if empty and (self.require_tests or not paths):
+            raise InvalidSetting(f"{' '.join(empty)}: no {self.file_name} is in there")
+        clock = SystemClock()
+        found = list(run_files(paths, self.jobs, clock, self.operation, self.selector))
         outcome = report.Outcome(
             runs=[run for item in found for run in item.runs],
             broken=[item.broken for item in found if item.broken],
@@ -125,7 +142,8 @@ class _Suite:
         if self.strict and (counts[End.EXCLUDED] or counts[End.NOT_RUN]):
             return FINDINGS
         if not outcome.tested:
-            warn("nothing was tested")
+            chosen = "" if outcome.counts else ": no row fits --test-case-selector"
+            warn(f"nothing was tested{chosen if self.selector != EVERY_ROW else ''}")
             return NOT_RUN
         return OK
 

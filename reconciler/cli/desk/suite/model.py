@@ -97,8 +97,8 @@ class Expected:
         location: In the test file.
         policy: Its name, without a namespace.
         objects: Empty for all objects.
-        patched: The file with objects as they must be, or empty.
-        demands_all: An object that is not in that file is a failure.
+        patched: Files with objects as they must be.
+        demands_all: An object that is in none of these files is a failure.
         unsupported: Why nothing can be compared with it, or empty.
     """
 
@@ -108,7 +108,7 @@ class Expected:
     objects: tuple[ObjectName, ...] = ()
     operation: str = ""
     result: str
-    patched: str = ""
+    patched: tuple[str, ...] = ()
     demands_all: bool = False
     unsupported: str = ""
 
@@ -281,7 +281,7 @@ def _expected(raw: Any, place: str) -> Expected:
         objects=_objects(fields, place),
         operation=operation,
         result=str(result),
-        patched=_text(fields, "patchedResources", place),
+        patched=_files(fields, "patchedResources", place),
         demands_all=fields.get("failOnMissingResources") is True,
     )
 
@@ -306,6 +306,14 @@ def _objects(fields: Mapping[str, Any], place: str) -> tuple[ObjectName, ...]:
 def _split(text: str) -> ObjectName:
     namespace, _, name = text.rpartition("/")
     return ObjectName(name=name, namespace=namespace)
+
+
+def _files(fields: Mapping[str, Any], name: str, place: str) -> tuple[str, ...]:
+    value = fields.get(name)
+    if not isinstance(value, str | list | None):
+        raise InvalidSetting(f"{place}.{name}: expected a file or a list of files")
+    listed = [value] if isinstance(value, str) else value
+    return tuple(filter(None, reading.strings(listed, f"{place}.{name}")))
 
 
 def _text(fields: Mapping[str, Any], name: str, place: str) -> str:

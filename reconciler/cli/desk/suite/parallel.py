@@ -16,6 +16,7 @@ from typing import Final
 
 from reconciler.cli.desk.suite.check import TestRun, run_test
 from reconciler.cli.desk.suite.model import read_tests
+from reconciler.cli.desk.suite.selector import EVERY_ROW, Selector
 from reconciler.clock import Clock
 from reconciler.errors import RetrofitError
 
@@ -41,7 +42,11 @@ Work = Callable[[Path], FileRun]
 
 
 def run_files(
-    paths: Sequence[Path], jobs: int | None, clock: Clock, operation: str | None = None
+    paths: Sequence[Path],
+    jobs: int | None,
+    clock: Clock,
+    operation: str | None = None,
+    selector: Selector = EVERY_ROW,
 ) -> Iterator[FileRun]:
     """Yield the runs of test files in their order.
 
@@ -50,8 +55,9 @@ def run_files(
         jobs: Processes; None for as many as there are CPUs, and none while it is quick without.
         clock: Tells how quick it is.
         operation: Of the requests of rows that name none; see `run_test`.
+        selector: Which rows count.
     """
-    work = partial(run_file, operation=operation)
+    work = partial(run_file, operation=operation, selector=selector)
     limit = _cpus() if jobs is None else jobs
     started = clock.monotonic()
     for done, path in enumerate(paths):
@@ -64,11 +70,11 @@ def run_files(
         yield work(path)
 
 
-def run_file(path: Path, operation: str | None = None) -> FileRun:
+def run_file(path: Path, operation: str | None = None, selector: Selector = EVERY_ROW) -> FileRun:
     """Return the run of a test file; what is wrong with it is part of the answer."""
     runs: list[TestRun] = []
     try:
-        runs += [asyncio.run(run_test(item, operation)) for item in read_tests(path)]
+        runs += [asyncio.run(run_test(item, operation, selector)) for item in read_tests(path)]
     except RetrofitError as error:
         place = "" if str(error).startswith(str(path)) else f"{path}: "
         return FileRun(path=path, runs=tuple(runs), broken=f"{place}{error}")

@@ -76,7 +76,7 @@ def changed_after(look: Callable[[], State], before: State, clock: Clock) -> lis
 
 def _named(test: TestFile) -> Iterator[Path]:
     names = [name for listed in test.files.values() for name in listed]
-    names += [item.patched for item in test.expected]
+    names += [name for item in test.expected for name in item.patched]
     names += [name for item in test.entries for name in item.files or ()]
     for name in filter(None, [*names, test.variables, test.user]):
         path = test.path.parent / name

@@ -300,3 +300,68 @@ def test_rows_that_are_not_run_do_no_harm_beside_others(
     done = desk.run("test", ".")
     assert done.exit_code == 0
     assert "1 passed, 0 failed, 0 excluded, 1 not run" in done.stdout
+
+
+def test_patched_resources_may_be_several_files(desk: Desk, suite: Callable[..., None]) -> None:
+    one, secret = PATCHED.split("---\n")
+    desk.write("one.yaml", one)
+    desk.write("secret-patched.yaml", secret)
+    files = "[one.yaml, secret-patched.yaml]"
+    suite(row(rule="spread", resources="[secret]", result="pass", patchedResources=files))
+    assert desk.run("test", ".").exit_code == 0
+    suite(row(rule="label", resources="[one]", result="pass", patchedResources=files))
+    assert desk.run("test", ".").exit_code == 0
+    suite(row(rule="label", resources="[two]", result="pass", patchedResources=files))
+    assert "one.yaml, secret-patched.yaml has no ConfigMap two" in desk.run("test", ".").stdout
+    suite(row(rule="label", resources="[two]", result="pass", patchedResources="{a: b}"))
+    broken = desk.run("test", ".").stdout
+    assert "results[0].patchedResources: expected a file or a list of files" in broken
+
+
+@pytest.mark.parametrize(
+    ("selector", "tested"),
+    [
+        ("rule=label", ["one", "two"]),
+        ("policy=p,rule=l*", ["one", "two"]),
+        ("policy=other", []),
+        ("resource=o*", ["one"]),
+        ("resource=default/*", ["one", "secret", "two"]),
+        ("resource=other/*", []),
+        ("rule=spread, resource=*", ["secret"]),
+        ("", ["one", "secret", "two"]),
+    ],
+)
+def test_rows_can_be_selected(
+    desk: Desk, suite: Callable[..., None], selector: str, tested: list[str]
+) -> None:
+    suite(
+        row(rule="label", resources="[one, two]", result="pass")
+        + row(rule="spread", resources="[default/secret]", result="pass")
+    )
+    done = desk.run("test", ".", "-t", selector, "-o", "json")
+    rows = json.loads(done.stdout)["tests"][0]["rows"]
+    assert sorted(item["object"].rpartition("/")[2] for item in rows) == tested
+    if not tested:
+        assert done.exit_code == 2
+        assert done.stderr == "nothing was tested: no row fits --test-case-selector\n"
+
+
+@pytest.mark.parametrize("selector", ["label", "rule=", "role=x", "rule=a,rule=b"])
+def test_a_selector_that_is_none_is_refused(
+    desk: Desk, suite: Callable[..., None], selector: str
+) -> None:
+    suite(row(rule="label", resources="[one]", result="pass"))
+    done = desk.run("test", ".", "-t", selector)
+    assert done.exit_code == 2
+    assert "expected policy=NAME,rule=NAME,resource=NAME" in done.stderr
+
+
+def test_every_folder_can_be_required_to_have_a_test(
+    desk: Desk, suite: Callable[..., None]
+) -> None:
+    suite(row(rule="label", resources="[one]", result="pass"))
+    (desk.folder / "empty").mkdir()
+    assert desk.run("test", ".", "empty").exit_code == 0
+    done = desk.run("test", ".", "empty", "--require-tests")
+    assert done.exit_code == 2
+    assert done.stderr == "Error: empty: no kyverno-test.yaml is in there\n"

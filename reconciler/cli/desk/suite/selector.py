@@ -1,0 +1,78 @@
+"""Which rows of a test count: ``policy=...,rule=...,resource=...`` with wildcards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import click
+
+from reconciler.cli.desk.stock import Key
+from reconciler.cli.desk.suite.model import Expected, ObjectName
+from reconciler.engine.values.wildcard import matches
+
+_PARTS = ("policy", "rule", "resource")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Patterns for names.
+
+    Attributes:
+        resource: For the name of an object, or where it has a slash for ``namespace/name``.
+    """
+
+    policy: str = "*"
+    rule: str = "*"
+    resource: str = "*"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return what a text selects; a part that it leaves out selects all.
+
+        Raises:
+            click.UsageError: It is none.
+        """
+        found: dict[str, str] = {}
+        for part in filter(None, (item.strip() for item in text.split(","))):
+            name, sign, pattern = part.partition("=")
+            if name not in _PARTS or not sign or not pattern or name in found:
+                raise click.UsageError(
+                    f"--test-case-selector {text}: expected policy=NAME,rule=NAME,resource=NAME,"
+                    f" each once or not at all, found {part}"
+                )
+            found[name] = pattern
+        return cls(**found)
+
+    def entries(self, expected: Sequence[Expected]) -> tuple[Expected, ...]:
+        """Return the entries of ``results`` that may have rows, with the objects that count."""
+        chosen = (
+            replace(
+                item,
+                objects=tuple(filter(self._may_mean, item.objects)),
+            )
+            for item in expected
+            if matches(self.policy, item.policy) and self._rule(item.rule)
+        )
+        named = {item.location for item in expected if item.objects}
+        return tuple(item for item in chosen if item.objects or item.location not in named)
+
+    def accepts(self, key: Key | None) -> bool:
+        """Return whether a row about an object counts."""
+        return key is None or self._names(key[2], key[3])
+
+    def _rule(self, rule: str) -> bool:
+        # An entry without a rule is about all rules of its policy.
+        return not rule or matches(self.rule, rule)
+
+    def _may_mean(self, item: ObjectName) -> bool:
+        # Without a namespace it may be about several objects; the rows tell which.
+        if item.namespace:
+            return self._names(item.namespace, item.name)
+        return matches(self.resource.rpartition("/")[2], item.name)
+
+    def _names(self, namespace: str, name: str) -> bool:
+        place = f"{namespace}/{name}" if "/" in self.resource else name
+        return matches(self.resource, place)
+
+
+EVERY_ROW: Final = Selector()
