@@ -2,7 +2,8 @@
 
 What is small is read at once. A larger body waits for its place first, and keeps it until the
 request is answered, because what is parsed from it is larger still. As long as somebody waits, a
-sender that does not get on gives its place up.
+sender that does not get on gives its place up. Callers that nothing is known of have places of
+their own, so that the others do not wait for them.
 """
 
 import asyncio
@@ -13,9 +14,10 @@ from typing import Final
 
 from aiohttp import web
 
+from admission.connections import BODY_BUFFER, Connection
 from reconciler.services.processing.memory_budget import MemoryBudget
 
-SMALL: Final = 64 * 1024
+SMALL: Final = BODY_BUFFER
 """Bytes up to which a body needs no place: as many as a connection buffers anyway."""
 _PATIENCE: Final = 1.0
 """Seconds for a body to arrive while others wait for its place."""
@@ -39,74 +41,81 @@ class Bodies:
 
     Attributes:
         largest: Bytes that one may have.
-        together: Bytes that all large ones may have.
+        together: Bytes that all large ones may have; strangers a quarter of them.
         timeout: Seconds until one has to be there.
     """
 
     largest: int
     together: int
     timeout: float
-    _gate: MemoryBudget = field(init=False)
+    _known: MemoryBudget = field(init=False)
+    _strangers: MemoryBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        self._gate = MemoryBudget(self.together)
+        self._strangers = MemoryBudget(max(1, self.together // 4))
+        self._known = MemoryBudget(max(1, self.together - self.together // 4))
 
     @property
     def held(self) -> int:
         """Return the bytes of large bodies that have their place now."""
-        return self._gate.used
+        return self._known.used + self._strangers.used
 
     @contextlib.asynccontextmanager
-    async def read(self, http: web.Request) -> AsyncIterator[bytes]:
+    async def read(self, http: web.Request, connection: Connection) -> AsyncIterator[bytes]:
         """Give the body of a request, which keeps its place until the end.
 
         Raises:
             Refused: It is too large, or comes too slowly, or there is no place.
+            ConnectionError: Its sender has left.
         """
         size = http.content_length
-        if size is not None and size > self.largest:
-            raise self._too_large(f"{size} bytes long")
+        if size is None:
+            raise Refused(411, "the body has no Content-Length, which the API server always sends")
+        if size > self.largest:
+            raise self._too_large(size)
         if http.headers.get("Content-Encoding", "identity") != "identity":
             raise Refused(415, "the body is compressed, which the API server's never is")
-        if size is not None and size <= SMALL:
-            yield await self._receive(http, loop_time() + self.timeout, held=False)
-            return
         end = loop_time() + self.timeout
+        if size <= SMALL:
+            yield await self._receive(http, end, None)
+            return
+        gate = self._known if connection.proven else self._strangers
         async with contextlib.AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout_at(end):
-                    await stack.enter_async_context(self._gate.hold(size or self.largest))
+                async with connection.patience(end):
+                    await stack.enter_async_context(gate.hold(size))
             except TimeoutError:
-                raise Refused(503, self._no_place()) from None
-            yield await self._receive(http, end, held=True)
+                raise Refused(503, self._no_place(gate)) from None
+            yield await self._receive(http, end, gate)
 
-    async def _receive(self, http: web.Request, end: float, *, held: bool) -> bytes:
+    async def _receive(self, http: web.Request, end: float, gate: MemoryBudget | None) -> bytes:
         parts: list[bytes] = []
-        size, begun = 0, loop_time()
-        while not http.content.at_eof():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(min(end, loop_time() + _PATIENCE)):
-                    parts.append(await http.content.readany())
-                    size += len(parts[-1])
-            if size > self.largest:
-                raise self._too_large("longer")
-            now = loop_time()
-            hindering = held and self._gate.crowded and now - begun >= _PATIENCE
-            if not http.content.at_eof() and (now >= end or hindering):
-                raise Refused(408, f"the body was not there within {now - begun:.0f} s")
-        return b"".join(parts)
+        begun = loop_time()
+        try:
+            while not http.content.at_eof():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(min(end, loop_time() + _PATIENCE)):
+                        parts.append(await http.content.readany())
+                now = loop_time()
+                hindering = gate is not None and gate.crowded and now - begun >= _PATIENCE
+                if not http.content.at_eof() and (now >= end or hindering):
+                    raise Refused(408, f"the body was not there within {now - begun:.0f} s")
+            return b"".join(parts)
+        finally:
+            # An error keeps this frame, and would keep them until it is collected.
+            parts.clear()
 
-    def _too_large(self, shown: str) -> Refused:
+    def _too_large(self, size: int) -> Refused:
         return Refused(
             413,
-            f"the admission request is {shown}, the limit is {self.largest} bytes: "
+            f"the admission request is {size} bytes long, the limit is {self.largest} bytes: "
             "raise --max-body (or RETROFIT_MAX_BODY) of retrofit-admission",
         )
 
-    def _no_place(self) -> str:
+    def _no_place(self, gate: MemoryBudget) -> str:
         return (
-            f"other large admission requests held {self._gate.used} bytes for {self.timeout:g} s,"
-            f" and --max-bodies allows {self.together}: try again, or raise it"
+            f"other large admission requests held {gate.used} bytes for {self.timeout:g} s,"
+            f" of which --max-bodies allows {gate.limit}: try again, or raise it"
         )
 
 

@@ -1,18 +1,24 @@
-"""Connections of the webhook port: how many there may be, and how long each may be silent.
+"""Connections of the webhook port: how many there may be, and what each may cost.
 
 Whoever reaches the port can open connections and send nothing, or a byte from time to time. So a
 connection gets a deadline whenever something is expected of it, and where there are too many, one
 that never brought a whole request makes room for the next one. The API server keeps few
 connections and uses them again and again; they go last.
+
+Whoever reaches the port can also send more than anybody has asked for. What a connection holds
+before its request is worked on is limited on the whole way: in the kernel, in the TLS layer, in
+the HTTP parser and in the body. Multiplied by `--max-connections` it stays small beside the
+memory of the program.
 """
 
 import asyncio
 import contextlib
+import enum
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from aiohttp import web
 from typing_extensions import override
@@ -23,6 +29,18 @@ from reconciler.observe.metrics import Metrics
 IDLE_TIMEOUT: Final = 120.0
 """Seconds that a connection may lie idle: the API server closes its own after 90 s, and should
 not meet one that is being closed here."""
+
+HEAD_BUFFER: Final = 16 * 1024
+"""Bytes that are read at once while a head is expected."""
+BODY_BUFFER: Final = 64 * 1024
+"""Bytes that are read at once from a body."""
+_UNASKED: Final = 8 * HEAD_BUFFER
+"""Bytes of requests that nothing has begun to work on: a head, and what comes in the few turns of
+the loop until its handler runs."""
+_RECORD: Final = 16 * 1024 + 512
+"""Bytes that a TLS record has at most, and some more."""
+_RECEIVE_BUFFER: Final = 64 * 1024
+"""Bytes that the kernel may hold for each connection; it doubles them for its own needs."""
 
 _PATROL: Final = 0.5
 _ACCEPT_PAUSE: Final = 0.2
@@ -48,22 +66,41 @@ Context = Callable[[], ssl.SSLContext | None]
 """Returns the TLS context of the next connection."""
 
 
-class Connection(asyncio.Protocol):
-    """One connection: hands everything to aiohttp's protocol, and keeps the time.
+class Stage(enum.Enum):
+    """What a connection is at."""
+
+    HEAD = enum.auto()
+    """Nothing of a request is there, or a part of its head."""
+    BODY = enum.auto()
+    """The body of a request is not there yet."""
+    ANSWER = enum.auto()
+    """A whole request is there, and its answer is being made."""
+    REST = enum.auto()
+    """The answer was made before all was read; with it the connection ends."""
+
+
+class _TlsTransport(Protocol):
+    def set_read_buffer_limits(self, high: int, low: int) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection: hands what comes to aiohttp's protocol in slices, and keeps the time.
 
     Attributes:
-        proven: It has brought a request that a webhook could be asked about.
-        busy: A request is being answered.
+        proven: Its caller showed a certificate that counts, or has brought a whole request.
+        stage: What it is at.
     """
 
     def __init__(self, listener: "Listener") -> None:
         self.proven = False
-        self.busy = False
+        self.stage = Stage.HEAD
         self.deadline = float("inf")
         self.used = listener.now()
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
-        self._early = False
+        self._unasked = 0
+        self._lost = False
+        self._patience: asyncio.Timeout | None = None
         self._transport: asyncio.WriteTransport | None = None
         self._handler: web.RequestHandler | None = None
 
@@ -71,18 +108,32 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asked by its class: those of uvloop with TLS are none of asyncio's.
         self._transport = cast("asyncio.WriteTransport", transport)
+        if transport.get_extra_info("sslcontext") is not None:
+            # Below the lower limit there must be room for a record that is not whole, or
+            # reading would never go on.
+            cast("_TlsTransport", transport).set_read_buffer_limits(2 * _RECORD, _RECORD)
         self._handler = self._listener.serve(self)
         self._expect_head()
         self._handler.connection_made(transport)
 
     @override
-    def data_received(self, data: bytes) -> None:
-        if self.busy:
-            self._early = True
-        elif self.deadline == float("inf"):
+    def get_buffer(self, sizehint: int) -> memoryview:
+        large = self.stage in {Stage.BODY, Stage.REST}
+        return self._listener.buffer[: BODY_BUFFER if large else HEAD_BUFFER]
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._handler is None:
+            return
+        if self.stage in {Stage.HEAD, Stage.ANSWER}:
+            self._unasked += nbytes
+            if self._unasked > _UNASKED:
+                self._listener.metrics.connections_closed.labels("unasked").inc()
+                self.abort()
+                return
+        if self.stage is Stage.HEAD and self.deadline == float("inf"):
             self._expect_head()
-        if self._handler is not None:
-            self._handler.data_received(data)
+        self._handler.data_received(bytes(self._listener.buffer[:nbytes]))
 
     @override
     def eof_received(self) -> None:
@@ -101,6 +152,9 @@ class Connection(asyncio.Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(self._listener.now())
         if self._handler is not None:
             self._listener.leave(self, self._handler)
             self._handler.connection_lost(exc)
@@ -115,20 +169,46 @@ class Connection(asyncio.Protocol):
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
         """The head of a request is there, and until the end an answer is being made."""
-        self.busy, self._early = True, False
+        self.stage, self._unasked = Stage.BODY, 0
         self.deadline = float("inf")
         try:
             yield
         finally:
-            self.busy = False
+            self.stage = Stage.HEAD if self.whole else Stage.REST
             self.used = self._listener.now()
-            if self._early:
-                # The rest of a body that nobody read, or the next request.
+            if self._unasked or self.stage is Stage.REST:
                 self._expect_head()
+
+    @contextlib.asynccontextmanager
+    async def patience(self, end: float) -> AsyncIterator[None]:
+        """Wait for something until a time of the loop, and no longer than the caller is there.
+
+        Raises:
+            TimeoutError: It is too late.
+            ConnectionResetError: The caller has left.
+        """
+        try:
+            async with asyncio.timeout_at(end) as self._patience:
+                yield
+        except TimeoutError:
+            if self._lost:
+                raise ConnectionResetError("the caller has left") from None
+            raise
+        finally:
+            self._patience = None
+
+    def trust(self) -> None:
+        """The caller showed who it is."""
+        self.proven = True
 
     def read(self) -> None:
         """All of a request is there: what comes now belongs to the next one."""
-        self.proven, self._early = True, False
+        self.proven, self.stage, self._unasked = True, Stage.ANSWER, 0
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether all of the request was read that is being answered."""
+        return self.stage is Stage.ANSWER
 
     def _expect_head(self) -> None:
         self.deadline = self._listener.now() + self._listener.limits.header_timeout
@@ -141,12 +221,14 @@ class Listener:
     Attributes:
         server: Makes the protocol of each connection.
         context: Asked for each, so that what it trusts may change.
+        buffer: What was read last, of whichever connection, until its protocol has taken it.
     """
 
     server: web.Server
     context: Context
     limits: ConnectionLimits
     metrics: Metrics
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(BODY_BUFFER)))
     _connections: set[Connection] = field(default_factory=set)
     _of_handler: dict[web.RequestHandler, Connection] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -156,6 +238,8 @@ class Listener:
     def start(self, listening: socket.socket) -> None:
         """Begin to accept from a socket that listens already and does not block."""
         self._socket = listening
+        # Those that are accepted have what it has.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         self._tasks = [
             asyncio.create_task(self._accept(listening), name="accept"),
             asyncio.create_task(self._patrol(), name="connections"),
@@ -178,8 +262,15 @@ class Listener:
         return asyncio.get_running_loop().time()
 
     def of(self, http: web.Request) -> Connection:
-        """Return the connection that a request came by."""
-        return self._of_handler[http.protocol]
+        """Return the connection that a request came by.
+
+        Raises:
+            ConnectionResetError: It is closed.
+        """
+        found = self._of_handler.get(http.protocol)
+        if found is None:
+            raise ConnectionResetError("the caller has left")
+        return found
 
     def is_current(self, http: web.Request) -> bool:
         """Tell whether the connection of a request was accepted with the context of now."""
@@ -235,7 +326,8 @@ class Listener:
         """Return when one more connection may be there, if need be in place of another."""
         while len(self._connections) >= self.limits.connections:
             self._left.clear()
-            idle = [item for item in self._connections if not (item.busy and item.proven)]
+            # Of those that are not here as a whole yet, nothing is lost.
+            idle = [item for item in self._connections if item.stage is not Stage.ANSWER]
             if idle:
                 chosen = min(idle, key=lambda item: (item.proven, item.used))
                 self.metrics.connections_closed.labels("crowded").inc()

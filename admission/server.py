@@ -15,7 +15,13 @@ from aiohttp.typedefs import Handler
 
 from admission.bodies import Bodies, Refused
 from admission.callers import Callers
-from admission.connections import IDLE_TIMEOUT, ConnectionLimits, Context, Listener
+from admission.connections import (
+    BODY_BUFFER,
+    IDLE_TIMEOUT,
+    ConnectionLimits,
+    Context,
+    Listener,
+)
 from admission.decide import AdmissionResponse
 from admission.resources import ResourceWebhook
 from admission.review import BadReview, allow, deny, parse_review
@@ -103,6 +109,8 @@ class WebhookServer:
             keepalive_timeout=IDLE_TIMEOUT,
             lingering_time=_LINGERING,
             auto_decompress=False,
+            # It stops reading when it has twice as much.
+            read_bufsize=BODY_BUFFER // 2,
             logger=_http_log,
         )
 
@@ -146,21 +154,29 @@ class WebhookServer:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer callers that may call, and keep the time of their connections."""
-        if self._listener is None:
-            raise RuntimeError("a request came before the server was started")
-        connection = self._listener.of(request)
+        listener = self._started
+        connection = listener.of(request)
         self._asked = self._transport.clock.monotonic()
         with connection.answering():
-            if refusal := self._transport.callers.refusal(_certificate(request)):
+            certificate = _certificate(request)
+            if refusal := self._transport.callers.refusal(certificate):
                 code, text = refusal
                 self._transport.metrics.callers_refused.labels(code=str(code)).inc()
                 response: web.StreamResponse = _error(code, text)
                 response.force_close()
                 return response
+            if certificate is not None:
+                connection.trust()
             response = await handler(request)
-            if self._ending or not self._listener.is_current(request):
+            if self._ending or not connection.whole or not listener.is_current(request):
                 response.force_close()
             return response
+
+    @property
+    def _started(self) -> Listener:
+        if self._listener is None:
+            raise RuntimeError("the server is not started")
+        return self._listener
 
     async def _resource(self, http: web.Request) -> web.Response:
         failure_policy = _FAILURE_POLICIES[http.match_info["failure"]]
@@ -184,9 +200,11 @@ class WebhookServer:
     async def _answer(self, http: web.Request, review: Review, *, path: str) -> web.Response:
         if http.content_type != _JSON:
             return _error(415, f"the body is {http.content_type}, expected {_JSON}")
+        connection = self._started.of(http)
         try:
-            async with self._transport.bodies.read(http) as body:
-                return await self._respond(http, body, review, path=path)
+            async with self._transport.bodies.read(http, connection) as body:
+                connection.read()
+                return await self._respond(body, review, path=path)
         except Refused as error:
             _log.warning("admission request refused", reason=str(error))
             response = _error(error.code, str(error))
@@ -195,14 +213,10 @@ class WebhookServer:
         except BadReview as error:
             return _error(400, str(error))
 
-    async def _respond(
-        self, http: web.Request, body: bytes, review: Review, *, path: str
-    ) -> web.Response:
+    async def _respond(self, body: bytes, review: Review, *, path: str) -> web.Response:
         clock, metrics = self._transport.clock, self._transport.metrics
         started = clock.monotonic()
         deadline = Deadline(clock, self._transport.budget)
-        if self._listener is not None:
-            self._listener.of(http).read()
         request = parse_review(body)
         answer = await _guarded(partial(review, request, deadline), request, path, metrics)
         metrics.admission_reviews.labels(

@@ -154,7 +154,7 @@ def create_metrics() -> Metrics:
         connections=gauge("connections", "Connections to the webhook server."),
         connections_closed=counter(
             "connections_closed_total",
-            "Connections that were closed because they were too slow or too many.",
+            "Connections that were closed: too slow, too many, or sent too much.",
             "reason",
         ),
         callers_refused=counter(

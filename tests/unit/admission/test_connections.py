@@ -1,7 +1,9 @@
 """Callers that send slowly, too much or nothing, and those that may not call."""
 
 import asyncio
+import contextlib
 import logging
+import socket
 import ssl
 import time
 from datetime import UTC, datetime
@@ -19,7 +21,7 @@ from admission.certificates import Certificates
 from admission.connections import ConnectionLimits
 from reconciler.clock import SystemClock
 from reconciler.errors import InvalidSetting
-from tests.unit.admission.serving import World
+from tests.unit.admission.serving import Stuck, World
 from tests.unit.admission.test_certificates import NAMES, Secrets
 
 # The TLS library compares with the real time.
@@ -120,21 +122,145 @@ async def test_a_body_that_does_not_come_is_refused_with_the_reason(make):
         assert world.bodies.held == 0
 
 
-async def test_unfinished_bodies_hold_no_more_than_the_budget_and_make_room(make):
+async def test_unfinished_bodies_hold_no_more_than_their_part_and_make_room(make):
     index = make.index(make.policy())
-    async with World(index, together=2 * LARGE, largest=LARGE, body_timeout=60.0) as world:
+    async with World(index, together=4 * LARGE, largest=LARGE, body_timeout=60.0) as world:
         slow = [await Slow.open(world, *unfinished()) for _ in range(6)]
-        await until(lambda: world.bodies.held == 2 * LARGE)
-        # A small one needs no place, and a large one gets its place from those that do not get on.
+        # Callers that never brought a whole request share a quarter.
+        await until(lambda: world.bodies.held == LARGE)
+        # A small one needs no place, and a large one of a caller that brought one has its own.
         assert await allowed(world, make)
-        large = make.thing(name="large", data={"a": "x" * (LARGE // 2)})
-        body = make.review(obj=large, uid="large")
-        status, _ = await asyncio.wait_for(world.post("/validate/fail", body), WITHIN)
+        begun = time.monotonic()
+        assert (await large(world, make))[0] == 200
+        assert time.monotonic() - begun < 1.0
+        # The others get their places from those that do not get on.
+        status, _ = await large(world, make, session=aiohttp.ClientSession())
         assert status == 200
         assert world.bodies.held <= 2 * LARGE
         for item in slow:
             item.writer.close()
         await until(lambda: world.bodies.held == 0)
+
+
+async def large(world, make, session=None):
+    """Return the answer to a review of half the largest size, by a session of its own if given."""
+    data = {"a": "x" * (LARGE // 2)}
+    body = make.review(obj=make.thing(name="large", data=data), uid="large")
+    if session is None:
+        return await asyncio.wait_for(world.post("/validate/fail", body), WITHIN)
+    async with session:
+        url = f"http://127.0.0.1:{world.port}/validate/fail"
+        headers = {"Content-Type": "application/json"}
+        async with session.post(url, data=body, headers=headers) as response:
+            return response.status, await response.json()
+
+
+async def test_whoever_leaves_while_a_body_waits_for_its_place_is_forgotten_at_once(make):
+    index = make.index(make.policy())
+    async with World(index, together=LARGE, largest=LARGE, body_timeout=60.0) as world:
+        first = await Slow.open(world, *unfinished())
+        await until(lambda: world.bodies.held == LARGE)
+        before = len(asyncio.all_tasks())
+        others = [await Slow.open(world, unfinished()[0], b"{") for _ in range(5)]
+        await until(lambda: len(asyncio.all_tasks()) >= before + 5)
+        for item in others:
+            item.writer.transport.abort()
+        begun = time.monotonic()
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert time.monotonic() - begun < 0.5
+        first.writer.close()
+
+
+async def test_a_head_without_an_end_is_not_kept(make):
+    limits = ConnectionLimits(header_timeout=60.0)
+    async with World(make.index(make.policy()), limits=limits) as world:
+        field = b"X-%d: " + b"y" * 8000 + b"\r\n"
+        endless = [await Slow.open(world, HEAD) for _ in range(5)]
+        for item in endless:
+            item.writer.write(b"".join(field % number for number in range(100)))
+        await asyncio.gather(*(item.end() for item in endless))
+        assert world.count("connections_closed_total", reason="unasked") == 5
+        assert await allowed(world, make)
+
+
+async def test_requests_behind_one_that_is_not_answered_are_not_kept(make):
+    async with World(make.index(make.policy()), requests=Stuck) as world:
+        body = make.review(obj=make.thing())
+        first = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        ahead = await Slow.open(world, first)
+        await world.requests.begun.wait()
+        ahead.writer.write((HEAD + b"X: " + b"y" * 8000 + b"\r\n\r\n") * 100)
+        await ahead.end()
+        assert world.count("connections_closed_total", reason="unasked") == 1
+        world.requests.go_on.set()
+        assert await allowed(world, make, name="other")
+
+
+async def test_a_body_that_is_not_here_yet_keeps_no_other_caller_out(make):
+    """Not even one of a connection that has brought a whole request before."""
+    limits = ConnectionLimits(connections=5)
+    async with World(make.index(make.policy()), limits=limits, body_timeout=60.0) as world:
+        body = make.review(obj=make.thing())
+        whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        held = [await Slow.open(world, whole) for _ in range(5)]
+        for item in held:
+            assert (await item.reader.readline()).split()[1] == b"200"
+            item.writer.write(b"".join(unfinished(size=1000)))
+        assert await allowed(world, make, name="another")
+        for item in held:
+            item.writer.close()
+
+
+def taken_in(port, size, trust):
+    """Return how many bytes of a body the other side takes until it takes no more."""
+    with contextlib.ExitStack() as stack:
+        sender = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+        if trust is not None:
+            sender = stack.enter_context(trust.wrap_socket(sender, server_hostname="127.0.0.1"))
+        sender.settimeout(1.0)
+        sent = sender.send(HEAD + b"Content-Length: %d\r\n\r\n" % size)
+        with contextlib.suppress(TimeoutError):
+            while sent < size:
+                sent += sender.send(b"x" * min(16 * 1024, size - sent))
+    return sent
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+def test_a_connection_takes_in_little_of_what_has_no_place(make, tls):
+    """In the kernel, in the TLS layer and in the parser; the rest waits at its sender."""
+    size = 4 * 1024 * 1024
+
+    async def attack():
+        certificates = Certificates(Secrets(), NAMES, SystemClock())
+        await certificates.refresh()
+        trust = ssl.create_default_context(cadata=certificates.bundle.decode()) if tls else None
+        world = World(
+            make.index(make.policy()),
+            requests=Stuck,
+            together=size,
+            largest=size,
+            body_timeout=60.0,
+            budget=60.0,
+            context=certificates.context if tls else None,
+        )
+        async with world:
+            data = {"a": "x" * (size // 2)}
+            body = make.review(obj=make.thing(data=data))
+            opened = await asyncio.open_connection(
+                "127.0.0.1", world.port, ssl=trust, server_hostname="127.0.0.1" if tls else None
+            )
+            opened[1].write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            await asyncio.wait_for(world.requests.begun.wait(), WITHIN)
+            tries = (asyncio.to_thread(taken_in, world.port, size, trust) for _ in range(5))
+            taken = await asyncio.gather(*tries)
+            world.requests.go_on.set()
+            assert (await opened[0].readline()).split()[1] == b"200"
+            opened[1].close()
+            return taken
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert max(runner.run(attack())) < 512 * 1024
 
 
 async def test_without_a_place_a_large_body_is_refused_and_told_the_setting(make):

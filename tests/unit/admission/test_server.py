@@ -220,14 +220,14 @@ async def test_bodies_that_are_no_review(world, body, headers, status, words):
     assert words in answer["message"]
 
 
-async def test_a_body_of_unknown_length_is_limited_too(world):
+async def test_a_body_of_unknown_length_is_refused_before_it_is_read(world):
     async def chunks():
         for _ in range(3):
             yield b"x" * MAX_BODY
 
     found, answer = await world.post("/validate/fail", chunks())
-    assert found == 413
-    assert "--max-body" in answer["message"]
+    assert found == 411
+    assert "Content-Length" in answer["message"]
 
 
 async def test_unknown_paths_and_methods_say_what_there_is(world):
