@@ -85,7 +85,7 @@ class Step:
     obj: Mapping[str, Any]
 
     def evaluate(self, run_on: RunOn, keys: KeyTable = SHIPPED) -> StepResult:
-        """Return what a rule that changes its trigger makes of it; of another, whether it fires.
+        """Return what a rule makes of its trigger; of one with targets, whether it fires.
 
         Args:
             run_on: Asked for the object that decides, and for the one to change if that is
@@ -101,6 +101,8 @@ class Step:
             return self.skip(decision.message, matched=decision.matched)
         if excepted := run.excepted():
             return self.skip(skipped(excepted))
+        if self.program.verdict is not None:
+            return self._refuse(self.program.verdict.message(run.context))
         if not self.program.changes_trigger:
             return replace(self.skip(""), fired=True)
         changing = run if self.obj is self.seen else run_on(self.obj)
@@ -126,6 +128,15 @@ class Step:
             message=message,
             after=self.obj,
             matched=matched,
+        )
+
+    def _refuse(self, message: str) -> StepResult:
+        return StepResult(
+            program=self.program,
+            status=RuleStatus.FAIL,
+            message=message,
+            after=self.obj,
+            fired=True,
         )
 
     def failed(self, error: RetrofitError) -> StepResult:
@@ -192,12 +203,28 @@ class Chain:
 
 
 def by_policy(programs: Iterable[Program]) -> tuple[Group, ...]:
-    """Return rules in the order of a cluster: policies by key, each rule a group of its own.
+    """Return rules in the order of a cluster: policies by key, grouped as `grouped` does.
 
     Args:
         programs: Those of one policy in its order.
     """
-    return tuple((program,) for program in sorted(programs, key=_place))
+    return grouped(sorted(programs, key=_place))
+
+
+def grouped(programs: Iterable[Program]) -> tuple[Group, ...]:
+    """Return rules in groups: those without a tier alone and first, then tier by tier.
+
+    What refuses a request looks at the object as all that change it left it, so it comes last.
+    """
+    alone: list[Group] = []
+    tiers: dict[tuple[bool, str, int], list[Program]] = {}
+    for program in programs:
+        if program.tier is None:
+            alone.append((program,))
+        else:
+            place = program.verdict is not None, program.origin.dialect, program.tier
+            tiers.setdefault(place, []).append(program)
+    return (*alone, *(tuple(sorted(tiers[place], key=_place)) for place in sorted(tiers)))
 
 
 def _place(program: Program) -> tuple[str, str, str]:

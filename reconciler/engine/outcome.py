@@ -12,6 +12,8 @@ class RuleStatus(StrEnum):
     PASS = "pass"  # noqa: S105 - the field's word
     SKIP = "skip"
     ERROR = "error"
+    FAIL = "fail"
+    """The rule refuses the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,3 +143,18 @@ class Mutation(Protocol):
             InvalidPolicy: A patch with variables became something that is no patch.
         """
         ...
+
+
+class Refusal(Protocol):
+    """What a rule says where it refuses a request."""
+
+    def message(self, context: Context) -> str:
+        """Return which rule refuses, and why.
+
+        Args:
+            context: Of the request, with the object as all rules left it.
+
+        Raises:
+            NeedsLoad: The message names what has not been read yet.
+        """
+        ...

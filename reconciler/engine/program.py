@@ -8,7 +8,7 @@ from typing import Any, Final
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import PolicyRef
 from reconciler.engine.outcome import Convergence
-from reconciler.engine.ports import Binding, Condition, Match, Mutation, Targets
+from reconciler.engine.ports import Binding, Condition, Match, Mutation, Refusal, Targets
 
 Paths = frozenset[tuple[str, ...]]
 
@@ -87,6 +87,10 @@ class Program:
         reads: The paths of its context that it reads; the empty one where the data decides.
         on_policy_change: Existing triggers are worked through when the policy changes.
         skip_background: Requests of the controller itself do not trigger the rule.
+        tier: Rules of one language that have the same one are matched on the same object, before
+            any of them changes it, the lowest tier first. None: it is matched by itself.
+        verdict: What a rule says that refuses each request for which it fires; None where it
+            refuses none.
         before: Rules that come first where a policy applies only one: this rule acts where none
             of them fires, or, of those that change their trigger, where none changed it.
     """
@@ -102,6 +106,8 @@ class Program:
     reads: Paths
     on_policy_change: bool
     skip_background: bool
+    tier: int | None = None
+    verdict: Refusal | None = None
     before: "tuple[Program, ...]" = ()
 
     @property

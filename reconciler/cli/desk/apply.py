@@ -146,7 +146,7 @@ def apply(
     writer.close()
     faults = inputs.policies.wrong + len(unread)
     _conclude(summary, inputs, unread, faults)
-    if faults or summary.errors or (check and summary.changed):
+    if faults or summary.errors or summary.rejections or (check and summary.changed):
         sys.exit(FINDINGS)
 
 
@@ -158,7 +158,8 @@ def _conclude(summary: Summary, inputs: Inputs, unread: list[str], faults: int) 
     if text := passed_over(inputs.passed_over, whole=summary.verbose):
         warn(text)
     _tell(summary.lines(screen, faults=faults))
-    if not (summary.changed or summary.errors or faults or summary.verbose):
+    ended = summary.changed or summary.errors or summary.rejections
+    if not (ended or faults or summary.verbose):
         warn("nothing would change; -v says why")
 
 

@@ -1,7 +1,7 @@
 """Rules evaluated on triggers, one policy after the other, by the chain that admission uses."""
 
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from reconciler.cli.desk.operations import (
 from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
-from reconciler.engine.chain import Chain, Group, Step, StepResult
+from reconciler.engine.chain import Chain, Group, Step, StepResult, grouped
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.environment import surround
 from reconciler.engine.exceptions import PolicyException, skipped
@@ -139,11 +139,14 @@ class Session:
             by_policy=by_policy,
         )
 
-    def _groups(self, trigger: Object) -> Iterator[Group]:
+    def _groups(self, trigger: Object) -> tuple[Group, ...]:
         # In the order in which they are given, as the reference applies them.
-        for policy in self.policies:
-            if policy.namespace in ("", _namespace(trigger)):
-                yield from ((program,) for program in policy.programs)
+        return grouped(
+            program
+            for policy in self.policies
+            for program in policy.programs
+            if program.match.namespace in ("", _namespace(trigger))
+        )
 
     def _work(self, step: Step, operation: str) -> "_Work":
         program = step.program

@@ -20,9 +20,11 @@ _COLUMNS = ("changed", "unchanged", "skipped", "errors")
 _MOST: Final = 3
 """Objects that are named of each remark; the others are counted."""
 
+_REJECTED: Final = "rejected"
 _ERROR: Final = "error"
 _LEFT: Final = "skipped"
 _OTHER: Final = "not for"
+_KINDS: Final = {RuleStatus.ERROR: _ERROR, RuleStatus.FAIL: _REJECTED}
 
 
 @dataclass(slots=True)
@@ -71,8 +73,7 @@ class Summary:
             column = _column(result)
             self._counts.setdefault((result.policy, result.rule), Counter())[column] += 1
             if result.status is not RuleStatus.PASS:
-                failed = result.status is RuleStatus.ERROR
-                self._remark(result, _ERROR if failed else _LEFT, mask)
+                self._remark(result, _KINDS.get(result.status, _LEFT), mask)
         for result in run.others:
             self._remark(result, _OTHER, mask)
 
@@ -86,6 +87,11 @@ class Summary:
         """How often a rule ended in an error."""
         return sum(counted["errors"] for counted in self._counts.values())
 
+    @property
+    def rejections(self) -> int:
+        """How often a rule refused a request."""
+        return sum(counted[_REJECTED] for counted in self._counts.values())
+
     def remarks(self, screen: Screen) -> Iterator[str]:
         """Yield the lines that say what went wrong, and with `verbose` why nothing was done.
 
@@ -95,7 +101,7 @@ class Summary:
             for policy, rule, text in self._operations:
                 yield from screen.fold(f"{policy} / {rule}: {text}", hanging="  ")
         # What went wrong comes last, where it is seen.
-        for kind in (_OTHER, _LEFT, _ERROR):
+        for kind in (_OTHER, _LEFT, _REJECTED, _ERROR):
             for (policy, rule, found, message), remark in self._remarks.items():
                 if found == kind:
                     text = f"{policy} / {rule}: {kind}: {remark}: {message}"
@@ -110,21 +116,23 @@ class Summary:
             screen: Where they are shown.
             faults: What went wrong besides: policies that are refused, lists that cannot be read.
         """
+        columns = (*_COLUMNS, _REJECTED) if self.rejections else _COLUMNS
         rows = [
-            (policy, rule, *(str(counted[column] or "-") for column in _COLUMNS))
+            (policy, rule, *(str(counted[column] or "-") for column in columns))
             for (policy, rule), counted in self._counts.items()
         ]
         if rows and (len(rows) > 1 or self.triggers > 1):
-            head = ("POLICY", "RULE", *(name.upper() for name in _COLUMNS))
+            head = ("POLICY", "RULE", *(name.upper() for name in columns))
             yield from table([head, *rows], screen.width)
         triggers = number(self.triggers, "object")
+        rejected = f"{number(self.rejections, 'rejection')}, " if self.rejections else ""
         yield (
             f"{triggers} read as {'trigger' if self.triggers == 1 else 'triggers'}:"
-            f" {number(self.changed, 'change')}, {number(self.errors + faults, 'error')}"
+            f" {number(self.changed, 'change')}, {rejected}{number(self.errors + faults, 'error')}"
         )
 
     def _remark(self, result: RuleResult, kind: str, mask: Mask) -> None:
-        if kind != _ERROR and not self.verbose:
+        if kind not in _KINDS.values() and not self.verbose:
             return
         key = (result.policy, result.rule, kind, mask.text(result.message))
         self._remarks.setdefault(key, _Remark()).add(place_of(result))
@@ -144,10 +152,10 @@ def place_of(result: RuleResult) -> str:
 
 
 def _marked(line: str, kind: str, screen: Screen) -> str:
-    if kind != _ERROR:
+    if kind not in _KINDS.values():
         return line
-    head, sign, rest = line.partition(f": {_ERROR}:")
-    return f"{head}: {screen.style(_ERROR, fg='red')}:{rest}" if sign else line
+    head, sign, rest = line.partition(f": {kind}:")
+    return f"{head}: {screen.style(kind, fg='red')}:{rest}" if sign else line
 
 
 def _column(result: RuleResult) -> str:
@@ -156,6 +164,8 @@ def _column(result: RuleResult) -> str:
             return "changed"
         case RuleStatus.SKIP:
             return "unchanged" if result.unchanged else "skipped"
+        case RuleStatus.FAIL:
+            return _REJECTED
         case RuleStatus.ERROR:
             return "errors"
 

@@ -30,7 +30,12 @@ from reconciler.services.processing.selection import SelectedTarget
 _MOST = 20
 """Objects that are told about, selected or not; the others are counted."""
 
-_MARKS = {RuleStatus.PASS: YES, RuleStatus.SKIP: NO, RuleStatus.ERROR: FAIL}
+_MARKS = {
+    RuleStatus.PASS: YES,
+    RuleStatus.SKIP: NO,
+    RuleStatus.ERROR: FAIL,
+    RuleStatus.FAIL: FAIL,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -395,7 +395,7 @@ def _result(changed: TargetChange) -> TargetResult:
             return TargetResult(
                 outcome=Outcome.SKIPPED, message=changed.message, bare=changed.bare
             )
-        case RuleStatus.ERROR:
+        case RuleStatus.ERROR | RuleStatus.FAIL:
             return TargetResult(outcome=Outcome.FAILED, message=changed.message, bare=changed.bare)
 
 

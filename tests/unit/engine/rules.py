@@ -12,6 +12,7 @@ from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.match import Decision, KindScope, Listing, MatchNeeds, Subject, Verdict
 from reconciler.engine.outcome import ConditionResult, Convergence, Unmet
 from reconciler.engine.patch import KeyTable
+from reconciler.engine.ports import Refusal
 from reconciler.engine.program import Origin, Phase, Program, Projection
 from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
@@ -119,6 +120,8 @@ def make_rule(
     names: Mapping[str, Callable[[Context], Any]] | None = None,
     before: tuple[Program, ...] = (),
     targets: bool = False,
+    tier: int | None = None,
+    verdict: Refusal | None = None,
 ) -> Program:
     """Return a rule that changes its trigger, or with targets other objects."""
     ref = PolicyRef(api_version="toy.example/v1", kind="Toy", name=policy)
@@ -137,8 +140,19 @@ def make_rule(
         reads=frozenset(),
         on_policy_change=False,
         skip_background=False,
+        tier=tier,
+        verdict=verdict,
         before=before,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Says:
+    """A refusal that says who holds the object."""
+
+    def message(self, context: Context) -> str:
+        labels = context.data["request"]["object"]["metadata"]["labels"]
+        return f"it belongs to {labels['team']}"
 
 
 def make_exception(policy: str, rule: str, **labels: str) -> PolicyException:

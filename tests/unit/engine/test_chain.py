@@ -12,7 +12,7 @@ from reconciler.engine.loads import ConfigMapLoad, NeedsLoad
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import Program
 from reconciler.errors import EvaluationError, RetrofitError
-from tests.unit.engine.rules import label, make_exception, make_rule, run_of
+from tests.unit.engine.rules import Says, label, make_exception, make_rule, run_of
 
 LOAD = ConfigMapLoad(namespace="ns", name="settings")
 
@@ -251,3 +251,30 @@ def test_policies_go_by_key_and_rules_as_they_are_written():
     ]
     order = [[program.rule for program in group] for group in by_policy(rules)]
     assert order == [["m"], ["z"], ["a"]]
+
+
+def test_rules_of_a_tier_are_matched_on_the_same_object_the_lowest_tier_first() -> None:
+    rules = [
+        make_rule("late", label(d="1"), policy="a", tier=1, match={"b": "1", "c": "1"}),
+        make_rule("twin", label(c="1"), policy="z", tier=-5),
+        make_rule("blind", label(e="1"), policy="z2", tier=-5, match={"c": "1"}),
+        make_rule("first", label(b="1"), policy="x"),
+    ]
+    groups = by_policy(rules)
+    order = [[program.rule for program in group] for group in groups]
+    assert order == [["first"], ["twin", "blind"], ["late"]]
+    chain = drive(groups, make_object())
+    assert labels_of(chain.obj) == {"b": "1", "c": "1", "d": "1"}
+
+
+def test_what_refuses_comes_last_and_sees_what_the_others_made() -> None:
+    rules = [
+        make_rule("no", policy="a", tier=0, match={"team": "blue"}, verdict=Says()),
+        make_rule("yes", policy="b", tier=0, match={"team": "red"}, verdict=Says()),
+        make_rule("paint", label(team="blue"), policy="c", tier=9),
+    ]
+    chain = drive(by_policy(rules), make_object(team="green"))
+    assert told(chain) == [("c", "paint", "pass"), ("a", "no", "fail"), ("b", "yes", "skip")]
+    assert chain.results[1].message == "it belongs to blue"
+    assert chain.results[1].fired
+    assert labels_of(chain.obj) == {"team": "blue"}
