@@ -5,22 +5,23 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
 from reconciler.cli.desk.live import Address, cluster_options, live_cluster
 from reconciler.cli.desk.livestock import LiveStock, Walk
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
-from reconciler.cli.desk.output import FORMATS, STREAMED, Writer, writer_of
+from reconciler.cli.desk.output import COUNTED, FORMATS, HEADED, STREAMED, Writer, writer_of
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.session import Session
 from reconciler.cli.desk.stock import Source
 from reconciler.cli.desk.stored import exception_namespace, honoured_exceptions
 from reconciler.cli.desk.summary import Summary, passed_over
-from reconciler.cli.output.exits import FINDINGS
+from reconciler.cli.output.exits import FINDINGS, OK
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.terminal import bare_stream
 from reconciler.errors import InvalidSetting, RetrofitError
@@ -31,7 +32,7 @@ _MANY = 200
 
 _EPILOG = """\b
 Examples:
-  retrofit apply policy.yaml --resource objects.yaml
+  retrofit apply policy.yaml objects.yaml
   retrofit apply policies/ -r trigger.yaml -t 'targets/*.yaml'
   retrofit apply policy.yaml -r trigger.yaml -t all/ --operation DELETE
   kustomize build . | retrofit apply policy.yaml -r - -o yaml
@@ -39,6 +40,32 @@ Examples:
   retrofit apply policy.yaml --cluster -n shop
   retrofit apply policy.yaml --cluster -r new-trigger.yaml
 """
+
+
+_LISTS: Final = {
+    "resources": "resource_lists",
+    "targets": "target_lists",
+    "exceptions": "exception_lists",
+}
+"""Where files are named one by one, and where as lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exits:
+    """With which code the command ends; see the flags of the same names."""
+
+    check: bool
+    warn_exit_code: int
+    warn_no_pass: bool
+
+    def code(self, summary: Summary, faults: int) -> int:
+        """Return the code, given how many faults there are that no rule made."""
+        found = summary.errors or summary.rejections or (self.check and summary.changed)
+        if faults or found:
+            return FINDINGS
+        if summary.warnings or (self.warn_no_pass and not summary.changed):
+            return self.warn_exit_code
+        return OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +81,14 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     return click.option(*names, multiple=True, metavar="FILE", help=text)
 
 
+def _lists(*names: str, text: str) -> Callable[[T], T]:
+    return click.option(*names, multiple=True, metavar="FILE,...", help=text)
+
+
 @click.command("apply", epilog=_EPILOG)
-@click.argument("policies", nargs=-1, required=True, metavar="POLICY...")
+@click.argument("policies", nargs=-1, required=True, metavar="POLICY... [FILE...]")
 @_files("--resource", "-r", "resources", text="Triggers; - is standard input. May be repeated.")
+@_lists("--resources", "resource_lists", text="The same as --resource for each of a list.")
 @click.option(
     "--cluster",
     is_flag=True,
@@ -65,12 +97,14 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
 @click.option("--namespace", "-n", default="", help="With --cluster: triggers in this one only.")
 @cluster_options
 @_files("--target-resource", "-t", "targets", text="Objects that rules find as targets.")
+@_lists("--target-resources", "target_lists", text="The same as --target-resource for each.")
 @_files(
     "--context-file",
     "contexts",
     text="Objects and data that context entries read.",
 )
 @_files("--exception", "exceptions", text="PolicyExceptions to honour.")
+@_lists("--exceptions", "exception_lists", text="The same as --exception for each of a list.")
 @exception_namespace
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
 @click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
@@ -82,7 +116,11 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     type=click.Choice(FORMATS),
     default="diff",
     show_default=True,
-    help="diff for people; yaml, json: all triggers and what else changed; patch: RFC 6902.",
+    help="diff for people; yaml, json: all triggers and what else changed; patch: RFC 6902;"
+    " kyverno: what changed, below the headings of Kyverno's command.",
+)
+@click.option(
+    "--stdin", "-i", "piped", is_flag=True, help="As -o yaml: standard output is for a pipe."
 )
 @click.option(
     "--verbose",
@@ -97,12 +135,25 @@ def _files(*names: str, text: str) -> Callable[[T], T]:
     help="Show the content of Secrets in diffs and messages, not ***.",
 )
 @click.option("--check", is_flag=True, help=f"Exit with {FINDINGS} when something would change.")
+@click.option(
+    "--warn-exit-code",
+    type=click.IntRange(0, 255),
+    default=0,
+    metavar="N",
+    help="Exit with N, not 0, when there are warnings of rules.",
+)
+@click.option(
+    "--warn-no-pass", is_flag=True, help="With --warn-exit-code: also when nothing would change."
+)
 def apply(
     *,
     output: str,
+    piped: bool,
     verbose: bool,
     show_secrets: bool,
     check: bool,
+    warn_exit_code: int,
+    warn_no_pass: bool,
     cluster: bool,
     namespace: str,
     **paths: Any,
@@ -110,8 +161,8 @@ def apply(
     """Show what policies would change, rule by rule and object by object; nothing is written.
 
     POLICY and FILE are files with YAML or JSON documents, https addresses of such, folders, or
-    quoted wildcards. Policies and their rules apply one after the other, each on what the one
-    before it made.
+    quoted wildcards. Without --resource the triggers are in the arguments that hold no policy.
+    Policies and their rules apply one after the other, each on what the one before it made.
 
     \b
     Exit code:
@@ -119,9 +170,12 @@ def apply(
       1  a policy is refused, or a rule ended in an error; --check: something
          would change
       2  nothing could be done: wrong usage, a file or the cluster cannot be read
+      N  of --warn-exit-code: there are warnings
     """  # noqa: D301 - click's mark for text that is not to be wrapped
+    paths = _joined(paths)
     address = Address(**{name: paths.pop(name) for name in ("kubeconfig", "context", "user")})
     operation = operation_of_flag(paths.pop("operation"))
+    output = _format(output, piped=piped)
     _check_flags(paths, address, namespace, cluster=cluster)
     # What is piped into kubectl must not end in the middle when a later file is unreadable.
     streamed = output in STREAMED and not cluster
@@ -131,12 +185,19 @@ def apply(
         exception_namespace=paths.pop("exception_namespace"),
     )
     inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths), streamed=streamed)
+    _check_triggers(inputs, namespace, cluster=cluster)
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
         warn(text)
     if not inputs.policies.compiled and not inputs.policies.wrong:
         raise InvalidSetting("no policy of a language that is evaluated here: nothing to apply")
     summary = Summary(verbose=verbose, shows_secrets=show_secrets)
-    writer = writer_of(output, sys.stdout, unplaced=inputs.unplaced, shows_secrets=show_secrets)
+    writer = writer_of(
+        output,
+        sys.stdout,
+        rules=sum(len(policy.programs) for policy in inputs.policies.compiled),
+        unplaced=inputs.unplaced,
+        shows_secrets=show_secrets,
+    )
     work = _Work(inputs=inputs, operation=operation, writer=writer, summary=summary)
     try:
         unread = asyncio.run(work.live(where) if cluster else work.offline())
@@ -145,22 +206,45 @@ def apply(
         raise
     writer.close()
     faults = inputs.policies.wrong + len(unread)
-    _conclude(summary, inputs, unread, faults)
-    if faults or summary.errors or summary.rejections or (check and summary.changed):
-        sys.exit(FINDINGS)
+    _conclude(summary, inputs, unread, faults, output)
+    exits = _Exits(check=check, warn_exit_code=warn_exit_code, warn_no_pass=warn_no_pass)
+    sys.exit(exits.code(summary, faults))
 
 
-def _conclude(summary: Summary, inputs: Inputs, unread: list[str], faults: int) -> None:
+def _joined(paths: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the files of each flag together with those of its list."""
+    found = {name: value for name, value in paths.items() if name not in _LISTS.values()}
+    for name, lists in _LISTS.items():
+        listed = (file for item in paths[lists] for file in item.split(","))
+        found[name] = (*found[name], *filter(None, listed))
+    return found
+
+
+def _format(output: str, *, piped: bool) -> str:
+    source = click.get_current_context().get_parameter_source("output")
+    if piped and source is not ParameterSource.DEFAULT and output != "yaml":
+        raise click.UsageError(f"--stdin is -o yaml: leave -o {output} or --stdin out")
+    return "yaml" if piped else output
+
+
+def _conclude(
+    summary: Summary, inputs: Inputs, unread: list[str], faults: int, output: str
+) -> None:
     screen = screen_of(sys.stderr)
     _tell(summary.remarks(screen))
     for text in unread:
         warn(f"not read: {text}")
     if text := passed_over(inputs.passed_over, whole=summary.verbose):
         warn(text)
-    _tell(summary.lines(screen, faults=faults))
-    ended = summary.changed or summary.errors or summary.rejections
+    ended = summary.changed or summary.errors or summary.rejections or summary.warnings
     if not (ended or faults or summary.verbose):
         warn("nothing would change; -v says why")
+    counted, headed = output in COUNTED, output in HEADED
+    if not headed:
+        _tell(summary.lines(screen, faults=faults, totals=counted))
+    if counted:
+        # Elsewhere standard output is the objects or the diff, and nothing else.
+        click.echo(summary.totals(faults=faults), err=not headed)
 
 
 def _tell(lines: Iterable[str]) -> None:
@@ -175,13 +259,19 @@ def _check_flags(
         chosen = "--exception-namespace" if paths["exception_namespace"] is not None else ""
         if flag := address.given or ("--namespace" if namespace else chosen):
             raise click.UsageError(f"{flag} needs --cluster")
-        if not paths["resources"]:
-            raise click.UsageError("name the triggers with --resource FILE, or --cluster")
         return
     for name, flag in (("targets", "--target-resource"), ("contexts", "--context-file")):
         if paths[name]:
             raise click.UsageError(f"{flag} gives what --cluster reads: leave one of them out")
-    if namespace and paths["resources"]:
+
+
+def _check_triggers(inputs: Inputs, namespace: str, *, cluster: bool) -> None:
+    given = not isinstance(inputs.triggers, Sequence) or bool(inputs.triggers)
+    if not (given or cluster):
+        raise click.UsageError(
+            "name the triggers: after the policy, with --resource FILE, or --cluster"
+        )
+    if given and namespace:
         raise click.UsageError(
             "--namespace chooses triggers of the cluster, --resource gives them"
         )
@@ -243,6 +333,7 @@ class _Work:
             operation=self.operation,
             exceptions=inputs.exceptions,
             chained=isinstance(inputs.triggers, Sequence),
+            targets_given=inputs.targets_given or isinstance(stock, LiveStock),
         )
 
 

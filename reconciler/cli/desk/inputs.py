@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.files import no_matter, objects, read_all
-from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all
+from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all, holds_policy
 from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock
 from reconciler.cli.desk.stream import stream, triggers_alone
 from reconciler.cli.desk.values import (
@@ -26,7 +27,11 @@ from reconciler.errors import InvalidPolicy, InvalidSetting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """The files of one command line, and the pairs of ``--set``."""
+    """The files of one command line, and the pairs of ``--set``.
+
+    Attributes:
+        policies: With no resources, those that hold no policy hold the triggers.
+    """
 
     policies: Sequence[str]
     resources: Sequence[str]
@@ -47,6 +52,7 @@ class Inputs:
         unplaced: Objects whose files name no namespace, though they have one.
         passed_over: Files of folders that hold other things than objects; complete when the
             triggers are read.
+        targets_given: Somebody named files with targets.
     """
 
     policies: PolicySet
@@ -57,6 +63,7 @@ class Inputs:
     exceptions: Sequence[PolicyException]
     unplaced: AbstractSet[Key]
     passed_over: AbstractSet[str]
+    targets_given: bool
 
 
 def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
@@ -71,7 +78,8 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
     values = DeskValues() if paths.values is None else read_values(*_single(paths.values))
     values = replace(values, fixed=read_settings(paths.settings))
     passed_over: set[str] = set()
-    policies = compile_all(objects(read_all(paths.policies), passed_over.add), values)
+    given, plain = _arguments(paths, passed_over.add)
+    policies = compile_all(given, values)
     if not policies.compiled and not policies.refused:
         raise InvalidSetting(f"{' '.join(paths.policies)}: no policy is in there")
     if not policies.wrong:
@@ -81,10 +89,11 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
     exceptions = read_exceptions(paths.exceptions)
     triggers: Sequence[Object] | Iterator[Object] | None = None
     held: Sequence[Object] = ()
-    if streamed and not exceptions and triggers_alone(policies):
+    if streamed and paths.resources and not exceptions and triggers_alone(policies):
         triggers = stream(paths.resources, scopes, passed_over.add)
     if triggers is None:
-        triggers = held = placed(paths.resources, scopes, pass_over=passed_over.add)
+        resources = objects(read_all(paths.resources), passed_over.add)
+        triggers = held = _in_place([*plain, *resources], scopes)
         if paths.resources and not held:
             raise InvalidSetting(f"{' '.join(paths.resources)}: no object is in there")
     targets = placed(paths.targets, scopes, pass_over=passed_over.add)
@@ -98,7 +107,22 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
         exceptions=exceptions,
         unplaced=scopes.moved,
         passed_over=passed_over,
+        targets_given=bool(paths.targets),
     )
+
+
+_Found: TypeAlias = list[tuple[Document, Object]]
+
+
+def _arguments(paths: Paths, pass_over: Callable[[str], None]) -> tuple[_Found, _Found]:
+    """Return what plain arguments hold: policies with what stands beside them, and triggers."""
+    policies: _Found = []
+    triggers: _Found = []
+    for name in paths.policies:
+        found = list(objects(read_all([name]), pass_over))
+        named = paths.resources or any(holds_policy(obj) for _, obj in found)
+        (policies if named else triggers).extend(found)
+    return policies, triggers
 
 
 def placed(
@@ -109,8 +133,12 @@ def placed(
     pass_over: Callable[[str], None] = no_matter,
 ) -> list[Object]:
     """Return the objects of files, each in its namespace; arguments as of `objects`."""
+    return _in_place(objects(read_all(names, base=base), pass_over), scopes)
+
+
+def _in_place(listed: Iterable[tuple[Document, Object]], scopes: Scopes) -> list[Object]:
     found: list[Object] = []
-    for _, obj in objects(read_all(names, base=base), pass_over):
+    for _, obj in listed:
         scopes.learn(obj)
         found.append(scopes.placed(obj))
     return found

@@ -17,7 +17,11 @@ from reconciler.cli.output.screen import screen_of
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import json_diff
 
-FORMATS: Final = ("diff", "yaml", "json", "patch")
+FORMATS: Final = ("diff", "yaml", "json", "patch", "kyverno")
+COUNTED: Final = ("diff", "yaml", "kyverno")
+"""Those that end with the counts of all results."""
+HEADED: Final = ("kyverno",)
+"""Those that hold all that is said of results, as the reference's command writes it."""
 STREAMED: Final = ("diff", "patch")
 """Those that say of each object what they have to say at once."""
 
@@ -41,6 +45,7 @@ def writer_of(
     output: str,
     stream: TextIO,
     *,
+    rules: int = 0,
     unplaced: AbstractSet[Key] = frozenset(),
     shows_secrets: bool = False,
 ) -> Writer:
@@ -49,6 +54,7 @@ def writer_of(
     Args:
         output: One of `FORMATS`.
         stream: Where to write.
+        rules: How many are applied.
         unplaced: Objects that are written without their namespace, as they were read.
         shows_secrets: A diff shows the content of Secrets as well; the other formats are for
             programs, which need the objects as they are.
@@ -60,6 +66,8 @@ def writer_of(
             return _Objects(stream, as_json=True, unplaced=unplaced)
         case "patch":
             return _Patches(stream)
+        case "kyverno":
+            return _Headed(stream, rules=rules)
         case _:
             return _Diffs(stream, shows_secrets=shows_secrets)
 
@@ -127,6 +135,35 @@ class _Objects(Writer):
             return obj
         meta = {name: value for name, value in obj["metadata"].items() if name != "namespace"}
         return {**obj, "metadata": meta}
+
+
+class _Headed(Writer):
+    """Each object that a policy changes below a heading, as the reference's command writes it."""
+
+    def __init__(self, stream: TextIO, *, rules: int) -> None:
+        super().__init__(stream)
+        self._rules = rules
+        self._triggers = 0
+        self._blocks: list[str] = []
+
+    @override
+    def write(self, run: TriggerRun) -> None:
+        self._triggers += 1
+        changed = {
+            (result.policy, key_of(result.after)): result.after
+            for result in run.results
+            if result.status is RuleStatus.PASS
+        }
+        for (policy, (_, kind, namespace, name)), obj in changed.items():
+            head = (
+                f"mutate policy {policy.rpartition('/')[2]} applied to {namespace}/{kind}/{name}"
+            )
+            self._blocks.append(f"{head}:\n{render_yaml(obj)}---\n\n")
+
+    @override
+    def close(self) -> None:
+        head = f"Applying {self._rules} policy rule(s) to {self._triggers} resource(s)...\n\n"
+        self._stream.write("".join([head, *self._blocks]))
 
 
 class _Patches(Writer):

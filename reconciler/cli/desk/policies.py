@@ -8,7 +8,7 @@ from reconciler.api.meta import Object, own_namespaces
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.values import DeskValues, Values, split_path
 from reconciler.cli.output.words import nearest
-from reconciler.dialects.registry import compile_policy, is_policy
+from reconciler.dialects.registry import compile_policy, is_exception, is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.requests.account import parse_account
@@ -83,7 +83,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
     for document, obj in found:
         name = str(obj["metadata"].get("name", ""))
         if not is_policy(obj):
-            if "policies." in obj["apiVersion"] or "AdmissionPolicy" in obj["kind"]:
+            if _is_foreign(obj):
                 text = f"{document.place}: {obj['kind']} {name}: this language is not evaluated"
                 refused.append(Refused(name=name, message=text, foreign=True))
             continue
@@ -103,6 +103,15 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
         warnings=tuple(warnings),
         other_rules=tuple(other),
     )
+
+
+def holds_policy(obj: Object) -> bool:
+    """Return whether an object is a policy of any language, or an exception to one."""
+    return is_policy(obj) or is_exception(obj) or _is_foreign(obj)
+
+
+def _is_foreign(obj: Object) -> bool:
+    return "policies." in obj["apiVersion"] or "AdmissionPolicy" in obj["kind"]
 
 
 def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:

@@ -31,6 +31,9 @@ from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.selection import SelectedTarget
 
 NO_TARGET = "no object fits the targets of the rule"
+NO_TARGETS_GIVEN = (
+    "skipped, because none of its targets is given: name them with --target-resource FILE"
+)
 NOT_ON_CHANGE = "mutateExistingOnPolicyUpdate is not true for this rule"
 _OPERATION = "request.operation"
 
@@ -46,6 +49,7 @@ class RuleResult:
         matched: Match and exclude say that the rule is for the trigger.
         fired: The rule was meant for the trigger and not excepted.
         unchanged: The object is as the rule wants it.
+        lacking: The rule is skipped for what was not given, which somebody should know.
         before: The object; the trigger where no target was found.
         after: The object as it shall be, equal to ``before`` unless the status is PASS.
     """
@@ -62,6 +66,7 @@ class RuleResult:
     matched: bool = True
     fired: bool = False
     unchanged: bool = False
+    lacking: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,7 @@ class Session:
         operation: Of the requests; None: as `operation_for` says.
         chained: A target that a rule changed is what later rules see, as in a cluster. Without,
             each rule sees the targets as they are in their files.
+        targets_given: A target that is not there is an error; else nobody gave any.
         changed: What became of targets so far.
         surroundings: Time and chance for expressions; the time stands still in a session.
     """
@@ -105,6 +111,7 @@ class Session:
     operation: str | None = None
     exceptions: Sequence[PolicyException] = ()
     chained: bool = True
+    targets_given: bool = True
     changed: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     surroundings: Mapping[str, Any] = field(default_factory=_surroundings)
 
@@ -176,23 +183,30 @@ class Session:
 
     async def _at_targets(self, work: "_Work", run: RuleRun) -> AsyncIterator[RuleResult]:
         selection = await self.stock.finder.select(run, work.loads)
-        errors = map(str, selection.errors)
-        for message in (*errors, *(item.message for item in selection.failures)):
-            yield work.fired(RuleStatus.ERROR, message)
-        if not (selection.found or selection.errors or selection.failures):
-            yield work.fired(RuleStatus.SKIP, NO_TARGET)
+        for wrong in selection.errors:
+            yield work.fired(RuleStatus.ERROR, str(wrong))
+        missing = [item.message for item in selection.failures]
+        met = False
         for found in selection.found:
             try:
                 obj = await self._read(found)
             except ClusterError as error:
-                yield work.fired(RuleStatus.ERROR, str(error))
+                missing.append(str(error))
                 continue
+            met = True
             if not found.key.kind.subresource and not found.query.accepts(obj):
                 yield work.at(obj, _skip(obj, "the object does not fit the target's selector"))
                 continue
             result = work.at(obj, await self._change(run, found, work.loads, obj))
             self._keep(result)
             yield result
+        if not (met or selection.errors or self.targets_given):
+            yield replace(work.fired(RuleStatus.SKIP, NO_TARGETS_GIVEN), lacking=True)
+            return
+        for message in missing:
+            yield work.fired(RuleStatus.ERROR, message)
+        if not (met or missing or selection.errors):
+            yield work.fired(RuleStatus.SKIP, NO_TARGET)
 
     async def _change(
         self, run: RuleRun, found: SelectedTarget, loads: Loads, obj: Object

@@ -22,8 +22,10 @@ _MOST: Final = 3
 
 _REJECTED: Final = "rejected"
 _ERROR: Final = "error"
+_WARNING: Final = "warning"
 _LEFT: Final = "skipped"
 _OTHER: Final = "not for"
+_COLOURS: Final = {_ERROR: "red", _REJECTED: "red", _WARNING: "yellow"}
 _KINDS: Final = {RuleStatus.ERROR: _ERROR, RuleStatus.FAIL: _REJECTED}
 
 
@@ -73,27 +75,32 @@ class Summary:
             column = _column(result)
             self._counts.setdefault((result.policy, result.rule), Counter())[column] += 1
             if result.status is not RuleStatus.PASS:
-                self._remark(result, _KINDS.get(result.status, _LEFT), mask)
+                self._remark(result, _kind(result), mask)
         for result in run.others:
             self._remark(result, _OTHER, mask)
 
     @property
     def changed(self) -> int:
         """How many changes there would be."""
-        return sum(counted["changed"] for counted in self._counts.values())
+        return self._count("changed")
 
     @property
     def errors(self) -> int:
         """How often a rule ended in an error."""
-        return sum(counted["errors"] for counted in self._counts.values())
+        return self._count("errors")
+
+    @property
+    def warnings(self) -> int:
+        """How many warnings there are of rules."""
+        return sum(kind == _WARNING for _, _, kind, _ in self._remarks)
 
     @property
     def rejections(self) -> int:
         """How often a rule refused a request."""
-        return sum(counted[_REJECTED] for counted in self._counts.values())
+        return self._count(_REJECTED)
 
     def remarks(self, screen: Screen) -> Iterator[str]:
-        """Yield the lines that say what went wrong, and with `verbose` why nothing was done.
+        """Yield the lines that say what is wrong or missing, with `verbose` why nothing was done.
 
         Each thing is said once, however many objects it concerns.
         """
@@ -101,7 +108,7 @@ class Summary:
             for policy, rule, text in self._operations:
                 yield from screen.fold(f"{policy} / {rule}: {text}", hanging="  ")
         # What went wrong comes last, where it is seen.
-        for kind in (_OTHER, _LEFT, _REJECTED, _ERROR):
+        for kind in (_OTHER, _LEFT, _WARNING, _REJECTED, _ERROR):
             for (policy, rule, found, message), remark in self._remarks.items():
                 if found == kind:
                     text = f"{policy} / {rule}: {kind}: {remark}: {message}"
@@ -109,12 +116,13 @@ class Summary:
                     yield _marked(head, kind, screen)
                     yield from rest
 
-    def lines(self, screen: Screen, *, faults: int) -> Iterator[str]:
+    def lines(self, screen: Screen, *, faults: int, totals: bool) -> Iterator[str]:
         """Yield a row for each rule, and a line for all.
 
         Args:
             screen: Where they are shown.
             faults: What went wrong besides: policies that are refused, lists that cannot be read.
+            totals: The line of `totals` follows, which has the counts.
         """
         columns = (*_COLUMNS, _REJECTED) if self.rejections else _COLUMNS
         rows = [
@@ -124,15 +132,25 @@ class Summary:
         if rows and (len(rows) > 1 or self.triggers > 1):
             head = ("POLICY", "RULE", *(name.upper() for name in columns))
             yield from table([head, *rows], screen.width)
-        triggers = number(self.triggers, "object")
+        read = f"{number(self.triggers, 'object')} read as trigger{'s' * (self.triggers != 1)}"
         rejected = f"{number(self.rejections, 'rejection')}, " if self.rejections else ""
-        yield (
-            f"{triggers} read as {'trigger' if self.triggers == 1 else 'triggers'}:"
-            f" {number(self.changed, 'change')}, {rejected}{number(self.errors + faults, 'error')}"
+        errors = number(self.errors + faults, "error")
+        counts = f"{number(self.changed, 'change')}, {rejected}{errors}"
+        yield read if totals else f"{read}: {counts}"
+
+    def totals(self, *, faults: int) -> str:
+        """Return the counts of all results, as the reference's command ends with them."""
+        skipped = self._count("skipped") + self._count("unchanged")
+        return (
+            f"pass: {self.changed}, fail: {self.rejections}, warn: 0,"
+            f" error: {self.errors + faults}, skip: {skipped}"
         )
 
+    def _count(self, column: str) -> int:
+        return sum(counted[column] for counted in self._counts.values())
+
     def _remark(self, result: RuleResult, kind: str, mask: Mask) -> None:
-        if kind not in _KINDS.values() and not self.verbose:
+        if kind not in _COLOURS and not self.verbose:
             return
         key = (result.policy, result.rule, kind, mask.text(result.message))
         self._remarks.setdefault(key, _Remark()).add(place_of(result))
@@ -152,10 +170,14 @@ def place_of(result: RuleResult) -> str:
 
 
 def _marked(line: str, kind: str, screen: Screen) -> str:
-    if kind not in _KINDS.values():
+    if kind not in _COLOURS:
         return line
     head, sign, rest = line.partition(f": {kind}:")
-    return f"{head}: {screen.style(kind, fg='red')}:{rest}" if sign else line
+    return f"{head}: {screen.style(kind, fg=_COLOURS[kind])}:{rest}" if sign else line
+
+
+def _kind(result: RuleResult) -> str:
+    return _WARNING if result.lacking else _KINDS.get(result.status, _LEFT)
 
 
 def _column(result: RuleResult) -> str:

@@ -206,7 +206,8 @@ def test_what_a_terminal_shows() -> None:
         "       containers:\n"
         "       - name: web\n"
         "\n"
-        "1 object read as trigger: 1 change, 0 errors\n"
+        "1 object read as trigger\n"
+        "pass: 1, fail: 0, warn: 0, error: 0, skip: 0\n"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import jsonpatch
 import pytest
@@ -41,6 +42,14 @@ SPREAD = """
     patchStrategicMerge: {metadata: {annotations: {mode: "{{ request.object.data.a }}"}}}
 """
 OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
+EXCEPTION = """
+apiVersion: kyverno.io/v2
+kind: PolicyException
+metadata: {name: e, namespace: default}
+spec:
+  match: {any: [{resources: {kinds: [ConfigMap], names: [two]}}]}
+  exceptions: [{policyName: p, ruleNames: [label]}]
+"""
 SECRETS = """
 apiVersion: v1
 kind: List
@@ -62,7 +71,9 @@ def test_a_diff_for_each_change(desk: Desk, policy: Policy) -> None:
         "@@ -3,5 +3,7 @@\n metadata:\n   name: settings\n   namespace: default\n"
         "+  labels:\n+    seen: b\n data:\n   a: b\n\n"
     )
-    assert done.stderr == "1 object read as trigger: 1 change, 0 errors\n"
+    assert done.stderr == (
+        "1 object read as trigger\npass: 1, fail: 0, warn: 0, error: 0, skip: 0\n"
+    )
 
 
 def test_rules_and_policies_see_what_was_before_them(desk: Desk, policy: Policy) -> None:
@@ -149,7 +160,7 @@ def test_of_own_rules_only_the_first_if_the_policy_says_so(desk: Desk, policy: P
     path = desk.folder / policy(LABEL + SECOND)
     path.write_text(path.read_text().replace("spec:\n", "spec:\n  applyRules: One\n"))
     done = desk.run("apply", str(path), "-r", "cm.yaml")
-    assert "1 change," in done.stderr
+    assert "pass: 1, " in done.stderr
     assert "second" not in done.stdout
 
 
@@ -162,10 +173,14 @@ def test_why_an_object_is_left_alone(desk: Desk, policy: Policy) -> None:
         "p / spread: operation UPDATE (the rule listens to every operation)",
         "p / second: skipped: ConfigMap default/settings: preconditions not met",
         (
-            "p / spread: skipped: ConfigMap default/settings:"
-            " no object fits the targets of the rule"
+            "p / spread: warning: ConfigMap default/settings: skipped, because none of its targets"
+            " is given: name them with --target-resource FILE"
         ),
     ]
+    desk.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: one}\n")
+    told = desk.run("apply", "p.yaml", "-r", "cm.yaml", "-t", "secret.yaml", "-v").stderr
+    place = "p / spread: skipped: ConfigMap default/settings"
+    assert f"{place}: no object fits the targets of the rule" in told
 
 
 def test_check_tells_that_something_would_change(desk: Desk, policy: Policy) -> None:
@@ -181,7 +196,10 @@ def test_folders_and_wildcards(desk: Desk, policy: Policy) -> None:
     )
     desk.write("in/notes.txt", "no YAML: [")
     label = policy(LABEL.replace("data.a", "data.a || 'x'"))
-    assert "3 objects read as triggers: 3 changes" in desk.run("apply", label, "-r", "in").stderr
+    told = desk.run("apply", label, "-r", "in").stderr
+    assert told.endswith(
+        "3 objects read as triggers\npass: 3, fail: 0, warn: 0, error: 0, skip: 0\n"
+    )
     assert "2 objects" in desk.run("apply", label, "-r", "in/**/*.y*ml").stderr
 
 
@@ -192,7 +210,7 @@ def test_an_error_of_a_rule(desk: Desk, policy: Policy) -> None:
     assert done.stdout == ""
     said = "p / label: error: ConfigMap default/settings: variable substitution failed"
     assert said in done.stderr
-    assert "0 changes, 1 error\n" in done.stderr
+    assert "error: 1, skip: 0\n" in done.stderr
 
 
 def test_values(desk: Desk, policy: Policy) -> None:
@@ -298,7 +316,7 @@ def test_an_exception(desk: Desk, policy: Policy) -> None:
     )
     done = desk.run("apply", policy(LABEL), "-r", "cm.yaml", "--exception", "exception.yaml")
     assert done.exit_code == 0
-    assert "0 changes, 0 errors" in done.stderr
+    assert "pass: 0, fail: 0, warn: 0, error: 0, skip: 1\n" in done.stderr
 
 
 def test_exceptions_of_a_cluster_need_one(desk: Desk, policy: Policy) -> None:
@@ -367,7 +385,7 @@ def test_namespace_labels(desk: Desk, policy: Policy) -> None:
 def test_a_policy_is_compiled_once(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", "---\n".join(OBJECT.replace("settings", f"n{n}") for n in range(20)))
     with counted(compile_policy) as calls:
-        assert "20 changes" in desk.run("apply", policy(LABEL), "-r", "cm.yaml").stderr
+        assert "pass: 20," in desk.run("apply", policy(LABEL), "-r", "cm.yaml").stderr
     assert calls == {"compile_policy": 1}
 
 
@@ -406,13 +424,19 @@ def test_a_policy_that_is_refused(desk: Desk, policy: Policy) -> None:
         (["cm.yaml", "-r", "cm.yaml"], 2, "cm.yaml: no policy is in there"),
         (["*.absent", "-r", "cm.yaml"], 2, "*.absent: no file fits"),
         (["-", "-r", "-"], 2, "standard input (-) can be read once only"),
-        (["cm.yaml"], 2, "name the triggers with --resource"),
+        (["p.yaml"], 2, "name the triggers: after the policy, with --resource FILE"),
+        (["cm.yaml"], 2, "cm.yaml: no policy is in there"),
+        (["p.yaml", "cm.yaml", "-n", "x"], 2, "--namespace needs --cluster"),
+        (["p.yaml", "cm.yaml", "-i", "-o", "diff"], 2, "--stdin is -o yaml: leave -o diff"),
         (["cm.yaml", "-r", "cm.yaml", "--set", "a"], 2, "--set a: write it as path=value"),
         (["cm.yaml", "-r", "cm.yaml", "-f", "cm.yaml"], 2, "expected apiVersion cli.kyverno.io"),
     ],
 )
-def test_wrong_calls(desk: Desk, words: list[str], code: int, message: str) -> None:
+def test_wrong_calls(
+    desk: Desk, policy: Policy, words: list[str], code: int, message: str
+) -> None:
     desk.write("cm.yaml", OBJECT)
+    policy(LABEL)
     done = desk.run("apply", *words)
     assert done.exit_code == code
     assert message in done.stderr
@@ -456,7 +480,11 @@ def test_an_error_is_said_once_however_many_objects_have_it(desk: Desk, policy: 
         assert done.stderr.count("variable substitution failed") == 1
         head = "p / label: error: ConfigMap default/n0, ConfigMap default/n1, ConfigMap default/n2"
         assert f"{head} and 2 more: variable" in done.stderr
-        assert "5 objects read as triggers: 0 changes, 5 errors\n" in done.stderr
+        assert done.stderr.endswith(
+            "5 objects read as triggers: 0 changes, 5 errors\n"
+            if output in ("json", "patch")
+            else "pass: 0, fail: 0, warn: 0, error: 5, skip: 0\n"
+        )
 
 
 def test_a_refused_policy_counts_as_an_error(desk: Desk, policy: Policy) -> None:
@@ -464,7 +492,7 @@ def test_a_refused_policy_counts_as_an_error(desk: Desk, policy: Policy) -> None
     good, bad = policy(LABEL, "a"), policy(LABEL.replace("patchStrategicMerge", "patch"), "b")
     done = desk.run("apply", good, bad, "-r", "cm.yaml")
     assert done.exit_code == 1
-    assert done.stderr.endswith("1 object read as trigger: 1 change, 1 error\n")
+    assert done.stderr.endswith("pass: 1, fail: 0, warn: 0, error: 1, skip: 0\n")
 
 
 def test_policies_of_other_languages_alone_are_nothing_to_apply(desk: Desk) -> None:
@@ -487,7 +515,7 @@ def test_a_rule_that_matches_nothing_says_how_to_learn_why(desk: Desk, policy: P
         "-r",
         "cm.yaml",
     ]
-    assert desk.run(*words).stderr.endswith("nothing would change; -v says why\n")
+    assert desk.run(*words).stderr.startswith("nothing would change; -v says why\n")
     told = desk.run(*words, "-v").stderr
     assert "p / label: not for: ConfigMap default/settings: kind does not match [Secret]" in told
 
@@ -515,3 +543,114 @@ def test_a_value_that_nobody_reads_is_refused(
     done = desk.run(*words, given)
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+PASSED = "pass: 1, fail: 0, warn: 0, error: 0, skip: 0\n"
+
+
+def test_triggers_may_stand_after_the_policy(desk: Desk, policy: Policy) -> None:
+    desk.write("in/one.yaml", OBJECT)
+    desk.write("in/values.yaml", "a: b\n")
+    desk.write("two.yaml", OBJECT.replace("settings", "two"))
+    label = policy(LABEL)
+    for words in ([label, "in"], ["in", label], [label, "in/one.yaml"]):
+        done = desk.run("apply", *words)
+        assert done.exit_code == 0
+        assert "p / label: ConfigMap default/settings" in done.stdout
+        assert done.stderr.endswith(PASSED)
+    done = desk.run("apply", label, "in", "two.yaml")
+    assert "pass: 2," in done.stderr
+    done = desk.run("apply", label, "-", stdin=OBJECT)
+    assert done.stderr.endswith(PASSED)
+    # What stands beside a policy is none, nor is anything where --resource names them.
+    both = desk.write("both.yaml", f"{Path(label).read_text()}---\n{OBJECT}")
+    assert desk.run("apply", both).exit_code == 2
+    done = desk.run("apply", label, "in", "-r", "two.yaml")
+    assert "ConfigMap default/two" in done.stdout
+    assert done.stderr.endswith(PASSED)
+
+
+def test_rules_none_of_whose_targets_is_given_are_skipped(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    named = SPREAD.replace('selector: {matchLabels: {take: "yes"}}', "name: one")
+    for rules in (SPREAD, named, named.replace("v1\n      kind: Secret", "x.y/v1\n      kind: Z")):
+        done = desk.run("apply", policy(rules), "-r", "cm.yaml", "-o", "diff")
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert done.stderr == (
+            "p / spread: warning: ConfigMap default/settings: skipped, because none of its targets"
+            " is given: name them with --target-resource FILE\n"
+            "1 object read as trigger\n"
+            "pass: 0, fail: 0, warn: 0, error: 0, skip: 1\n"
+        )
+    desk.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: one}\n")
+    policy(named)
+    # Those that are not there are missing once some are given; triggers may be targets as well.
+    done = desk.run("apply", "p.yaml", "-r", "cm.yaml", "-t", "cm.yaml")
+    assert done.exit_code == 1
+    assert 'error: ConfigMap default/settings: secrets "one" not found' in done.stderr
+    for words in (["-r", "secret.yaml"], ["-t", "secret.yaml"]):
+        done = desk.run("apply", "p.yaml", "-r", "cm.yaml", *words)
+        assert "p / spread: Secret default/one" in done.stdout
+
+
+def test_what_changed_below_the_headings_of_the_reference(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", f"{OBJECT}---\napiVersion: v1\nkind: Node\nmetadata: {{name: n1}}\n")
+    desk.write("secrets.yaml", SECRETS)
+    node = "- {name: node, match: {any: [{resources: {kinds: [Node]}}]}, mutate: %s}\n"
+    node %= "{patchStrategicMerge: {metadata: {labels: {a: b}}}}"
+    words = ["apply", policy(LABEL + SPREAD + node), "-r", "cm.yaml", "-t", "secrets.yaml"]
+    done = desk.run(*words, "-o", "kyverno")
+    assert done.stdout == (
+        "Applying 3 policy rule(s) to 2 resource(s)...\n\n"
+        "mutate policy p applied to default/ConfigMap/settings:\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: default\n"
+        "  labels:\n    seen: b\ndata:\n  a: b\n---\n\n"
+        "mutate policy p applied to default/Secret/one:\n"
+        'apiVersion: v1\nkind: Secret\nmetadata:\n  name: one\n  labels:\n    take: "yes"\n'
+        "  namespace: default\n  annotations:\n    mode: b\n---\n\n"
+        "mutate policy p applied to /Node/n1:\n"
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels:\n    a: b\n---\n\n"
+        "pass: 3, fail: 0, warn: 0, error: 0, skip: 0\n"
+    )
+    assert done.stderr == ""
+
+
+def test_files_may_be_given_as_lists(desk: Desk, policy: Policy) -> None:
+    desk.write("one.yaml", OBJECT)
+    desk.write("two.yaml", OBJECT.replace("settings", "two"))
+    desk.write("secrets.yaml", SECRETS)
+    desk.write("except.yaml", EXCEPTION)
+    rules = policy(LABEL + SPREAD)
+    words = ["apply", rules, "--resources", "one.yaml,two.yaml", "--target-resources"]
+    done = desk.run(*words, "secrets.yaml,")
+    assert done.stderr.endswith("pass: 3, fail: 0, warn: 0, error: 0, skip: 0\n")
+    done = desk.run(*words, "secrets.yaml", "--exceptions", "except.yaml")
+    assert done.stderr.endswith("pass: 2, fail: 0, warn: 0, error: 0, skip: 1\n")
+    assert (
+        "one,y.yaml: there is no such file" in desk.run("apply", rules, "-r", "one,y.yaml").stderr
+    )
+
+
+def test_standard_output_may_be_for_a_pipe(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    words = ["apply", policy(LABEL), "cm.yaml"]
+    assert desk.run(*words, "-i").stdout == desk.run(*words, "-o", "yaml").stdout != ""
+
+
+@pytest.mark.parametrize(
+    ("words", "rules", "code"),
+    [
+        (["--warn-exit-code", "3"], SPREAD, 3),
+        ([], SPREAD, 0),
+        (["--warn-exit-code", "3"], SECOND, 0),
+        (["--warn-exit-code", "3", "--warn-no-pass"], SECOND, 3),
+        (["--warn-no-pass"], SECOND, 0),
+        (["--warn-exit-code", "3", "--warn-no-pass"], LABEL, 0),
+        (["--warn-exit-code", "3", "--check"], LABEL, 1),
+    ],
+)
+def test_warnings_may_have_an_exit_code(
+    desk: Desk, policy: Policy, words: list[str], rules: str, code: int
+) -> None:
+    desk.write("cm.yaml", OBJECT)
+    assert desk.run("apply", policy(rules), "cm.yaml", *words).exit_code == code
