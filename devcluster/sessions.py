@@ -150,8 +150,6 @@ def _unregister(directory: Path, kubeconfig: Path) -> None:
     cluster = Cluster.connect(kubeconfig, directory)
     cluster.kubectl(
         "delete",
-        "validatingwebhookconfigurations",
-        "kube-retrofit-resource",
-        "kube-retrofit-policy",
-        "--ignore-not-found",
+        "validatingwebhookconfigurations,mutatingwebhookconfigurations",
+        "--selector=app.kubernetes.io/managed-by=kube-retrofit",
     )

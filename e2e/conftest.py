@@ -16,7 +16,7 @@ from e2e.person import Person
 from reconciler.errors import InvalidSetting
 
 _WEBHOOKS = (
-    "validatingwebhookconfigurations",
+    "validatingwebhookconfigurations,mutatingwebhookconfigurations",
     "--selector=app.kubernetes.io/managed-by=kube-retrofit",
 )
 

@@ -11,6 +11,7 @@ POLICY_VERSION = "v1"
 EXCEPTION_VERSION = "v2"
 REQUEST_VERSION = "v2"
 PREFIX = "kube-retrofit.dev/"
+_OWN_GROUPS = (GROUP, "kube-retrofit.dev")
 FIELD_MANAGER = "kube-retrofit"
 
 LABEL_SHARD = f"{PREFIX}shard"
@@ -168,6 +169,11 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     """Return group and version; the group of ``v1`` is empty."""
     group, _, version = api_version.rpartition("/")
     return group, version
+
+
+def is_own_group(group: str) -> bool:
+    """Tell whether objects of an API group are policies, or what the programs keep themselves."""
+    return any(group == own or group.endswith(f".{own}") for own in _OWN_GROUPS)
 
 
 def own_namespaces(namespace: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.client import Client
 from reconciler.kube.settings import settings_watch
 from reconciler.kube.watch import Watch
-from reconciler.kube.webhooks import WEBHOOKS
+from reconciler.kube.webhooks import WEBHOOK_KINDS
 from reconciler.observe.loops import run_loops
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.problems import tell_problems
@@ -24,6 +24,7 @@ from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.policies import Change
 from reconciler.services.ports.reporting import Event, Events
+from reconciler.services.ports.webhooks import ConfigurationRef
 from reconciler.services.rollout.webhook_config import MANAGED_BY
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.wiring.controller import Services
@@ -88,10 +89,13 @@ class ClusterWatches:
         own = f"metadata.name={namespace}"
         watches = {
             "settings": (self._settings, self.holder.on_event),
-            "webhook configurations": (
-                Watch(client, WEBHOOKS, clock, labels=marked),
-                self._take_configuration,
-            ),
+            **{
+                kind.plural: (
+                    Watch(client, kind, clock, labels=marked),
+                    self._take_configuration,
+                )
+                for kind in WEBHOOK_KINDS
+            },
             "certificate authority": (
                 authority_watch(client, clock, namespace, CA_SECRET),
                 self._take_authority,
@@ -194,15 +198,15 @@ class ClusterWatches:
         if self.neighbour.found:
             self.events.emit(self.neighbour.event)
 
-    def _tell_restored(self, name: str, text: str) -> None:
-        self.metrics.webhooks_restored.labels(configuration=name).inc()
-        self.say(f"{WEBHOOKS.kind} {name} is restored: {text}")
+    def _tell_restored(self, ref: ConfigurationRef, text: str) -> None:
+        self.metrics.webhooks_restored.labels(kind=ref.kind, configuration=ref.name).inc()
+        self.say(f"{ref} is restored: {text}")
         self.events.emit(
             Event(
                 regarding={
-                    "apiVersion": WEBHOOKS.api_version,
-                    "kind": WEBHOOKS.kind,
-                    "name": name,
+                    "apiVersion": WEBHOOK_KINDS[0].api_version,
+                    "kind": ref.kind,
+                    "name": ref.name,
                 },
                 severity="Warning",
                 reason="WebhookRestored",

@@ -70,11 +70,8 @@ class Gauges:
     def _out_of_force(self) -> None:
         in_force, gauge = self.services.rollout.webhook_writer.in_force, self.metrics.out_of_force
         gauge.clear()
-        if in_force.obstacle is not None:
-            policies = len(self.services.index.policies())
-            gauge.labels(in_force.obstacle.cause).set(policies)
-            return
-        for cause, number in Counter(item.cause for item in in_force.unserved.values()).items():
+        obstacles = map(in_force.obstacle_of, self.services.index.policies())
+        for cause, number in Counter(item.cause for item in obstacles if item).items():
             gauge.labels(cause).set(number)
 
     def _waiting(self) -> None:

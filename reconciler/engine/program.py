@@ -91,6 +91,7 @@ class Program:
             any of them changes it, the lowest tier first. None: it is matched by itself.
         verdict: What a rule says that refuses each request for which it fires; None where it
             refuses none.
+        appends: It adds to lists by position: applied to its own result it adds again.
         before: Rules that come first where a policy applies only one: this rule acts where none
             of them fires, or, of those that change their trigger, where none changed it.
     """
@@ -108,6 +109,7 @@ class Program:
     skip_background: bool
     tier: int | None = None
     verdict: Refusal | None = None
+    appends: bool = False
     before: "tuple[Program, ...]" = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Webhook configurations by name; what stands in them is decided elsewhere."""
+"""Webhook configurations by kind and name; what stands in them is decided elsewhere."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,18 @@ from typing import Any
 from reconciler.api.meta import Kind, Object
 from reconciler.errors import Forbidden, NotFound
 from reconciler.kube.client import Client
+from reconciler.kube.dynamic import ApiResource
+from reconciler.services.ports.webhooks import MUTATING, VALIDATING, ConfigurationRef, ref_of
 
-WEBHOOKS = Kind(
-    group="admissionregistration.k8s.io",
-    version="v1",
-    kind="ValidatingWebhookConfiguration",
-    plural="validatingwebhookconfigurations",
-    namespaced=False,
+WEBHOOK_KINDS = tuple(
+    Kind(
+        group="admissionregistration.k8s.io",
+        version="v1",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        namespaced=False,
+    )
+    for kind in (VALIDATING, MUTATING)
 )
 
 CLUSTER_ROLES = Kind(
@@ -29,16 +34,16 @@ _CHECK = "kube-retrofit-check"
 
 
 class WebhookConfigurations:
-    """ValidatingWebhookConfigurations as stored."""
+    """Both kinds of them, as stored."""
 
     def __init__(self, client: Client) -> None:
-        self._webhooks = client.resource(WEBHOOKS)
+        self._webhooks = {kind.kind: client.resource(kind) for kind in WEBHOOK_KINDS}
         self._roles = client.resource(CLUSTER_ROLES)
 
-    async def get(self, name: str) -> Object | None:
+    async def get(self, ref: ConfigurationRef) -> Object | None:
         """Return the configuration, None where there is none."""
         try:
-            answer: Object = await self._webhooks.get(name)
+            answer: Object = await self._webhooks[ref.kind].get(ref.name)
         except NotFound:
             return None
         return answer
@@ -49,7 +54,9 @@ class WebhookConfigurations:
         Raises:
             AlreadyExists: Somebody was faster.
         """
-        answer: Object = await self._webhooks.create(configuration, field_validation="Strict")
+        answer: Object = await self._of(configuration).create(
+            configuration, field_validation="Strict"
+        )
         return answer
 
     async def replace(self, configuration: Object) -> Object:
@@ -58,13 +65,15 @@ class WebhookConfigurations:
         Raises:
             Conflict: Another version is stored.
         """
-        answer: Object = await self._webhooks.replace(configuration, field_validation="Strict")
+        answer: Object = await self._of(configuration).replace(
+            configuration, field_validation="Strict"
+        )
         return answer
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, ref: ConfigurationRef) -> None:
         """Remove it; absent is success."""
         try:
-            await self._webhooks.delete(name)
+            await self._webhooks[ref.kind].delete(ref.name)
         except NotFound:
             return
 
@@ -75,7 +84,7 @@ class WebhookConfigurations:
             Invalid: It would not take it.
         """
         trial = {**configuration, "metadata": {"name": _CHECK}}
-        await self._webhooks.create(trial, dry_run="All", field_validation="Strict")
+        await self._of(configuration).create(trial, dry_run="All", field_validation="Strict")
 
     async def owner(self) -> Mapping[str, Any] | None:
         """Return the owner reference for configurations.
@@ -95,3 +104,6 @@ class WebhookConfigurations:
             "name": OWNER,
             "uid": role["metadata"]["uid"],
         }
+
+    def _of(self, configuration: Object) -> ApiResource:
+        return self._webhooks[ref_of(configuration).kind]

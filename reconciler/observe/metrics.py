@@ -212,6 +212,7 @@ def create_metrics() -> Metrics:
         webhooks_restored=counter(
             "webhooks_restored_total",
             "Webhook configurations that were edited or deleted and are restored.",
+            "kind",
             "configuration",
         ),
         certificate_expiry=gauge(

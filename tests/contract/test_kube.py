@@ -28,6 +28,7 @@ from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WebhookConfigurations
 from reconciler.kube.writer import KubeWriter
 from reconciler.services.ports.reporting import Event
+from reconciler.services.ports.webhooks import MUTATING, VALIDATING, ConfigurationRef
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
@@ -177,14 +178,15 @@ async def test_events_are_stored_with_their_series(client, place):
     assert (stored["type"], stored["reason"], stored["note"]) == ("Warning", "Denied", "no")
 
 
-async def test_webhook_configurations_are_kept_by_name(client):
+@pytest.mark.parametrize("kind", [VALIDATING, MUTATING])
+async def test_webhook_configurations_are_kept_by_name(client, kind):
     webhooks = WebhookConfigurations(client)
-    name = f"test-{uuid.uuid4().hex[:8]}.example"
-    assert await webhooks.get(name) is None
+    ref = ConfigurationRef(kind, f"test-{uuid.uuid4().hex[:8]}.example")
+    assert await webhooks.get(ref) is None
     wanted = {
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name},
+        "kind": kind,
+        "metadata": {"name": ref.name},
         "webhooks": [],
     }
     stored = await webhooks.create(wanted)
@@ -194,9 +196,9 @@ async def test_webhook_configurations_are_kept_by_name(client):
     assert (await webhooks.replace(labelled))["metadata"]["labels"] == {"a": "b"}
     with pytest.raises(Conflict):
         await webhooks.replace(stored)
-    await webhooks.delete(name)
-    await webhooks.delete(name)
-    assert await webhooks.get(name) is None
+    await webhooks.delete(ref)
+    await webhooks.delete(ref)
+    assert await webhooks.get(ref) is None
 
 
 async def test_named_secrets_have_one_first_writer(client, place):

@@ -66,6 +66,12 @@ _KNOWN = {
             namespaced=False,
         ),
         _kind(
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+            namespaced=False,
+        ),
+        _kind(
             "apiextensions.k8s.io/v1",
             "CustomResourceDefinition",
             "customresourcedefinitions",

@@ -59,13 +59,13 @@ async def watched(rig: Rig) -> AsyncIterator[Conditions]:
 
 async def delete(rig: Rig) -> None:
     with contextlib.suppress(NotFound):
-        await rig.delete(CONFIGURATION, RESOURCE_CONFIGURATION, "")
+        await rig.delete(*RESOURCE_CONFIGURATION, "")
 
 
 async def edit(rig: Rig) -> None:
     """Have the webhooks asked about nothing."""
     with contextlib.suppress(NotFound):
-        await rig.merge(CONFIGURATION, RESOURCE_CONFIGURATION, {"webhooks": []}, namespace="")
+        await rig.merge(*RESOURCE_CONFIGURATION, {"webhooks": []}, namespace="")
 
 
 Break = Callable[[Rig], Awaitable[None]]

@@ -38,9 +38,8 @@ from reconciler.services.rollout.webhook_config import (
     Endpoint,
     WebhookConfig,
     configurations,
-    lookup,
-    selectors,
 )
+from reconciler.services.rollout.webhook_rules import lookup, selectors
 from tests.usedrights import audited
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"

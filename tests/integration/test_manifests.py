@@ -27,8 +27,10 @@ CONTROLLER = "kube-retrofit-controller"
 REPORTS = "kyverno-reports-controller"
 AGGREGATED = ("admission-controller", "background-controller", "reports-controller")
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 REPORT_KINDS = ("policyreports.wgpolicyk8s.io", "clusterpolicyreports.wgpolicyk8s.io")
 CONDITIONS = "validatingadmissionpolicies.admissionregistration.k8s.io"
+WRITTEN = ("create", "update", "delete")
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 KINDS_OF_THE_SUITE = (
     *("configmaps", "secrets", "pods", "namespaces", "nodes", "nodes/status", "resourcequotas"),
@@ -269,8 +271,8 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
         ADMISSION: events | asks | {(CONDITIONS, verb) for verb in ("create", "patch")},
         BACKGROUND: set[tuple[str, str]](),
         CONTROLLER: events
-        | {(WEBHOOKS, verb) for verb in ("create", "update", "delete")}
-        | {(name, verb) for name in REPORT_KINDS for verb in ("create", "update", "delete")}
+        | {(name, verb) for name in (WEBHOOKS, MUTATING) for verb in WRITTEN}
+        | {(name, verb) for name in REPORT_KINDS for verb in WRITTEN}
         | {
             (f"{kind}.kyverno.io/status", "patch")
             for kind in ("policies", "clusterpolicies", "globalcontextentries")
@@ -332,6 +334,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                 "get leases.coordination.k8s.io:kube-retrofit-admission",
                 f"update {WEBHOOKS}:kube-retrofit-policy",
                 f"delete {WEBHOOKS}:kube-retrofit-resource",
+                *(f"create {MUTATING}", f"update {MUTATING}:kube-retrofit-resource"),
                 f"update {REPORT_KINDS[0]}:kube-retrofit",
             ],
             [
@@ -347,7 +350,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
                     for name in ("kyverno", "kube-retrofit-admission")
                 ),
                 *(f"update {WEBHOOKS}:another", f"update {REPORT_KINDS[0]}:another"),
-                "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
+                f"update {MUTATING}:kube-retrofit-policy",
             ],
         ),
         (

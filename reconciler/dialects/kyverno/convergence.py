@@ -15,6 +15,7 @@ from reconciler.engine.values import scalars
 from reconciler.languages.jmespath import IMPURE
 
 _STABLE = frozenset({"add", "replace", "remove"})
+_ADDING = frozenset({"add", "copy"})
 _POSITIVE = frozenset({AnchorKind.CONDITION, AnchorKind.GLOBAL})
 
 
@@ -28,6 +29,11 @@ def of_operations(operations: Iterable[Operation]) -> Convergence:
     """Return whether the operations of a JSON patch change their own result."""
     stable = all(item.name in _STABLE and not _names_element(item) for item in operations)
     return Convergence.YES if stable else Convergence.PROBED
+
+
+def appends(operations: Iterable[Operation]) -> bool:
+    """Tell whether operations add to a list by position, and once more each time."""
+    return any(item.name in _ADDING and _names_element(item) for item in operations)
 
 
 def is_stable(template: Template, scope: Scope) -> bool:

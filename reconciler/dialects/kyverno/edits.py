@@ -136,15 +136,25 @@ def _operations(
         raise InvalidPolicy(location, "expected a text that holds a YAML or JSON list")
     if _VARIABLE.fullmatch(raw.strip()):
         template = checked_template(raw.strip(), location, scope)
-        return (JsonPatchEdit(patch=template, location=location),), Convergence.PROBED
+        edit = JsonPatchEdit(patch=template, location=location, appends=True)
+        return (edit,), Convergence.PROBED
     decoded = decode(raw, location=location, rule="" if scope.elements else origin.rule)
     template = checked_template(decoded.document, location, scope)
     if template.constant:
         operations = compile_operations(template.render(_NOTHING), location=location)
-        edit = JsonPatchEdit(patch=template, operations=operations, location=location)
+        edit = JsonPatchEdit(
+            patch=template,
+            operations=operations,
+            location=location,
+            appends=convergence.appends(operations),
+        )
         return (edit,), convergence.of_operations(operations)
     edit = JsonPatchEdit(
-        patch=template, quoted=decoded.quoted, plain=decoded.plain, location=location
+        patch=template,
+        quoted=decoded.quoted,
+        plain=decoded.plain,
+        location=location,
+        appends=decoded.appends,
     )
     if decoded.shaped and convergence.is_stable(template, scope):
         return (edit,), convergence.of_operations(decoded.fixed)

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from reconciler.dialects.kyverno.convergence import appends
 from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.engine.patch import Operation, compile_operations
 from reconciler.engine.patch.paths import MAX_DEPTH
@@ -24,6 +25,7 @@ Path = tuple[str | int, ...]
 
 _ESCAPED = re.compile(r"\\\{\{")
 _QUOTES = ("'", '"')
+_POSITION = "elementIndex"
 _NO_OPERATION = {"op": "remove", "path": ""}
 PATHS = ("path", "from")
 """The fields of an operation that are paths."""
@@ -40,6 +42,7 @@ class Decoded:
         plain: Paths of strings that are one variable without quotes.
         fixed: The operations whose shape is known, with a word for each variable.
         shaped: Whether that is all of them, and no path has a variable.
+        appends: They may add to a list by position.
     """
 
     document: list[Any]
@@ -47,6 +50,7 @@ class Decoded:
     plain: frozenset[Path]
     fixed: tuple[Operation, ...]
     shaped: bool
+    appends: bool
 
 
 @dataclass(slots=True)
@@ -86,6 +90,13 @@ class _Words:
             (self.quoted if self.in_quotes[int(whole[1])] else self.plain).add(path)
         return self.restored(value)
 
+    def is_indexed(self, operation: Operation) -> bool:
+        """Tell whether an operation adds at the position of a foreach."""
+        if operation.name != "add" or not operation.path:
+            return False
+        whole = self.pattern.fullmatch(str(operation.path[-1]))
+        return whole is not None and _POSITION in self.sources[int(whole[1])]
+
     def restored(self, text: str) -> str:
         return self.pattern.sub(lambda found: self.sources[int(found[1])], text)
 
@@ -110,13 +121,15 @@ def decode(text: str, *, location: str, rule: str = "") -> Decoded:
         fixed = compile_operations(shapes, location=location)
     except InvalidPolicy as error:
         raise _restored(error, words) from error
+    known = all(shape is item for shape, item in zip(shapes, drawn, strict=True))
     return Decoded(
         document=words.restore(drawn, ()),
         quoted=frozenset(words.quoted),
         plain=frozenset(words.plain),
         fixed=fixed,
-        shaped=all(shape is item for shape, item in zip(shapes, drawn, strict=True))
+        shaped=known
         and not any(words.pattern.search(str(step)) for item in fixed for step in item.path),
+        appends=not known or appends(fixed) or any(map(words.is_indexed, fixed)),
     )
 
 

@@ -61,10 +61,12 @@ class JsonPatchEdit:
         quoted: Where the value of a variable becomes text, whatever it is.
         plain: Where a text that a variable gives is read as YAML reads one without quotes.
         operations: What the patch is where it holds no variable.
+        appends: It may add to a list by position.
     """
 
     patch: Template
     location: str
+    appends: bool
     quoted: frozenset[Path] = frozenset()
     plain: frozenset[Path] = frozenset()
     operations: tuple[Operation, ...] | None = None
@@ -100,6 +102,16 @@ def merges(edits: Iterable[Edit]) -> bool:
     """Return whether an edit is a strategic merge, so that merge keys matter."""
     return any(
         isinstance(edit, StrategicEdit) or (isinstance(edit, ForeachEdit) and merges(edit.edits))
+        for edit in edits
+    )
+
+
+def appends(edits: Iterable[Edit]) -> bool:
+    """Return whether an edit adds to a list by position, so that twice adds twice."""
+    return any(
+        appends(edit.edits)
+        if isinstance(edit, ForeachEdit)
+        else isinstance(edit, JsonPatchEdit) and edit.appends
         for edit in edits
     )
 

@@ -9,6 +9,7 @@ from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits, patch_form
 from reconciler.dialects.kyverno.entries import ElementEntry, Entry
 from reconciler.dialects.kyverno.match import compile_match
+from reconciler.dialects.kyverno.mutation import appends
 from reconciler.dialects.kyverno.parts import KyvernoRule
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.projection import find_projection
@@ -104,11 +105,10 @@ def _program(
     )
     entries, preconditions, scope = _trigger_part(rule, origin, defaults, errors, own=own)
     targets: tuple[Target, ...] = ()
-    skip: bool | None = True
+    skip = errors.attempt(read_flag, rule, "skipBackgroundRequests", location, default=True)
     if not own:
         targets, scopes = _targets(mutate["targets"], f"{place}.targets", scope, origin, errors)
         scope = _common(scopes)
-        skip = errors.attempt(read_flag, rule, "skipBackgroundRequests", location, default=True)
     edits, convergence = compile_edits(mutate, place, scope, origin)
     if matcher is None or errors:
         raise errors.combined()
@@ -134,6 +134,7 @@ def _program(
         reads=frozenset(_paths(parts)),
         on_policy_change=False,
         skip_background=bool(skip),
+        appends=own and appends(edits),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from reconciler.api.meta import GROUP, Kind, own_namespaces, split_api_version
+from reconciler.api.meta import GROUP, Kind, is_own_group, own_namespaces, split_api_version
 from reconciler.api.paths import parse_path, segments
 from reconciler.config import ProcessSettings
 from reconciler.engine.evaluate import GUARDED
@@ -19,7 +19,6 @@ OWN_NAMESPACE: Final = "kyverno"
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _COORDINATION: Final = "coordination.k8s.io"
-_OWN_GROUPS: Final = (GROUP, "kube-retrofit.dev")
 _REQUESTS: Final = (GROUP, "updaterequests")
 _SETTINGS: Final = ("", "configmaps")
 _REVIEWS: Final = frozenset(
@@ -66,7 +65,7 @@ class Protection:
         """Return why no policy changes objects of an API group in a namespace."""
         if self._is_own(namespace):
             return f"namespace {namespace} is that of the programs, and no policy changes it"
-        if _is_own_group(group):
+        if is_own_group(group):
             return f"no policy changes objects of {group}: they say what the programs do"
         if group == _ADMISSION:
             return f"no policy changes objects of {group}: they decide who sees all requests"
@@ -149,7 +148,3 @@ class Protection:
 
     def _is_own(self, namespace: str) -> bool:
         return namespace in own_namespaces(self.namespace)
-
-
-def _is_own_group(group: str) -> bool:
-    return any(group == own or group.endswith(f".{own}") for own in _OWN_GROUPS)

@@ -1,15 +1,37 @@
 """Webhook configurations, and what they are made from."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+from typing_extensions import override
 
 from reconciler.api.meta import Object
+
+VALIDATING: Final = "ValidatingWebhookConfiguration"
+MUTATING: Final = "MutatingWebhookConfiguration"
+
+
+class ConfigurationRef(NamedTuple):
+    """A webhook configuration; one of each kind may have a name."""
+
+    kind: str
+    name: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def ref_of(configuration: Object) -> ConfigurationRef:
+    """Return which configuration an object is."""
+    name = (configuration.get("metadata") or {}).get("name") or ""
+    return ConfigurationRef(str(configuration.get("kind") or ""), str(name))
 
 
 class Webhooks(Protocol):
     """Webhook configurations, as stored."""
 
-    async def get(self, name: str) -> Object | None:
+    async def get(self, ref: ConfigurationRef) -> Object | None:
         """Return a configuration, None where there is none."""
         ...
 
@@ -21,7 +43,7 @@ class Webhooks(Protocol):
         """Replace that very version; raises `Conflict`."""
         ...
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, ref: ConfigurationRef) -> None:
         """Remove a configuration; absent is success."""
         ...
 

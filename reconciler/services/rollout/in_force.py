@@ -18,8 +18,10 @@ from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.services.ports.leases import Checkpoint
 from reconciler.services.rollout.outages import Cause, Outages
-from reconciler.services.rollout.webhook_config import selectors
+from reconciler.services.rollout.webhook_rules import ASKING, programs_of, selectors
 
+_OF_CONFIGURATION = frozenset({Cause.MISSING, Cause.CHANGED})
+"""What happened to the configuration by which triggers are recorded."""
 _STEADY = 2.0
 """Seconds that a restored configuration has to last until policies are Ready again."""
 _UNSEEN = timedelta(seconds=15)
@@ -45,7 +47,8 @@ class InForce:
     Attributes:
         clock: The API server's.
         outages: When policies were not in force.
-        obstacle: Why all policies are not in force now, None where they are.
+        obstacle: Why no trigger is recorded now, None where they are.
+        not_changing: Why nothing is changed before it is stored, None where it is.
         unserved: The same by policy, for kinds that are not served.
         version: resourceVersion of the configuration when it was in force last.
         confirmed: When that was known last.
@@ -54,6 +57,7 @@ class InForce:
     clock: Clock
     outages: Outages = field(default_factory=Outages)
     obstacle: Obstacle | None = None
+    not_changing: Obstacle | None = None
     unserved: dict[PolicyRef, Obstacle] = field(default_factory=dict)
     version: str = ""
     confirmed: datetime | None = None
@@ -105,6 +109,25 @@ class InForce:
         self._begin(cause)
         self.obstacle = Obstacle(cause=cause, message=message)
 
+    def stop_changing(self, cause: Cause, message: str) -> None:
+        """Rules without targets are not in force; nothing has to be looked for because of it."""
+        self.not_changing = Obstacle(cause=cause, message=message)
+
+    def obstacle_of(self, policy: CompiledPolicy) -> Obstacle | None:
+        """Return why a policy is not in force now, None where it is."""
+        if self.obstacle is not None and (
+            self.obstacle.cause not in _OF_CONFIGURATION or policy.in_phase(Phase.TRIGGERED)
+        ):
+            return self.obstacle
+        if self.not_changing is not None and policy.in_phase(Phase.ADMISSION):
+            return self.not_changing
+        return self.unserved.get(policy.ref)
+
+    @property
+    def broken(self) -> bool:
+        """Tell whether something keeps all rules of a kind from being in force."""
+        return self.obstacle is not None or self.not_changing is not None
+
     def restored(self, margin: float) -> None:
         """What was lost is stored again."""
         self._steady_at = self.clock.monotonic() + max(margin, _STEADY)
@@ -122,7 +145,8 @@ class InForce:
 
     def stand_by(self) -> None:
         """Nothing shall be in force; what happens meanwhile is nobody's loss."""
-        self.version, self.obstacle, self._steady_at = "", None, None
+        self.version, self._steady_at = "", None
+        self.obstacle, self.not_changing = None, None
         self.confirmed = self.clock.now()
         self.outages.end(self.confirmed)
 
@@ -135,7 +159,7 @@ class InForce:
         """
         if self.settling > 0:
             return
-        self._steady_at, self.obstacle = None, None
+        self._steady_at, self.obstacle, self.not_changing = None, None, None
         self._registered, self.confirmed = True, asked
         now = self.clock.now()
         self.outages.end(now)
@@ -188,7 +212,7 @@ class InForce:
         grown = any(
             item in before and self._kinds[item] != before[item] for item in selectors([policy])
         )
-        if missing or grown:
+        if (missing or grown) and policy.in_phase(Phase.TRIGGERED):
             self.outages.begin(Cause.KIND, self.clock.now() - _UNSEEN, policy=policy.uid)
 
     def _begin(self, cause: Cause) -> None:
@@ -215,7 +239,7 @@ def _missing(
     known: Mapping[KindSelector, frozenset[Kind]],
 ) -> Iterable[str]:
     """Yield the kinds that are not served and have been, and those of rules that have no other."""
-    for program in policy.in_phase(Phase.TRIGGERED):
+    for program in programs_of([policy], *ASKING):
         literal = {
             scope.selector
             for scope in program.match.kinds()

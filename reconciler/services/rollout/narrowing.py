@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.match import KindSelector
-from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.engine.program import Program
 
 _MOST_NAMES = 100
 _NAME = "kube-retrofit-names-{}"
@@ -18,12 +18,12 @@ _Resource = tuple[str, str]
 
 
 def conditions(
-    policies: Iterable[CompiledPolicy],
+    programs: Iterable[Program],
     kinds: Mapping[KindSelector, Sequence[Kind]],
     most: int,
 ) -> list[Object]:
-    """Return what a webhook for some policies need not be asked about, ``most`` conditions."""
-    names = _names(policies, kinds)
+    """Return what a webhook for some rules need not be asked about, ``most`` conditions."""
+    names = _names(programs, kinds)
     narrow = [(key, found) for key, found in sorted(names.items()) if found is not None]
     return [
         {"name": _NAME.format(index + 1), "expression": _expression(*key, sorted(found))}
@@ -32,20 +32,19 @@ def conditions(
 
 
 def _names(
-    policies: Iterable[CompiledPolicy], kinds: Mapping[KindSelector, Sequence[Kind]]
+    programs: Iterable[Program], kinds: Mapping[KindSelector, Sequence[Kind]]
 ) -> dict[_Resource, frozenset[str] | None]:
     """Return the only names that are matched of each resource, None where one rule is open."""
     found: dict[_Resource, frozenset[str] | None] = {}
-    for policy in policies:
-        for program in policy.in_phase(Phase.TRIGGERED):
-            for selector, names in _named(program):
-                if selector.kind == "*":
-                    return {}
-                for kind in kinds.get(selector, ()):
-                    key = kind.group, kind.plural
-                    known = found.get(key, frozenset())
-                    both = None if names is None or known is None else known | names
-                    found[key] = None if both is None or len(both) > _MOST_NAMES else both
+    for program in programs:
+        for selector, names in _named(program):
+            if selector.kind == "*":
+                return {}
+            for kind in kinds.get(selector, ()):
+                key = kind.group, kind.plural
+                known = found.get(key, frozenset())
+                both = None if names is None or known is None else known | names
+                found[key] = None if both is None or len(both) > _MOST_NAMES else both
     return found
 
 

@@ -118,7 +118,7 @@ class Rollout(SaysOnce):
             woken=self.changed,
             pauses=(0.5, _LONGEST),
             # While nothing is recorded, every second counts.
-            at_most=lambda: _URGENT if self.webhook_writer.in_force.obstacle else _LONGEST,
+            at_most=lambda: _URGENT if self.webhook_writer.in_force.broken else _LONGEST,
             tell=self.tell,
         )
 
@@ -151,7 +151,7 @@ class Rollout(SaysOnce):
                 stored = tuple(item.head for item in self.index.entries())
                 refused = await self.webhook_writer.register(chosen, stored)
         except ClusterError:
-            if self.webhook_writer.in_force.obstacle is not None:
+            if self.webhook_writer.in_force.broken:
                 with contextlib.suppress(ClusterError):
                     await self._work(self._steps(policies, refused))
             raise
@@ -185,7 +185,7 @@ class Rollout(SaysOnce):
             # Only what was registered is finished: a policy that came meanwhile is not in force.
             if ref in refused:
                 yield self._write(ref, _not_ready(refused[ref]))
-            elif acts(compiled) and (obstacle := in_force.obstacle or in_force.unserved.get(ref)):
+            elif acts(compiled) and (obstacle := in_force.obstacle_of(compiled)):
                 yield self._suspend(ref, obstacle)
             elif self.index.get(ref) is compiled:
                 yield self._finish(ref, compiled)

@@ -11,7 +11,7 @@ from typing import Final
 
 from reconciler.api.meta import GROUP, PREFIX, Kind, Object
 from reconciler.engine.match import KindSelector
-from reconciler.engine.program import CompiledPolicy, Phase
+from reconciler.engine.program import Program
 
 _NAME: Final = "kube-retrofit-standing-{}"
 _NODES: Final = "system:nodes"
@@ -87,20 +87,15 @@ _STANDING: Final = (
 
 
 def exclusions(
-    policies: Sequence[CompiledPolicy],
+    programs: Iterable[Program],
     kinds: Mapping[KindSelector, Sequence[Kind]],
     most: int,
 ) -> list[Object]:
     """Return what a webhook is never asked about for rules of all kinds, ``most`` conditions.
 
-    A kind that one of the policies names is asked about.
+    A kind that one of the rules names is asked about.
     """
-    selectors = {
-        scope.selector
-        for policy in policies
-        for program in policy.in_phase(Phase.TRIGGERED)
-        for scope in program.match.kinds()
-    }
+    selectors = {scope.selector for program in programs for scope in program.match.kinds()}
     if not any(item.kind == "*" for item in selectors):
         return []
     named = {

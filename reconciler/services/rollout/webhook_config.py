@@ -4,8 +4,8 @@ Pure: the leader resolves the kinds, reads the CA and writes the result.
 """
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -13,21 +13,25 @@ from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import (
     EXCEPTION_VERSION,
     GROUP,
-    Kind,
     Object,
     own_namespaces,
 )
 from reconciler.dialects.registry import POLICY_KINDS
-from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
-from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.services.catalog.policy_store import digest_of
 from reconciler.services.catalog.settings import WebhookSettings
-from reconciler.services.rollout import narrowing, standing
+from reconciler.services.ports.webhooks import MUTATING, VALIDATING, ConfigurationRef
+from reconciler.services.rollout import narrowing, standing, webhook_rules
+from reconciler.services.rollout.webhook_rules import Kinds, Rules, programs_of
 
-RESOURCE_CONFIGURATION = "kube-retrofit-resource"
-POLICY_CONFIGURATION = "kube-retrofit-policy"
+RESOURCE_CONFIGURATION = ConfigurationRef(VALIDATING, "kube-retrofit-resource")
+MUTATING_CONFIGURATION = ConfigurationRef(MUTATING, "kube-retrofit-resource")
+POLICY_CONFIGURATION = ConfigurationRef(VALIDATING, "kube-retrofit-policy")
+CONFIGURATIONS = (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION, POLICY_CONFIGURATION)
 MANAGED_BY = "app.kubernetes.io/managed-by"
+
+CHANGE, CHANGE_ONCE = "mutate", "mutate-once"
+"""Parts of the addresses for rules that change what is written."""
 
 _DOMAIN = f"retrofit.{GROUP}"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -35,10 +39,6 @@ _LONGEST_TIMEOUT = 30
 _MOST_CONDITIONS = 64
 _MOST_NAMESPACES = 100
 _SERVICE_PORT = 443
-
-Kinds = Mapping[KindSelector, Sequence[Kind]]
-Rules = dict[tuple[str, str, str, str], set[str]]
-"""Operations by group, version, resource and scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,46 +76,25 @@ class WebhookConfig:
     owner: Mapping[str, Any] | None = None
 
 
-def selectors(policies: Iterable[CompiledPolicy]) -> frozenset[KindSelector]:
-    """Return the kinds that have to be resolved before `configurations` is called.
-
-    The kind ``*`` needs no resolving: the webhook gets a wildcard too.
-    """
-    return frozenset(
-        scope.selector
-        for policy in policies
-        for program in policy.in_phase(Phase.TRIGGERED)
-        for scope in program.match.kinds()
-        if not _is_wild(scope.selector)
-    )
-
-
-def lookup(selector: KindSelector) -> tuple[str, str]:
-    """Return the ``apiVersion`` and ``kind`` by which the Kinds port finds a selector."""
-    group = f"{selector.group}/" if selector.group else ""
-    # Subresources by a wildcard are named by their parent: pods/*.
-    named = selector.subresource and not has_wildcard(selector.subresource)
-    kind = f"{selector.kind}/{selector.subresource}" if named else selector.kind
-    return f"{group}{selector.version}", kind
-
-
 def configurations(
     policies: Sequence[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
-) -> dict[str, Object]:
-    """Return the configurations by name, with every default that the API server would set.
+) -> dict[ConfigurationRef, Object]:
+    """Return the configurations, with every default that the API server would set.
 
     Args:
         policies: All that can act.
         kinds: What each of `selectors` resolves to; a kind that is not served may be absent.
         registration: What holds for all webhooks.
     """
-    webhooks = [
-        webhook
-        for failure_policy in (FAIL, IGNORE)
-        for webhook in _resource_webhooks(failure_policy, policies, kinds, registration)
-    ]
+    # A replica that has not heard of these policies learns of them by the address.
+    at = f"/at/{digest_of(policies)}"
     return {
-        RESOURCE_CONFIGURATION: _configuration(RESOURCE_CONFIGURATION, webhooks, registration),
+        RESOURCE_CONFIGURATION: _configuration(
+            RESOURCE_CONFIGURATION, _recording(at, policies, kinds, registration), registration
+        ),
+        MUTATING_CONFIGURATION: _configuration(
+            MUTATING_CONFIGURATION, _mutating(at, policies, kinds, registration), registration
+        ),
         POLICY_CONFIGURATION: _configuration(
             POLICY_CONFIGURATION,
             [
@@ -138,49 +117,115 @@ def configurations(
     }
 
 
-def silent(registration: WebhookConfig) -> dict[str, Object]:
+def appends(policy: CompiledPolicy) -> bool:
+    """Tell whether a policy may only be asked once about one write."""
+    return any(program.appends for program in policy.in_phase(Phase.ADMISSION))
+
+
+def silent(registration: WebhookConfig) -> dict[ConfigurationRef, Object]:
     """Return the configurations of a program that stands by: nobody is asked anything."""
-    return {
-        name: _configuration(name, (), registration)
-        for name in (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION)
-    }
+    return {ref: _configuration(ref, (), registration) for ref in CONFIGURATIONS}
 
 
-def _resource_webhooks(
-    failure_policy: str,
-    policies: Sequence[CompiledPolicy],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Policies that share a webhook.
+
+    Attributes:
+        name: Of the webhook, in its configuration.
+        path: Of its address.
+    """
+
+    name: str
+    path: str
+    failure_policy: str
+    members: Sequence[CompiledPolicy]
+
+
+def _groups(route: str, at: str, policies: Iterable[CompiledPolicy]) -> Iterator[_Group]:
+    """Yield the webhooks of one route.
+
+    Conditions hold for a whole webhook, so a policy that has some gets one of its own.
+    """
+    chosen = list(policies)
+    for failure_policy in (FAIL, IGNORE):
+        those = [item for item in chosen if item.failure_policy == failure_policy]
+        group = _Group(
+            name=failure_policy.lower(),
+            path=f"{at}/{route}/{failure_policy.lower()}",
+            failure_policy=failure_policy,
+            members=[item for item in those if not item.match_conditions],
+        )
+        yield group
+        for item in those:
+            if item.match_conditions:
+                digest = blake2b(item.key.encode(), digest_size=6).hexdigest()
+                path = f"{group.path}/{item.key}"
+                yield replace(group, name=f"{group.name}-{digest}", path=path, members=[item])
+
+
+def _recording(
+    at: str, policies: Iterable[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
+) -> Iterator[Object]:
+    """Yield the webhooks that record what triggers rules with targets."""
+    for group in _groups("validate", at, policies):
+        programs = programs_of(group.members, Phase.TRIGGERED)
+        if rules := webhook_rules.recorded(programs, kinds):
+            yield _of_rules(
+                group, programs, kinds, registration, rules=rules, sideEffects="NoneOnDryRun"
+            )
+
+
+def _mutating(
+    at: str, policies: Sequence[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
+) -> Iterator[Object]:
+    """Yield the webhooks for rules that change what is written.
+
+    The API server asks again when a later webhook changed the object. What a rule adds by
+    position it would add again: a policy with such a rule is asked once, and its rules stay
+    together, for each acts on what those before it made.
+    """
+    for once in (False, True):
+        route = CHANGE_ONCE if once else CHANGE
+        chosen = [item for item in policies if appends(item) is once]
+        for group in _groups(route, at, chosen):
+            programs = programs_of(group.members, Phase.ADMISSION)
+            if rules := webhook_rules.changed(programs, kinds):
+                named = replace(group, name=f"{route}-{group.name}")
+                # Whoever is asked for data may do something at that.
+                asks = any(program.binding.loads for program in programs)
+                yield _of_rules(
+                    named,
+                    programs,
+                    kinds,
+                    registration,
+                    rules=rules,
+                    sideEffects="NoneOnDryRun" if asks else "None",
+                    reinvocationPolicy="Never" if once else "IfNeeded",
+                )
+
+
+def _of_rules(
+    group: _Group,
+    programs: Sequence[Program],
     kinds: Kinds,
     registration: WebhookConfig,
-) -> Iterable[Object]:
-    # A replica that has not heard of these policies is told so by the address.
-    base = f"/at/{digest_of(policies)}/validate/{failure_policy.lower()}"
-    chosen = [item for item in policies if item.failure_policy == failure_policy]
-    shared = [item for item in chosen if not item.match_conditions]
-    groups = [(failure_policy.lower(), base, shared)]
-    # Conditions hold for a whole webhook, so a policy that has some gets one of its own.
-    groups += [
-        (
-            f"{failure_policy.lower()}-{blake2b(item.key.encode(), digest_size=6).hexdigest()}",
-            f"{base}/{item.key}",
-            [item],
-        )
-        for item in chosen
-        if item.match_conditions
-    ]
-    for name, path, members in groups:
-        if rules := _rules(members, kinds):
-            yield _webhook(
-                f"{name}.{_DOMAIN}",
-                path,
-                rules,
-                registration,
-                failurePolicy=failure_policy,
-                sideEffects="NoneOnDryRun",
-                timeoutSeconds=_timeout(members, registration.timeout),
-                namespaceSelector=_namespace_selector(members, registration),
-                objectSelector=dict(registration.settings.selectors.objects),
-                matchConditions=_conditions(members, kinds, registration),
-            )
+    *,
+    rules: Sequence[Object],
+    **settings: Any,
+) -> Object:
+    return _webhook(
+        f"{group.name}.{_DOMAIN}",
+        group.path,
+        rules,
+        registration,
+        failurePolicy=group.failure_policy,
+        timeoutSeconds=_timeout(group.members, registration.timeout),
+        namespaceSelector=_namespace_selector(programs, registration),
+        objectSelector=dict(registration.settings.selectors.objects),
+        matchConditions=_conditions(group.members, programs, kinds, registration),
+        **settings,
+    )
 
 
 def _written(
@@ -190,12 +235,12 @@ def _written(
     registration: WebhookConfig,
     conditions: Sequence[Object] = (),
 ) -> Object:
-    """Return the webhook that is asked when people write objects of ours."""
+    """Return the webhook that is asked when people write policies and what belongs to them."""
     rules: Rules = {(*resource, "*"): {"CREATE", "UPDATE"} for resource in resources}
     return _webhook(
         f"{name}.{_DOMAIN}",
         path,
-        _render_rules(rules),
+        webhook_rules.render_rules(rules),
         registration,
         failurePolicy="Fail",
         sideEffects="None",
@@ -206,16 +251,18 @@ def _written(
     )
 
 
-def _configuration(name: str, webhooks: Sequence[Object], registration: WebhookConfig) -> Object:
+def _configuration(
+    ref: ConfigurationRef, webhooks: Iterable[Object], registration: WebhookConfig
+) -> Object:
     settings, owner = registration.settings, registration.owner
-    meta: Object = {"name": name, "labels": {**settings.labels, MANAGED_BY: "kube-retrofit"}}
+    meta: Object = {"name": ref.name, "labels": {**settings.labels, MANAGED_BY: "kube-retrofit"}}
     if settings.annotations:
         meta["annotations"] = dict(settings.annotations)
     if owner is not None:
         meta["ownerReferences"] = [dict(owner)]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
+        "kind": ref.kind,
         "metadata": meta,
         "webhooks": list(webhooks),
     }
@@ -251,10 +298,10 @@ def _client(path: str, registration: WebhookConfig) -> Object:
     return {"service": service, "caBundle": bundle}
 
 
-def _namespace_selector(policies: Sequence[CompiledPolicy], registration: WebhookConfig) -> Object:
+def _namespace_selector(programs: Iterable[Program], registration: WebhookConfig) -> Object:
     # The selector is also asked about Namespace objects themselves, by their own labels.
     never = own_namespaces(registration.namespace) | {"kube-system"}
-    only = _namespaces(policies)
+    only = _namespaces(programs)
     own: Object = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted(never)}
     if only is not None and 0 < len(only - never) <= _MOST_NAMESPACES:
         own = {"key": _NAMESPACE_NAME, "operator": "In", "values": sorted(only - never)}
@@ -262,15 +309,15 @@ def _namespace_selector(policies: Sequence[CompiledPolicy], registration: Webhoo
     return {**added, "matchExpressions": [own, *added.get("matchExpressions", ())]}
 
 
-def _namespaces(policies: Iterable[CompiledPolicy]) -> set[str] | None:
-    """Return the only namespaces in which the policies match, None where that is not said."""
+def _namespaces(programs: Iterable[Program]) -> set[str] | None:
+    """Return the only namespaces in which the rules match, None where that is not said."""
     found: set[str] = set()
-    for policy in policies:
-        for program in policy.in_phase(Phase.TRIGGERED):
-            names = (policy.namespace,) if policy.namespace else program.match.namespaces
-            if names is None:
-                return None
-            found.update(names)
+    for program in programs:
+        own = program.origin.namespace
+        names = (own,) if own else program.match.namespaces
+        if names is None:
+            return None
+        found.update(names)
     return found
 
 
@@ -280,90 +327,19 @@ def _timeout(policies: Iterable[CompiledPolicy], default: float) -> int:
 
 
 def _conditions(
-    policies: Sequence[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
+    policies: Iterable[CompiledPolicy],
+    programs: Sequence[Program],
+    kinds: Kinds,
+    registration: WebhookConfig,
 ) -> list[Object]:
     written = [dict(item) for policy in policies for item in policy.match_conditions]
     written = written or [dict(item) for item in registration.settings.conditions]
-    programs = [program for policy in policies for program in policy.in_phase(Phase.TRIGGERED)]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
-        # Saves the call for each of our own writes of targets.
+        # Saves the call for each write of a target that is the controller's own.
         users = ", ".join(f"'{user}'" for user in registration.controller_users)
         own = f"!(request.userInfo.username in [{users}])"
         # After them, so that an index in what the API server says is the author's index.
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
     # What keeps a cluster alive comes before what only saves calls.
-    written += standing.exclusions(policies, kinds, _MOST_CONDITIONS - len(written))
-    return written + narrowing.conditions(policies, kinds, _MOST_CONDITIONS - len(written))
-
-
-def _rules(policies: Iterable[CompiledPolicy], kinds: Kinds) -> list[Object]:
-    rules: Rules = {}
-    for policy in policies:
-        for program in policy.in_phase(Phase.TRIGGERED):
-            for scope in program.match.kinds():
-                operations = _operations(program, scope)
-                for place in _places(scope.selector, kinds, namespaced=bool(policy.namespace)):
-                    rules.setdefault(place, set()).update(operations)
-    return _render_rules(rules)
-
-
-def _operations(program: Program, scope: KindScope) -> set[str]:
-    if scope.operations:
-        return set(scope.operations)
-    operations = {"CREATE", "UPDATE"}
-    # DELETE fires a rule that lists it anywhere, and then for all its kinds.
-    if any("DELETE" in other.operations for other in program.match.kinds()):
-        operations.add("DELETE")
-    if scope.selector.subresource:
-        operations.add("CONNECT")
-    return operations
-
-
-def _places(
-    selector: KindSelector, kinds: Kinds, *, namespaced: bool
-) -> Iterable[tuple[str, str, str, str]]:
-    """Yield group, version, resource and scope of what a selector means."""
-    if _is_wild(selector):
-        scope = "Namespaced" if namespaced else "*"
-        resource = _joined("*", selector.subresource)
-        yield _pattern(selector.group), _pattern(selector.version), resource, scope
-        return
-    for kind in kinds.get(selector, ()):
-        if namespaced and not kind.namespaced:
-            continue
-        scope = "Namespaced" if kind.namespaced else "Cluster"
-        resource = _joined(kind.plural, selector.subresource)
-        yield kind.group, kind.version, resource, scope
-        if kind.plural == "pods" and not kind.group and not selector.subresource:
-            # An ephemeral container is a change of the Pod to whoever selects Pods.
-            yield kind.group, kind.version, "pods/ephemeralcontainers", scope
-
-
-def _joined(plural: str, subresource: str) -> str:
-    return f"{plural}/{_pattern(subresource)}" if subresource else plural
-
-
-def _pattern(text: str) -> str:
-    # The API server knows only the whole wildcard; the matcher narrows it down again.
-    return "*" if has_wildcard(text) else text
-
-
-def _is_wild(selector: KindSelector) -> bool:
-    return selector.kind == "*"
-
-
-def _render_rules(rules: Rules) -> list[Object]:
-    merged: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
-    for (group, version, resource, scope), operations in rules.items():
-        key = (group, version, scope, tuple(sorted(operations)))
-        merged.setdefault(key, []).append(resource)
-    return [
-        {
-            "apiGroups": [group],
-            "apiVersions": [version],
-            "resources": sorted(resources),
-            "operations": list(operations),
-            "scope": scope,
-        }
-        for (group, version, scope, operations), resources in sorted(merged.items())
-    ]
+    written += standing.exclusions(programs, kinds, _MOST_CONDITIONS - len(written))
+    return written + narrowing.conditions(programs, kinds, _MOST_CONDITIONS - len(written))

@@ -22,22 +22,20 @@ from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookS
 from reconciler.services.ports.access import Accesses
 from reconciler.services.ports.leases import CatchUpCheckpoint
 from reconciler.services.ports.objects import Kinds
-from reconciler.services.ports.webhooks import Authority, Webhooks
+from reconciler.services.ports.webhooks import Authority, ConfigurationRef, Webhooks, ref_of
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 from reconciler.services.rollout.webhook_config import (
-    POLICY_CONFIGURATION,
+    CONFIGURATIONS,
+    MUTATING_CONFIGURATION,
     RESOURCE_CONFIGURATION,
     Endpoint,
     WebhookConfig,
     configurations,
-    lookup,
-    selectors,
     silent,
 )
+from reconciler.services.rollout.webhook_rules import lookup, selectors
 from reconciler.signals import Signal
-
-CONFIGURATIONS = (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION)
 
 _RESTORATIONS = 10.0
 """Restorations that may be made one after the other."""
@@ -122,7 +120,7 @@ class WebhookWriter:
 
     Attributes:
         in_force: What is known about whether the policies are in force.
-        restored: A configuration is restored; its name, and why.
+        restored: A configuration is restored, and why.
     """
 
     cluster: Registry
@@ -130,8 +128,8 @@ class WebhookWriter:
     place: Place
     live: SettingsHolder
     in_force: InForce
-    restored: Signal[[str, str]] = field(default_factory=Signal)
-    _written: dict[str, _Written] = field(default_factory=dict)
+    restored: Signal[[ConfigurationRef, str]] = field(default_factory=Signal)
+    _written: dict[ConfigurationRef, _Written] = field(default_factory=dict)
     _accepted: WebhookSettings = field(default_factory=WebhookSettings)
     _refused: dict[PolicyRef, tuple[CompiledPolicy, str]] = field(default_factory=dict)
     _owner: Mapping[str, Any] | None = None
@@ -150,7 +148,7 @@ class WebhookWriter:
 
     def is_own(self, configuration: Object) -> bool:
         """Return whether a configuration is stored as it was written here last."""
-        written = self._written.get((configuration.get("metadata") or {}).get("name", ""))
+        written = self._written.get(ref_of(configuration))
         known = "" if written is None else resource_version(written.stored)
         return bool(known) and known == resource_version(configuration)
 
@@ -211,8 +209,8 @@ class WebhookWriter:
             " recorded until it is installed again"
         )
         self.in_force.lose(Cause.UNINSTALLING, msg)
-        for name in CONFIGURATIONS:
-            await self.cluster.webhooks.delete(name)
+        for ref in CONFIGURATIONS:
+            await self.cluster.webhooks.delete(ref)
         self._written.clear()
         self.in_force.withdrawn()
 
@@ -239,39 +237,55 @@ class WebhookWriter:
             for selector in selectors(policies)
         }
 
-    async def _store(self, bodies: Mapping[str, Object]) -> bool:
-        return any([await self._put(name, body) for name, body in bodies.items()])
+    async def _store(self, bodies: Mapping[ConfigurationRef, Object]) -> bool:
+        return any([await self._put(ref, body) for ref, body in bodies.items()])
 
-    async def _put(self, name: str, body: Object) -> bool:
+    async def _put(self, ref: ConfigurationRef, body: Object) -> bool:
         asked = self.clock.now()
-        live, written = await self.cluster.webhooks.get(name), self._written.get(name)
-        untouched = self._is_untouched(name, live, asked)
+        live, written = await self.cluster.webhooks.get(ref), self._written.get(ref)
+        untouched = self._is_untouched(ref, live, asked)
         if live is not None and _in_step(live, body, written):
-            self._keep(name, body, live)
-            if not untouched:
+            self._keep(ref, body, live)
+            if not untouched and ref == RESOURCE_CONFIGURATION:
                 self.in_force.doubt()
             return False
         if not untouched:
-            self.in_force.lose(*_loss(name, live))
+            self._lose(ref, live)
         body = await self._owned(body)
         if not untouched or (written is not None and written.body == body):
-            self._restore(name, live)
+            self._restore(ref, live)
         stored = await self._write(live, body)
-        self._keep(name, body, stored)
+        self._keep(ref, body, stored)
         if not untouched:
             self.in_force.restored(self.place.margin)
         return True
 
-    def _is_untouched(self, name: str, live: Object | None, asked: datetime) -> bool:
-        """Tell whether nobody else wrote the configuration that policies are in force by."""
-        if name != RESOURCE_CONFIGURATION:
-            return True
+    def _is_untouched(self, ref: ConfigurationRef, live: Object | None, asked: datetime) -> bool:
+        """Tell whether nobody else wrote a configuration that policies are in force by."""
         version = "" if live is None else resource_version(live)
-        return self.in_force.is_untouched(version, asked)
+        if ref == RESOURCE_CONFIGURATION:
+            return self.in_force.is_untouched(version, asked)
+        written = self._written.get(ref)
+        return (
+            ref != MUTATING_CONFIGURATION
+            or written is None
+            or resource_version(written.stored) == version
+        )
 
-    def _keep(self, name: str, body: Object, stored: Object) -> None:
-        self._written[name] = _Written(body=body, stored=stored)
-        if name == RESOURCE_CONFIGURATION:
+    def _lose(self, ref: ConfigurationRef, live: Object | None) -> None:
+        """Take in that somebody took away or changed what policies are in force by."""
+        happened = f"the {ref} {_what_happened(live)}: it is being restored"
+        cause = Cause.MISSING if live is None else Cause.CHANGED
+        if ref == RESOURCE_CONFIGURATION:
+            rest = "what was not recorded meanwhile is looked for"
+            self.in_force.lose(cause, f"{happened}, and {rest}")
+        else:
+            rest = "what is written meanwhile stays as it is"
+            self.in_force.stop_changing(cause, f"{happened}, and {rest}")
+
+    def _keep(self, ref: ConfigurationRef, body: Object, stored: Object) -> None:
+        self._written[ref] = _Written(body=body, stored=stored)
+        if ref == RESOURCE_CONFIGURATION:
             self.in_force.written(resource_version(stored))
 
     async def _write(self, live: Object | None, body: Object) -> Object:
@@ -281,7 +295,7 @@ class WebhookWriter:
         try:
             return await self.cluster.webhooks.create(body)
         except AlreadyExists as error:
-            msg = f"{body['metadata']['name']} was made by somebody else meanwhile"
+            msg = f"{ref_of(body)} was made by somebody else meanwhile"
             raise Conflict(msg, status=409) from error
 
     async def _owned(self, body: Object) -> Object:
@@ -302,7 +316,7 @@ class WebhookWriter:
             return body
         return {**body, "metadata": {**body["metadata"], "ownerReferences": [dict(owner)]}}
 
-    def _restore(self, name: str, live: Object | None) -> None:
+    def _restore(self, ref: ConfigurationRef, live: Object | None) -> None:
         """Tell of a restoration.
 
         Raises:
@@ -315,13 +329,13 @@ class WebhookWriter:
         what = _what_happened(live)
         if self._allowance < 1:
             msg = (
-                f"{name} {what} again and again: it is restored every {_RESTORE_EVERY:g} seconds;"
+                f"{ref} {what} again and again: it is restored every {_RESTORE_EVERY:g} seconds;"
                 " find out which program undoes it"
             )
             wait = (1 - self._allowance) * _RESTORE_EVERY
             raise Conflict(msg, status=409, retry_after=wait)
         self._allowance -= 1
-        self.restored.emit(name, f"it {what}")
+        self.restored.emit(ref, f"it {what}")
 
     def _is_refused(self, policy: CompiledPolicy) -> bool:
         known = self._refused.get(policy.ref)
@@ -341,9 +355,9 @@ class WebhookWriter:
         for policy in policies:
             if policy.match_conditions:
                 bodies = configurations([policy], await self._served([policy]), bare)
-                body = bodies[RESOURCE_CONFIGURATION]
                 try:
-                    await self.cluster.webhooks.check(body)
+                    for ref in (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION):
+                        await self.cluster.webhooks.check(bodies[ref])
                 except Invalid as refusal:
                     self._refused[policy.ref] = policy, f"{_CONDITIONS_PLACE}: {refusal}"
                     found = True
@@ -368,15 +382,6 @@ def _in_step(live: Object, body: Object, written: _Written | None) -> bool:
     return bool(
         stored == body["webhooks"]
         or (written is not None and stored == written.stored.get("webhooks", []))
-    )
-
-
-def _loss(name: str, live: Object | None) -> tuple[Cause, str]:
-    """Return what became of a configuration that policies are in force by."""
-    cause = Cause.MISSING if live is None else Cause.CHANGED
-    return cause, (
-        f"the webhook configuration {name} {_what_happened(live)}: it is being restored, and what"
-        " was not recorded meanwhile is looked for"
     )
 
 

@@ -61,6 +61,32 @@ def make_policy(
     }
 
 
+def make_mutating(
+    name: str = "add-team",
+    namespace: str = "",
+    resources: Object | None = None,
+    spec: Object | None = None,
+    rules: Sequence[Object] = (),
+    **rule: Any,
+) -> Object:
+    """Return a policy whose rules change what is written."""
+    one = {
+        "name": "add",
+        "match": {"any": [{"resources": resources or {"kinds": ["ConfigMap"]}}]},
+        "mutate": {"patchStrategicMerge": {"metadata": {"labels": {"team": "a"}}}},
+        **rule,
+    }
+    meta = {"name": name, "uid": f"uid-of-{name}", "generation": 1}
+    if namespace:
+        meta["namespace"] = namespace
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy" if namespace else "ClusterPolicy",
+        "metadata": meta,
+        "spec": {**(spec or {}), "rules": [{**one, **item} for item in rules] or [one]},
+    }
+
+
 def make_object(
     kind: str = "ConfigMap",
     name: str = "dict",
@@ -176,6 +202,7 @@ def make_deadline(seconds: float = 5.0) -> Deadline:
 
 class Make:
     policy = staticmethod(make_policy)
+    mutating = staticmethod(make_mutating)
     thing = staticmethod(make_object)
     review = staticmethod(make_review)
     update = staticmethod(make_update)

@@ -16,9 +16,8 @@ from reconciler.services.rollout.webhook_config import (
     Endpoint,
     WebhookConfig,
     configurations,
-    lookup,
-    selectors,
 )
+from reconciler.services.rollout.webhook_rules import lookup, selectors
 from tests.unit.admission.conftest import Make
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"

@@ -8,7 +8,7 @@ from reconciler.errors import AlreadyExists, Conflict, Invalid
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 from reconciler.services.ports.objects import Kinds
-from reconciler.services.ports.webhooks import Webhooks
+from reconciler.services.ports.webhooks import ConfigurationRef, Webhooks, ref_of
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
 from reconciler.services.rollout.webhook_writer import Place, WebhookWriter
@@ -31,30 +31,33 @@ class Configurations:
     """
 
     def __init__(self, log: list[str]) -> None:
-        self.stored: dict[str, Object] = {}
+        self.stored: dict[ConfigurationRef, Object] = {}
         self.log = log
         self.versions = 0
         self.reference = OWNER
         self.refuses: set[str] = set()
 
-    async def get(self, name: str) -> Object | None:
-        return self.stored.get(name)
+    async def get(self, ref: ConfigurationRef) -> Object | None:
+        return self.stored.get(ref)
 
     async def create(self, configuration: Object) -> Object:
-        name = configuration["metadata"]["name"]
-        if name in self.stored:
-            raise AlreadyExists(name, status=409)
+        ref = ref_of(configuration)
+        if ref in self.stored:
+            raise AlreadyExists(str(ref), status=409)
         return self.store(configuration)
 
     async def replace(self, configuration: Object) -> Object:
         meta = configuration["metadata"]
-        if meta["resourceVersion"] != self.stored[meta["name"]]["metadata"]["resourceVersion"]:
+        if (
+            meta["resourceVersion"]
+            != self.stored[ref_of(configuration)]["metadata"]["resourceVersion"]
+        ):
             raise Conflict(meta["name"], status=409)
         return self.store(configuration)
 
-    async def delete(self, name: str) -> None:
-        self.log.append(f"delete {name}")
-        self.stored.pop(name, None)
+    async def delete(self, ref: ConfigurationRef) -> None:
+        self.log.append(f"delete {ref}")
+        self.stored.pop(ref, None)
 
     async def check(self, configuration: Object) -> None:
         self._check(configuration)
@@ -62,10 +65,10 @@ class Configurations:
     async def owner(self) -> Object:
         return self.reference
 
-    def edit(self, name: str, **fields: Any) -> None:
+    def edit(self, ref: ConfigurationRef, **fields: Any) -> None:
         """Change a configuration as somebody else does."""
         self.versions += 1
-        old = self.stored[name]
+        old = self.stored[ref]
         meta = {
             **old["metadata"],
             "resourceVersion": str(self.versions),
@@ -74,7 +77,7 @@ class Configurations:
                 {"manager": "kube-retrofit", "time": "2026-06-01T13:00:00Z"},
             ],
         }
-        self.stored[name] = {**old, "metadata": meta, **fields}
+        self.stored[ref] = {**old, "metadata": meta, **fields}
 
     def kinds(self) -> set[str]:
         return {
@@ -94,9 +97,10 @@ class Configurations:
         self._check(configuration)
         self.versions += 1
         meta = {**configuration["metadata"], "resourceVersion": str(self.versions)}
-        self.log.append(f"configuration {meta['name']}")
-        self.stored[meta["name"]] = {**configuration, "metadata": meta}
-        return self.stored[meta["name"]]
+        ref = ref_of(configuration)
+        self.log.append(f"configuration {ref}")
+        self.stored[ref] = {**configuration, "metadata": meta}
+        return self.stored[ref]
 
 
 @dataclass

@@ -294,8 +294,13 @@ def make_policy(
     resources: Object | None = None,
     **rule: Any,
 ) -> Object:
-    """Return a policy with the rule ``r``: by default it labels the Secret ``s`` of ``a``."""
-    changes: Object = {"targets": targets or [secret_target()]}
+    """Return a policy with the rule ``r``: by default it labels the Secret ``s`` of ``a``.
+
+    With an empty list of targets it changes what triggers it.
+    """
+    changes: Object = {}
+    if targets != []:
+        changes["targets"] = targets or [secret_target()]
     if json is None:
         changes["patchStrategicMerge"] = patch or {"metadata": {"labels": {"done": "yes"}}}
     else:

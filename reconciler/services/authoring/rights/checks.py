@@ -18,7 +18,7 @@ from reconciler.requests.account import PLACE
 from reconciler.requests.draft import READ_LATER
 from reconciler.services.ports.access import Access
 from reconciler.services.ports.objects import Kinds
-from reconciler.services.rollout.webhook_config import lookup
+from reconciler.services.rollout.webhook_rules import lookup
 
 _PARALLEL = 16
 _ALL = ("",)

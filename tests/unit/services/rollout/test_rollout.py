@@ -10,7 +10,11 @@ from reconciler.api.updaterequest import RequestSpec, Source
 from reconciler.errors import AlreadyExists, Conflict, NotInstalled, Unavailable
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.services.rollout.rollout import Rollout
-from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
+from reconciler.services.rollout.webhook_config import (
+    MUTATING_CONFIGURATION,
+    POLICY_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+)
 from tests.unit.services.configurations import new_registrar
 from tests.unit.services.conftest import World
 
@@ -81,6 +85,7 @@ async def test_first_the_webhook_then_the_sweep_then_ready(world, make, rollout,
     await rollout.reconcile()
     assert log == [
         f"configuration {RESOURCE_CONFIGURATION}",
+        f"configuration {MUTATING_CONFIGURATION}",
         f"configuration {POLICY_CONFIGURATION}",
         "sweep p r",
         "status p",
@@ -131,7 +136,7 @@ async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
     await store(changed)
     await rollout.reconcile()
     # The address of the webhook tells of the new generation.
-    assert log == ["configuration kube-retrofit-resource", "sweep p r", "status p"]
+    assert log == [f"configuration {RESOURCE_CONFIGURATION}", "sweep p r", "status p"]
 
 
 async def test_a_new_value_of_the_annotation_runs_every_rule_once(
@@ -316,6 +321,44 @@ class TestConfiguration:
         await rollout.reconcile()
         assert ready(await seen(policy))["status"] == "True"
 
+    @pytest.mark.parametrize("deleted", [False, True])
+    async def test_without_that_for_changes_rules_without_targets_are_not_ready(
+        self, world, make, rollout, store, seen, deleted
+    ):
+        changes = await store(make.policy("changes", targets=[]))
+        records = await store(make.policy("records"))
+        await rollout.reconcile()
+        for policy in (changes, records):
+            await seen(policy)
+        webhooks = rollout.webhook_writer.cluster.webhooks
+        wanted = webhooks.stored[MUTATING_CONFIGURATION]["webhooks"]
+        if deleted:
+            del webhooks.stored[MUTATING_CONFIGURATION]
+        else:
+            webhooks.edit(MUTATING_CONFIGURATION, webhooks=[])
+        await rollout.reconcile()
+        assert webhooks.stored[MUTATING_CONFIGURATION]["webhooks"] == wanted
+        broken = ready(await seen(changes))
+        reason = "WebhookMissing" if deleted else "WebhookChanged"
+        assert (broken["status"], broken["reason"]) == ("False", reason)
+        assert broken["message"].startswith(f"the {MUTATING_CONFIGURATION} was ")
+        assert broken["message"].endswith("what is written meanwhile stays as it is")
+        assert ready(await seen(records))["status"] == "True"
+        assert rollout.webhook_writer.in_force.outages.earliest() is None
+        world.clock.tick(2)
+        await rollout.reconcile()
+        assert ready(await seen(changes))["status"] == "True"
+
+    async def test_that_for_triggers_is_none_of_rules_without_targets(
+        self, make, rollout, store, seen
+    ):
+        changes = await store(make.policy("changes", targets=[]))
+        await rollout.reconcile()
+        await seen(changes)
+        rollout.webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
+        await rollout.reconcile()
+        assert ready(await seen(changes))["status"] == "True"
+
     async def test_another_ca_is_taken_over(self, make, rollout, store, seen, log):
         policy = await store(make.policy())
         await rollout.reconcile()
@@ -402,6 +445,7 @@ class TestStandingBy:
         stored = rollout.webhook_writer.cluster.webhooks.stored
         assert {name: item["webhooks"] for name, item in stored.items()} == {
             RESOURCE_CONFIGURATION: [],
+            MUTATING_CONFIGURATION: [],
             POLICY_CONFIGURATION: [],
         }
         rollout.hold("")

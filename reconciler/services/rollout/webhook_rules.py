@@ -1,0 +1,138 @@
+"""What the API server asks about for some rules: resources and operations; pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from reconciler.api.meta import Kind, Object, is_own_group
+from reconciler.engine.match import KindScope, KindSelector
+from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.engine.values.wildcard import has_wildcard
+
+Kinds = Mapping[KindSelector, Sequence[Kind]]
+Rules = dict[tuple[str, str, str, str], set[str]]
+"""Operations by group, version, resource and scope."""
+
+ASKING = (Phase.TRIGGERED, Phase.ADMISSION)
+"""The phases in which the API server asks."""
+
+
+def programs_of(policies: Iterable[CompiledPolicy], *phases: Phase) -> list[Program]:
+    """Return the rules of some policies that run in one of the phases."""
+    return [
+        program
+        for policy in policies
+        for program in policy.programs
+        if not program.phases.isdisjoint(phases)
+    ]
+
+
+def selectors(policies: Iterable[CompiledPolicy]) -> frozenset[KindSelector]:
+    """Return the kinds that have to be resolved before `configurations` is called.
+
+    The kind ``*`` needs no resolving: the webhook gets a wildcard too.
+    """
+    return frozenset(
+        scope.selector
+        for program in programs_of(policies, *ASKING)
+        for scope in program.match.kinds()
+        if not _is_wild(scope.selector)
+    )
+
+
+def lookup(selector: KindSelector) -> tuple[str, str]:
+    """Return the ``apiVersion`` and ``kind`` by which the Kinds port finds a selector."""
+    group = f"{selector.group}/" if selector.group else ""
+    # Subresources by a wildcard are named by their parent: pods/*.
+    named = selector.subresource and not has_wildcard(selector.subresource)
+    kind = f"{selector.kind}/{selector.subresource}" if named else selector.kind
+    return f"{group}{selector.version}", kind
+
+
+def recorded(programs: Iterable[Program], kinds: Kinds) -> list[Object]:
+    """Return what rules with targets are to hear of: everything that may trigger one."""
+    rules: Rules = {}
+    for program in programs:
+        for scope in program.match.kinds():
+            operations = _operations(program, scope)
+            for place in _places(scope.selector, kinds, program):
+                rules.setdefault(place, set()).update(operations)
+    return render_rules(rules)
+
+
+def changed(programs: Iterable[Program], kinds: Kinds) -> list[Object]:
+    """Return what rules are asked about that change what is written.
+
+    A deletion stores nothing that could be changed. Policies and what the programs keep
+    themselves no policy changes.
+    """
+    rules: Rules = {}
+    for program in programs:
+        for scope in program.match.kinds():
+            operations = _operations(program, scope) - {"DELETE"}
+            for place in _places(scope.selector, kinds, program):
+                if operations and not is_own_group(place[0]):
+                    rules.setdefault(place, set()).update(operations)
+    return render_rules(rules)
+
+
+def _operations(program: Program, scope: KindScope) -> set[str]:
+    if scope.operations:
+        return set(scope.operations)
+    operations = {"CREATE", "UPDATE"}
+    # DELETE fires a rule that lists it anywhere, and then for all its kinds.
+    if any("DELETE" in other.operations for other in program.match.kinds()):
+        operations.add("DELETE")
+    if scope.selector.subresource:
+        operations.add("CONNECT")
+    return operations
+
+
+def _places(
+    selector: KindSelector, kinds: Kinds, program: Program
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield group, version, resource and scope of what a selector of a rule means."""
+    namespaced = bool(program.origin.namespace)
+    if _is_wild(selector):
+        scope = "Namespaced" if namespaced else "*"
+        resource = _joined("*", selector.subresource)
+        yield _pattern(selector.group), _pattern(selector.version), resource, scope
+        return
+    for kind in kinds.get(selector, ()):
+        if namespaced and not kind.namespaced:
+            continue
+        scope = "Namespaced" if kind.namespaced else "Cluster"
+        resource = _joined(kind.plural, selector.subresource)
+        yield kind.group, kind.version, resource, scope
+        if kind.plural == "pods" and not kind.group and not selector.subresource:
+            # An ephemeral container is a change of the Pod to whoever selects Pods.
+            yield kind.group, kind.version, "pods/ephemeralcontainers", scope
+
+
+def _joined(plural: str, subresource: str) -> str:
+    return f"{plural}/{_pattern(subresource)}" if subresource else plural
+
+
+def _pattern(text: str) -> str:
+    # The API server knows only the whole wildcard; the matcher narrows it down again.
+    return "*" if has_wildcard(text) else text
+
+
+def _is_wild(selector: KindSelector) -> bool:
+    return selector.kind == "*"
+
+
+def render_rules(rules: Rules) -> list[Object]:
+    """Return rules as webhooks have them, those that differ in their resource only joined."""
+    merged: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
+    for (group, version, resource, scope), operations in rules.items():
+        key = (group, version, scope, tuple(sorted(operations)))
+        merged.setdefault(key, []).append(resource)
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": [version],
+            "resources": sorted(resources),
+            "operations": list(operations),
+            "scope": scope,
+        }
+        for (group, version, scope, operations), resources in sorted(merged.items())
+    ]

@@ -1,0 +1,157 @@
+"""Which mutating webhooks rules without targets lead to."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.services.rollout.webhook_config import (
+    MUTATING_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+    configurations,
+    silent,
+)
+from tests.unit.admission.conftest import Make
+from tests.unit.admission.test_registration import resolve, settings
+
+APPEND = '[{"op": "add", "path": "/data/list/-", "value": "x"}]'
+
+
+@pytest.fixture
+def webhooks(make: type[Make]) -> Callable[..., Awaitable[dict[str, Object]]]:
+    async def build(*policies):
+        compiled = make.index(*policies).policies()
+        found = configurations(compiled, await resolve(compiled), settings())
+        return {item["name"]: item for item in found[MUTATING_CONFIGURATION]["webhooks"]}
+
+    return build
+
+
+def patched(operations):
+    return {"mutate": {"patchesJson6902": operations}}
+
+
+async def test_a_rule_without_targets_is_asked_about_before_its_object_is_stored(webhooks, make):
+    policy = make.mutating()
+    (hook,) = (await webhooks(policy)).values()
+    assert hook["name"] == "mutate-fail.retrofit.kyverno.io"
+    digest = make.index(policy).digest
+    assert hook["clientConfig"]["service"]["path"] == f"/at/{digest}/mutate/fail"
+    assert hook["rules"] == [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "resources": ["configmaps"],
+            "operations": ["CREATE", "UPDATE"],
+            "scope": "Namespaced",
+        }
+    ]
+    assert (hook["failurePolicy"], hook["matchPolicy"]) == ("Fail", "Equivalent")
+    assert (hook["sideEffects"], hook["reinvocationPolicy"]) == ("None", "IfNeeded")
+    (never,) = hook["namespaceSelector"]["matchExpressions"]
+    assert never["values"] == ["kube-retrofit-recorded", "kube-system", "kyverno"]
+
+
+async def test_each_kind_of_rule_has_its_own_configuration(make):
+    compiled = make.index(make.mutating(), make.policy(resources={"kinds": ["Secret"]})).policies()
+    found = configurations(compiled, await resolve(compiled), settings())
+    asked = {
+        ref: [rule["resources"] for hook in found[ref]["webhooks"] for rule in hook["rules"]]
+        for ref in (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION)
+    }
+    assert asked == {
+        RESOURCE_CONFIGURATION: [["secrets"]],
+        MUTATING_CONFIGURATION: [["configmaps"]],
+    }
+    assert found[MUTATING_CONFIGURATION]["kind"] == "MutatingWebhookConfiguration"
+
+
+async def test_a_deletion_stores_nothing_that_could_be_changed(webhooks, make):
+    def operations(*names):
+        return {"kinds": ["ConfigMap"], "operations": list(names)}
+
+    assert await webhooks(make.mutating(resources=operations("DELETE"))) == {}
+    (hook,) = (await webhooks(make.mutating(resources=operations("DELETE", "UPDATE")))).values()
+    assert [rule["operations"] for rule in hook["rules"]] == [["UPDATE"]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "policy"),
+    [
+        (patched(APPEND), "Never"),
+        (patched('[{"op": "add", "path": "/data/list/0", "value": "x"}]'), "Never"),
+        (patched('[{"op": "copy", "from": "/data/a", "path": "/data/list/-"}]'), "Never"),
+        (patched('[{"op": "add", "path": "/data/{{request.name}}/-", "value": "x"}]'), "Never"),
+        (patched("{{ request.object.data.patch }}"), "Never"),
+        (patched('[{"op": "add", "path": "/data/{{request.name}}", "value": "x"}]'), "IfNeeded"),
+        (patched('[{"op": "replace", "path": "/data/list/0", "value": "x"}]'), "IfNeeded"),
+        (
+            {"mutate": {"foreach": [{"list": "request.object.data", "patchesJson6902": APPEND}]}},
+            "Never",
+        ),
+        (
+            {
+                "mutate": {
+                    "foreach": [
+                        {
+                            "list": "request.object.data",
+                            "patchesJson6902": "- op: add\n"
+                            '  path: "/data/list/{{elementIndex}}"\n  value: x\n',
+                        }
+                    ]
+                }
+            },
+            "Never",
+        ),
+    ],
+)
+async def test_what_adds_by_position_is_asked_once(webhooks, make, rule, policy):
+    (hook,) = (await webhooks(make.mutating(**rule))).values()
+    assert hook["reinvocationPolicy"] == policy
+    assert ("/mutate-once/" in hook["clientConfig"]["service"]["path"]) is (policy == "Never")
+
+
+async def test_rules_of_one_policy_stay_together_and_others_are_asked_again(webhooks, make):
+    both = make.mutating("both", rules=[{"name": "a"}, {"name": "b", **patched(APPEND)}])
+    found = await webhooks(both, make.mutating())
+    policies = {name.split(".")[0]: hook["reinvocationPolicy"] for name, hook in found.items()}
+    assert policies == {"mutate-fail": "IfNeeded", "mutate-once-fail": "Never"}
+
+
+async def test_failure_policies_and_conditions_have_webhooks_of_their_own(webhooks, make):
+    condition = {"name": "people", "expression": "request.userInfo.username != 'robot'"}
+    found = await webhooks(
+        make.mutating(),
+        make.mutating("lax", spec={"failurePolicy": "Ignore"}),
+        make.mutating(
+            "own",
+            namespace="shop",
+            spec={"webhookConfiguration": {"matchConditions": [condition]}},
+        ),
+    )
+    paths = [hook["clientConfig"]["service"]["path"].split("/", 3)[3] for hook in found.values()]
+    assert paths == ["mutate/fail", "mutate/fail/shop/own", "mutate/ignore"]
+    assert condition in list(found.values())[1]["matchConditions"]
+
+
+async def test_a_rule_that_reads_something_may_have_effects_elsewhere(webhooks, make):
+    entry = {"name": "it", "configMap": {"name": "c", "namespace": "a"}}
+    (hook,) = (await webhooks(make.mutating(context=[entry]))).values()
+    assert hook["sideEffects"] == "NoneOnDryRun"
+
+
+async def test_the_controller_is_asked_where_a_rule_wants_its_writes(webhooks, make):
+    (skipping,) = (await webhooks(make.mutating())).values()
+    assert [item["name"] for item in skipping["matchConditions"]] == ["kube-retrofit-own-writes"]
+    (wanting,) = (await webhooks(make.mutating(skipBackgroundRequests=False))).values()
+    assert "matchConditions" not in wanting
+
+
+async def test_nobody_changes_what_the_programs_keep(webhooks, make):
+    kinds = {"kinds": ["kyverno.io/v2/UpdateRequest", "ConfigMap"]}
+    (hook,) = (await webhooks(make.mutating(resources=kinds))).values()
+    assert [rule["resources"] for rule in hook["rules"]] == [["configmaps"]]
+
+
+def test_who_stands_by_is_asked_nothing():
+    assert silent(settings())[MUTATING_CONFIGURATION]["webhooks"] == []
