@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
-from reconciler.api.meta import FIELD_MANAGER, PolicyRef
+from reconciler.api.meta import PolicyRef
 from reconciler.engine.allowance import Allowance, Exhausted
-from reconciler.engine.context import Context, request_context
+from reconciler.engine.context import Context
 from reconciler.engine.exceptions import PolicyException
-from reconciler.engine.match import Decision, Subject, UserInfo
+from reconciler.engine.match import Decision, Subject
 from reconciler.engine.ports import Condition
 from reconciler.engine.program import IGNORE, Program
 from reconciler.engine.run import RuleRun
+from reconciler.requests.admission import context_of, is_own_write, subject_of
 from reconciler.requests.draft import (
     AdmissionRequest,
     Draft,
@@ -78,12 +80,18 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionResponse:
-    """What the API server is told; ``code`` counts where the request is refused."""
+    """What the API server is told.
+
+    Attributes:
+        code: Counts where the request is refused.
+        patch: Operations of RFC 6902 that the object is changed by before it is stored.
+    """
 
     allowed: bool = True
     code: int = 0
     message: str = ""
     warnings: tuple[str, ...] = ()
+    patch: Sequence[Mapping[str, Any]] = ()
 
 
 def decide(
@@ -113,16 +121,15 @@ def decide(
     """
     if request.dry_run:
         return Intent()
-    subject = _subject(request, parent or request.kind, namespace_labels)
+    subject = subject_of(request, parent or request.kind, namespace_labels)
     if limits.filters.exclude(subject):
         return Intent()
-    controller = request.user.get("username") in limits.controller_users
     allowance = Allowance(limits.steps)
     case = _Case(
         request=request,
         subject=replace(subject, allowance=allowance),
-        context=_context(request, subject).within(allowance),
-        controller=controller,
+        context=context_of(request, subject).within(allowance),
+        controller_users=limits.controller_users,
         exceptions=exceptions,
         excepts=excepts,
         spared=spared,
@@ -171,36 +178,13 @@ def _unrecorded(item: Unrecorded) -> str:
     )
 
 
-def _subject(
-    request: AdmissionRequest, kind: TypeName, namespace_labels: Mapping[str, str] | None
-) -> Subject:
-    user = request.user
-    return Subject(
-        obj=request.subject,
-        group=kind.group,
-        version=kind.version,
-        kind=kind.name,
-        subresource=request.subresource,
-        name=request.name,
-        namespace=request.namespace,
-        operation=request.operation,
-        user=UserInfo(
-            username=user.get("username", ""),
-            groups=tuple(user.get("groups") or ()),
-            roles=request.roles,
-            cluster_roles=request.cluster_roles,
-        ),
-        namespace_labels=namespace_labels if request.namespace else {},
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     """One admission request, as all rules are asked about it.
 
     Attributes:
         context: What expressions see.
-        controller: It comes from the controller itself, in the name that policies share.
+        controller_users: Who sends what is the controller's own, in the name that policies share.
         allowance: What is left for all rules; with it used up the others are undecided.
         costs: What each rule has cost.
     """
@@ -208,7 +192,7 @@ class _Case:
     request: AdmissionRequest
     subject: Subject
     context: Context
-    controller: bool
+    controller_users: tuple[str, ...]
     exceptions: Exceptions
     excepts: bool
     spared: Callable[[Program], bool]
@@ -221,17 +205,8 @@ class _Case:
         return max(self.costs, key=itemgetter(0))[1] if self.costs else None
 
     def own(self, program: Program) -> bool:
-        """Tell whether the controller wrote it, in the name that policies share or the rule's.
-
-        Others work as that account too, and may call themselves as we do: so this counts for
-        the policies only whose authors chose the account.
-        """
-        account = program.origin.account
-        return self.controller or (
-            account is not None
-            and self.request.manager == FIELD_MANAGER
-            and self.request.user.get("username") == account.user
-        )
+        """Tell whether the controller wrote it, in the name that policies share or the rule's."""
+        return is_own_write(self.request, program, self.controller_users)
 
     def decide(self, program: Program) -> Decision:
         """Return whether a rule fires; UNDECIDED is left to the controller."""
@@ -313,21 +288,6 @@ def _decidable(conditions: Condition, request: AdmissionRequest) -> bool:
         return True
     paths = (path for path in conditions.reads if path[:1] == ("request",))
     return all(len(path) > 1 and path[1] not in _ROLES for path in paths)
-
-
-def _context(request: AdmissionRequest, subject: Subject) -> Context:
-    return request_context(
-        operation=request.operation,
-        obj=request.subject,
-        old_object=request.old_object or {},
-        name=request.name,
-        namespace=request.namespace,
-        kind=(subject.group, subject.version, subject.kind),
-        user_info=request.user or None,
-        roles=request.roles or (),
-        cluster_roles=request.cluster_roles or (),
-        extra=request.info,
-    )
 
 
 def _drafts(case: _Case, fired: Iterable[_Fired], limits: Limits) -> Intent:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from admission.following import take_all
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex, Roles
+from reconciler.api.meta import NAMESPACES
 from reconciler.clock import Clock
 from reconciler.engine.program import Program
 from reconciler.services.catalog.exceptions import ExceptionIndex
@@ -59,6 +60,17 @@ class Facts:
     def labels(self, namespace: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace, None where they are not known now."""
         return self.namespaces.get(namespace) if _fresh(self.of_namespaces) else None
+
+    async def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace, read where they are not known now.
+
+        Raises:
+            ClusterError: They could not be read.
+        """
+        known = self.labels(namespace)
+        if known is None:
+            known = (await self.reader.get(NAMESPACES, "", namespace))["metadata"].get("labels")
+        return known or {}
 
     def excepts(self) -> bool:
         """Tell whether an exception that is known can be taken to be there still."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,13 +12,12 @@ from typing import Any
 import click
 import uvloop
 
-from admission.beliefs import Beliefs
 from admission.bodies import Bodies
 from admission.callers import Callers
 from admission.certificates import Certificates, server_names
 from admission.checks import ValidationDeps
+from admission.composing import RuleWebhooks
 from admission.connections import ConnectionLimits
-from admission.decide import Limits
 from admission.digests import Digests
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.facts import Facts
@@ -30,9 +29,9 @@ from admission.following import (
     Take,
 )
 from admission.heartbeat import Heartbeat
+from admission.lookup import RuleLookup
 from admission.pki import Pair
 from admission.policies import ASKED_AUTHORS, PolicyWebhook
-from admission.resources import ResourceWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
 from reconciler.api.account import ServiceAccount
@@ -69,9 +68,6 @@ from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.recording.backlog import BacklogEstimate, marks_of
-from reconciler.services.recording.diversion import Diversion
-from reconciler.services.recording.joining import SharedRequests
-from reconciler.services.recording.recorder import Recorder
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.wiring.shared import exception_settings, kyverno_detector
 
@@ -188,18 +184,19 @@ class Admission:
         self.readiness.add("certificate", lambda: self.certificates.problem or None)
         await self._wait()
         heartbeat = Heartbeat(self.client, self.clock, own)
+        webhooks = RuleWebhooks(
+            settings=self.settings,
+            client=self.client,
+            clock=self.clock,
+            metrics=self.metrics,
+            lookup=self._lookup(facts, holder, of_policies, feed=policies, kinds=kinds),
+            authenticated=self.callers.authenticated,
+            standing_by=lambda: neighbour.standing_by,
+        )
         server = WebhookServer(
             self._transport(),
-            self._resources(
-                facts,
-                holder,
-                of_policies,
-                feed=policies,
-                kinds=kinds,
-                estimate=estimate,
-                neighbour=neighbour,
-                lost=heartbeat.missed,
-            ),
+            webhooks.recording(estimate, heartbeat.missed),
+            webhooks.mutating(),
             self._policies(kinds, holder).review,
             ExceptionWebhook(honoured).review,
         )
@@ -379,7 +376,7 @@ class Admission:
             asked=ASKED_AUTHORS[self.settings.ask_authors],
         )
 
-    def _resources(
+    def _lookup(
         self,
         facts: Facts,
         holder: SettingsHolder,
@@ -387,14 +384,7 @@ class Admission:
         *,
         feed: PolicyFeed,
         kinds: KubeKinds,
-        estimate: BacklogEstimate,
-        neighbour: KyvernoDetector,
-        lost: Callable[[], None],
-    ) -> ResourceWebhook:
-        settings = self.settings
-
-        requests = KubeRequests(self.client, settings.namespace)
-
+    ) -> RuleLookup:
         async def caught_up() -> None:
             for item in of_policies:
                 await item.watch.caught_up()
@@ -404,35 +394,13 @@ class Admission:
                 await feed.index.prepare(policy)
                 feed.on_event("MODIFIED", policy)
 
-        return ResourceWebhook(
+        return RuleLookup(
             index=feed.index,
             facts=facts,
-            beliefs=Beliefs(
-                kinds=kinds,
-                reader=KubeReader(self.client),
-                metrics=self.metrics,
-                authenticated=self.callers.authenticated,
-            ),
             digests=Digests(read_policies=read_policies, clock=self.clock),
             kinds=kinds,
-            recorder=Recorder(
-                index=feed.index,
-                requests=requests,
-                estimate=estimate,
-                diversion=Diversion(requests=requests, clock=self.clock),
-                shared=SharedRequests(requests=requests, clock=self.clock),
-            ),
-            limits=Limits(
-                controller_users=settings.controller_users,
-                max_recorded=settings.max_recorded,
-                filters=holder.current.filters,
-            ),
             settings=holder,
-            clock=self.clock,
-            metrics=self.metrics,
             caught_up=caught_up,
-            standing_by=lambda: neighbour.standing_by,
-            lost=lost,
         )
 
 

@@ -1,6 +1,7 @@
 """AdmissionReview v1, the words between the API server and a webhook."""
 
 import contextlib
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -65,9 +66,15 @@ def _decode(body: bytes) -> tuple[Any, bool]:
         raise BadReview(f"the body is not JSON: {error}") from error
 
 
-def allow(uid: str, *, warnings: Sequence[str] = ()) -> bytes:
-    """Return the answer that lets a request pass."""
-    return _render(uid, {"allowed": True}, warnings)
+def allow(
+    uid: str, *, warnings: Sequence[str] = (), patch: Sequence[Mapping[str, Any]] = ()
+) -> bytes:
+    """Return the answer that lets a request pass, changed by a JSON patch (RFC 6902)."""
+    answer: dict[str, Any] = {"allowed": True}
+    if patch:
+        answer["patchType"] = "JSONPatch"
+        answer["patch"] = b64encode(orjson.dumps(list(patch))).decode()
+    return _render(uid, answer, warnings)
 
 
 def deny(uid: str, message: str, *, code: int, warnings: Sequence[str] = ()) -> bytes:

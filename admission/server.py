@@ -1,6 +1,7 @@
 """HTTP in front of the webhooks: limits, errors that say what to do, and an end without loss."""
 
 import asyncio
+import itertools
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +24,8 @@ from admission.connections import (
     Listener,
 )
 from admission.decide import AdmissionResponse
+from admission.lookup import Address
+from admission.mutate import MutateWebhook
 from admission.resources import ResourceWebhook
 from admission.review import BadReview, allow, deny, parse_review
 from reconciler.clock import Clock, Deadline
@@ -30,8 +33,10 @@ from reconciler.engine.program import FAIL, IGNORE
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest
+from reconciler.services.rollout.webhook_config import CHANGE, CHANGE_ONCE, VALIDATE
 
 Review = Callable[[AdmissionRequest, Deadline], Awaitable[AdmissionResponse]]
+AddressedReview = Callable[[AdmissionRequest, Address, Deadline], Awaitable[AdmissionResponse]]
 
 _log = logger("admission.server")
 
@@ -47,7 +52,12 @@ _http_log.addFilter(_is_ours)
 
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE}
 _JSON = "application/json"
-_PATHS = "/validate/fail, /validate/ignore, /policies and /exceptions"
+_ROUTES = (VALIDATE, CHANGE, CHANGE_ONCE)
+_CHANGE_IGNORE = f"{CHANGE}-ignore"
+_PATHS = (
+    "/validate/fail, /validate/ignore, the same below /mutate and /mutate-once, /policies and"
+    " /exceptions"
+)
 _LONGEST_FAREWELL = 10.0
 """Seconds after which the end does not wait for callers that go on."""
 _LINGERING = 2.0
@@ -82,23 +92,27 @@ class WebhookServer:
         self,
         transport: Transport,
         resources: ResourceWebhook,
+        mutations: MutateWebhook,
         policies: Review,
         exceptions: Review,
     ) -> None:
         self._transport = transport
-        self._resources = resources
+        self._by_route: Mapping[str, AddressedReview] = {
+            VALIDATE: resources.review,
+            CHANGE: mutations.review,
+            CHANGE_ONCE: mutations.review,
+        }
         self._policies = policies
         self._exceptions = exceptions
         self._ending = False
         self._asked = 0.0
         self._listener: Listener | None = None
         app = web.Application(middlewares=[self._guard])
-        for name in _FAILURE_POLICIES:
-            for at in ("", "/at/{digest}"):
-                base = f"{at}/validate/{{failure:{name}}}"
-                app.router.add_post(base, self._resource)
-                app.router.add_post(f"{base}/{{name}}", self._resource)
-                app.router.add_post(f"{base}/{{ns}}/{{name}}", self._resource)
+        of_rules = itertools.product(self._by_route, _FAILURE_POLICIES, ("", "/at/{digest}"))
+        for route, failure, at in of_rules:
+            base = f"{at}/{{route:{route}}}/{{failure:{failure}}}"
+            for path in (base, f"{base}/{{name}}", f"{base}/{{ns}}/{{name}}"):
+                app.router.add_post(path, self._of_rules)
         app.router.add_post("/policies", self._policy)
         app.router.add_post("/exceptions", self._exception)
         app.router.add_route("*", "/{path:.*}", _unknown)
@@ -178,18 +192,24 @@ class WebhookServer:
             raise RuntimeError("the server is not started")
         return self._listener
 
-    async def _resource(self, http: web.Request) -> web.Response:
-        failure_policy = _FAILURE_POLICIES[http.match_info["failure"]]
-        parts = (http.match_info.get(part) for part in ("ns", "name"))
-        policy = "/".join(part for part in parts if part)
-        digest = http.match_info.get("digest", "")
+    async def _of_rules(self, http: web.Request) -> web.Response:
+        found = http.match_info
+        parts = (found.get(part) for part in ("ns", "name"))
+        route, failure_policy = found["route"], _FAILURE_POLICIES[found["failure"]]
+        address = Address(
+            failure_policy=failure_policy,
+            policy="/".join(part for part in parts if part),
+            digest=found.get("digest", ""),
+            once=route == CHANGE_ONCE,
+        )
+        answer = self._by_route[route]
 
         async def review(request: AdmissionRequest, deadline: Deadline) -> AdmissionResponse:
-            return await self._resources.review(
-                request, failure_policy, deadline, policy=policy, digest=digest
-            )
+            return await answer(request, address, deadline)
 
-        return await self._answer(http, review, path=failure_policy)
+        recording = route == VALIDATE
+        path = failure_policy if recording else f"{CHANGE}-{found['failure']}"
+        return await self._answer(http, review, path=path)
 
     async def _policy(self, http: web.Request) -> web.Response:
         return await self._answer(http, self._policies, path="policies")
@@ -250,17 +270,20 @@ async def _guarded(
         if path == IGNORE:
             metrics.requests_lost.labels(reason="crash").inc()
             return AdmissionResponse(warnings=(text,))
+        if path == _CHANGE_IGNORE:
+            metrics.mutations_lost.labels(policy="", reason="crash").inc()
+            return AdmissionResponse(warnings=(text,))
         return AdmissionResponse(allowed=False, code=500, message=text)
 
 
 def _render(request: AdmissionRequest, answer: AdmissionResponse) -> bytes:
     if answer.allowed:
-        return allow(request.uid, warnings=answer.warnings)
+        return allow(request.uid, warnings=answer.warnings, patch=answer.patch)
     return deny(request.uid, answer.message, code=answer.code, warnings=answer.warnings)
 
 
 async def _unknown(http: web.Request) -> web.Response:
-    known = http.path in {"/policies", "/exceptions"} or http.path.startswith("/validate/")
+    known = http.path in {"/policies", "/exceptions"} or http.path.split("/")[1] in _ROUTES
     if http.method != "POST" and known:
         return _error(405, f"{http.method} is not supported, the API server sends POST")
     return _error(404, f"there is no {http.path}; the webhooks are {_PATHS}")

@@ -100,6 +100,10 @@ class ProcessSettings:
         "",
         "Namespaces whose PolicyExceptions are honoured, patterns separated by commas; *: all.",
     )
+    service_hosts: str = _setting(
+        "*.svc,*.svc.cluster.local",
+        "Hosts that context entries may call, patterns separated by commas; empty: none.",
+    )
     take_over: bool = _setting(
         default=False,
         meaning="Work although a live Kyverno is in the cluster, and process its requests too.",
@@ -127,6 +131,11 @@ class ProcessSettings:
     log_level: str = _setting(
         "info", "The least serious lines to write.", choices="debug|info|warning|error"
     )
+
+    @property
+    def callable_hosts(self) -> tuple[str, ...]:
+        """Return the patterns of the hosts that context entries may call."""
+        return tuple(filter(None, self.service_hosts.split(",")))
 
     @property
     def background_user(self) -> str:
@@ -202,10 +211,6 @@ class ControllerSettings(ProcessSettings):
     reports: bool = _setting(default=True, meaning="Write results at targets into PolicyReports.")
     generate_success_events: bool = _setting(
         default=False, meaning="Emit events for what went well too."
-    )
-    service_hosts: str = _setting(
-        "*.svc,*.svc.cluster.local",
-        "Hosts that context entries may call, patterns separated by commas; empty: none.",
     )
     max_entry: int = _setting(
         16 * 1024 * 1024,

@@ -142,6 +142,7 @@ class CompiledPolicy:
         match_conditions: CEL conditions for the webhook, as written.
         warnings: What the author should know: legal, but not acted on or surprising.
         rule_count: Rules by kind, for the status.
+        emit_warning: Whoever writes an object that a rule changes is warned of the change.
         first_only: Only one rule is applied to a trigger; see `Program.before`.
         account: In whose name its work is done, as `Origin.account`.
     """
@@ -156,6 +157,7 @@ class CompiledPolicy:
     warnings: tuple[str, ...] = ()
     rule_count: tuple[tuple[str, int], ...] = ()
     first_only: bool = False
+    emit_warning: bool = False
     account: ServiceAccount | None = None
 
     def acting_as(self, account: ServiceAccount | None) -> "CompiledPolicy":
@@ -178,6 +180,11 @@ class CompiledPolicy:
     def key(self) -> str:
         """Return what people call it; see `PolicyRef.key`."""
         return self.ref.key
+
+    @property
+    def appends(self) -> bool:
+        """Return whether what it does before an object is stored may only be done once."""
+        return any(program.appends for program in self.in_phase(Phase.ADMISSION))
 
     def in_phase(self, phase: Phase) -> tuple[Program, ...]:
         """Return the programs that run in a phase, in the order of the policy."""

@@ -28,6 +28,9 @@ class Metrics:
     waiting_seen: Gauge
     waiting_limit: Gauge
     requests_lost: Counter
+    mutations: Counter
+    mutations_refused: Counter
+    mutations_lost: Counter
     requests_caught_up: Counter
     triggers_lost: Counter
     loss_spans: Counter
@@ -109,6 +112,24 @@ def create_metrics() -> Metrics:
         ),
         requests_lost=counter(
             "requests_lost_total", "Triggers admitted without a stored request.", "reason"
+        ),
+        mutations=counter(
+            "mutations_total",
+            "Objects that a rule changed before they were stored.",
+            "policy",
+            "rule",
+        ),
+        mutations_refused=counter(
+            "mutations_refused_total",
+            "Requests refused under Fail, because a rule could not be applied.",
+            "policy",
+            "reason",
+        ),
+        mutations_lost=counter(
+            "mutations_lost_total",
+            "Objects admitted under Ignore without what a policy would have changed.",
+            "policy",
+            "reason",
         ),
         requests_caught_up=counter(
             "requests_caught_up_total",

@@ -73,12 +73,11 @@ class Base:
         """Return the `Loader` of rules: keeps the entries of a cluster, reads the rest of it."""
         settings, worker = self.settings, self.client.speaking_for(self.settings.background_user)
         protection = Protection.of(settings)
-        hosts = filter(None, settings.service_hosts.split(","))
         return GlobalContext(
             Dependencies(
                 entries=KubeEntries(self.client, worker, self.clock),
                 kinds=self.cluster.kinds,
-                loader=KubeLoader(worker, hosts, protection=protection),
+                loader=KubeLoader(worker, settings.callable_hosts, protection=protection),
                 clock=self.clock,
                 spread=jittered,
                 say=self.say,

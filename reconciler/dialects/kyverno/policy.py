@@ -135,6 +135,7 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
             for name in OPERATIONS
         ),
         first_only=one,
+        emit_warning=bool(errors.attempt(read_flag, spec, "emitWarning", "spec", default=False)),
     )
 
 

@@ -4,10 +4,10 @@ Whoever has to do something when a policy changes subscribes, and keeps no copy.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from reconciler.api.account import NOBODY, ServiceAccount
 from reconciler.api.meta import (
@@ -37,6 +37,43 @@ class CompiledRule:
 
 # An admission request asks for every rule of its kind: the selectors are not computed anew.
 _Indexed: TypeAlias = tuple[CompiledRule, tuple[KindSelector, ...]]
+
+
+_ASKING = (Phase.TRIGGERED, Phase.ADMISSION)
+"""The phases in which a request asks for its rules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KindIndex:
+    """The rules of a phase, in the order of the policies.
+
+    Attributes:
+        by_kind: By the kinds that they name.
+        anywhere: Those that name one by a wildcard.
+    """
+
+    by_kind: Mapping[str, Sequence[_Indexed]] = field(default_factory=dict)
+    anywhere: Sequence[_Indexed] = ()
+
+    @classmethod
+    def of(cls, policies: Iterable[CompiledPolicy], phase: Phase) -> Self:
+        """Return the index of the rules of some policies."""
+        by_kind: dict[str, list[_Indexed]] = {}
+        anywhere: list[_Indexed] = []
+        for policy in policies:
+            for program in policy.in_phase(phase):
+                selectors = tuple(item.selector for item in program.match.kinds())
+                rule = CompiledRule(policy, program), selectors
+                names = {item.kind for item in selectors}
+                if any("*" in name or "?" in name for name in names):
+                    anywhere.append(rule)
+                    continue
+                for name in names:
+                    by_kind.setdefault(name, []).append(rule)
+        return cls(by_kind=by_kind, anywhere=anywhere)
+
+
+_NO_RULES = _KindIndex()
 
 
 _Result: TypeAlias = CompiledPolicy | InvalidPolicy
@@ -115,8 +152,7 @@ class PolicyStore:
     _known: dict[PolicyRef, StoredPolicy] = field(default_factory=dict)
     _subscribers: list[OnChange] = field(default_factory=list)
     _acting: tuple[CompiledPolicy, ...] = ()
-    _by_kind: dict[str, tuple[_Indexed, ...]] = field(default_factory=dict)
-    _anywhere: tuple[_Indexed, ...] = ()
+    _by_phase: dict[Phase, _KindIndex] = field(default_factory=dict)
     _digest: str = ""
     _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
     _prepared: dict[PolicyRef, _Prepared] = field(default_factory=dict)
@@ -225,15 +261,24 @@ class PolicyStore:
         """Return the stored policies that cannot be compiled."""
         return tuple(item for item in self._known.values() if item.compiled is None)
 
-    def rules(self, *, kind: str, subresource: str, namespace: str) -> Iterator[CompiledRule]:
-        """Yield the rules that a trigger of this kind may fire; the matcher decides.
+    def rules(
+        self,
+        *,
+        kind: str,
+        subresource: str,
+        namespace: str,
+        phase: Phase = Phase.TRIGGERED,
+    ) -> Iterator[CompiledRule]:
+        """Yield the rules of a phase that may be for an object; the matcher decides.
 
         Args:
             kind: As the admission request names it.
             subresource: Empty for the object itself.
-            namespace: Of the trigger; a namespaced policy is left out elsewhere.
+            namespace: Of the object; a namespaced policy is left out elsewhere.
+            phase: In which they run.
         """
-        for rule, selectors in (*self._by_kind.get(kind, ()), *self._anywhere):
+        index = self._by_phase.get(phase, _NO_RULES)
+        for rule, selectors in (*index.by_kind.get(kind, ()), *index.anywhere):
             own = rule.policy.namespace
             if own and own != namespace:
                 continue
@@ -279,22 +324,9 @@ class PolicyStore:
             on_change(before, after)
 
     def _rebuild(self) -> None:
-        by_kind: dict[str, list[_Indexed]] = {}
-        anywhere: list[_Indexed] = []
         acting = filter(None, (item.compiled for item in self._known.values()))
         self._acting = tuple(sorted(acting, key=lambda item: (item.key, item.ref.kind)))
-        for policy in self._acting:
-            for program in policy.in_phase(Phase.TRIGGERED):
-                selectors = tuple(item.selector for item in program.match.kinds())
-                rule = CompiledRule(policy, program), selectors
-                names = {item.kind for item in selectors}
-                if any("*" in name or "?" in name for name in names):
-                    anywhere.append(rule)
-                    continue
-                for name in names:
-                    by_kind.setdefault(name, []).append(rule)
-        self._by_kind = {name: tuple(rules) for name, rules in by_kind.items()}
-        self._anywhere = tuple(anywhere)
+        self._by_phase = {phase: _KindIndex.of(self._acting, phase) for phase in _ASKING}
         self._digest = digest_of(self._acting)
 
 

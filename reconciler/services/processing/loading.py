@@ -25,6 +25,20 @@ MAX_LOADS = 100
 ATTEMPT_STEPS = 400_000_000
 """What evaluating may cost for one attempt, its targets and repetitions together."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLimits:
+    """What evaluating may cost, in steps.
+
+    Attributes:
+        evaluation: One evaluation: of a rule at one object.
+        trigger: Everything that one trigger has evaluated.
+    """
+
+    evaluation: int = EVALUATION_STEPS
+    trigger: int = ATTEMPT_STEPS
+
+
 T = TypeVar("T")
 
 
@@ -57,6 +71,7 @@ class Loads:
         found: By what was asked for; a `LoadFailure` where there is nothing to be read.
         allowance: What is left of what one evaluation may cost.
         left: Steps that are left for the attempt.
+        limits: How many there are.
         long_evaluations: Evaluates what takes long; None where nothing waits for this process.
         owner: Whose attempt it is.
     """
@@ -67,8 +82,13 @@ class Loads:
     owner: EvaluationOwner = field(default_factory=EvaluationOwner)
     found: dict[Hashable, Any] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
-    left: int = ATTEMPT_STEPS
+    limits: StepLimits = StepLimits()
+    left: int = field(init=False)
     _running: dict[Load, asyncio.Task[None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with all steps that are allowed."""
+        self.left = self.limits.trigger
 
     def of(self, context: Context) -> Context:
         """Return the context with these reads in sight, and what evaluating it may cost."""
@@ -89,10 +109,10 @@ class Loads:
         long = long_evaluations is not None and long_evaluations.expects(self.owner)
         while True:
             if long_evaluations is None:
-                ended = self._run(work, EVALUATION_STEPS)
+                ended = self._run(work, self.limits.evaluation)
             elif long:
                 ended = await long_evaluations.evaluate(
-                    lambda: self._run(work, EVALUATION_STEPS), self.owner
+                    lambda: self._run(work, self.limits.evaluation), self.owner
                 )
             else:
                 ended = self._run(work, BRIEF_STEPS)
@@ -132,12 +152,12 @@ class Loads:
     def _too_costly(self) -> EvaluationError:
         if self.left <= 0:
             return EvaluationError(
-                f"evaluating the rule takes more than {ATTEMPT_STEPS} steps for one trigger;"
+                f"evaluating the rule takes more than {self.limits.trigger} steps for one trigger;"
                 " narrow down its targets, or what its expressions work through"
             )
         return EvaluationError(
-            f"evaluating the rule takes more than {EVALUATION_STEPS} steps at one object; narrow"
-            " down what its expressions or its foreach work through"
+            f"evaluating the rule takes more than {self.limits.evaluation} steps at one object;"
+            " narrow down what its expressions or its foreach work through"
         )
 
     async def _read(self, load: Load) -> None:

@@ -30,8 +30,9 @@ POLICY_CONFIGURATION = ConfigurationRef(VALIDATING, "kube-retrofit-policy")
 CONFIGURATIONS = (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION, POLICY_CONFIGURATION)
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
+VALIDATE = "validate"
 CHANGE, CHANGE_ONCE = "mutate", "mutate-once"
-"""Parts of the addresses for rules that change what is written."""
+"""Parts of the addresses: for what is recorded, and for rules that change what is written."""
 
 _DOMAIN = f"retrofit.{GROUP}"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -117,11 +118,6 @@ def configurations(
     }
 
 
-def appends(policy: CompiledPolicy) -> bool:
-    """Tell whether a policy may only be asked once about one write."""
-    return any(program.appends for program in policy.in_phase(Phase.ADMISSION))
-
-
 def silent(registration: WebhookConfig) -> dict[ConfigurationRef, Object]:
     """Return the configurations of a program that stands by: nobody is asked anything."""
     return {ref: _configuration(ref, (), registration) for ref in CONFIGURATIONS}
@@ -168,7 +164,7 @@ def _recording(
     at: str, policies: Iterable[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
 ) -> Iterator[Object]:
     """Yield the webhooks that record what triggers rules with targets."""
-    for group in _groups("validate", at, policies):
+    for group in _groups(VALIDATE, at, policies):
         programs = programs_of(group.members, Phase.TRIGGERED)
         if rules := webhook_rules.recorded(programs, kinds):
             yield _of_rules(
@@ -187,7 +183,7 @@ def _mutating(
     """
     for once in (False, True):
         route = CHANGE_ONCE if once else CHANGE
-        chosen = [item for item in policies if appends(item) is once]
+        chosen = [item for item in policies if item.appends is once]
         for group in _groups(route, at, chosen):
             programs = programs_of(group.members, Phase.ADMISSION)
             if rules := webhook_rules.changed(programs, kinds):

@@ -17,6 +17,8 @@ from admission.decide import Limits
 from admission.digests import Digests
 from admission.exceptions import ExceptionWebhook
 from admission.facts import Facts
+from admission.lookup import RuleLookup
+from admission.mutate import MutateWebhook
 from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
@@ -25,13 +27,16 @@ from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Unavailable
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.loader import MemoryLoader
 from reconciler.memory.requests import MemoryRequests
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
 from reconciler.requests.overload import Thresholds
+from reconciler.services.admitting.admit import Admit
 from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
+from reconciler.services.ports.objects import Loader
 from reconciler.services.recording.backlog import BacklogEstimate
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
@@ -112,6 +117,9 @@ class World:
         read_policies: Callable[[], Awaitable[None]] | None = None,
         budget: float = 0.5,
         clock: Clock | None = None,
+        loader: Loader | None = None,
+        caught_up: Callable[[], Awaitable[None]] = at_once,
+        standing_by: Callable[[], str] = str,
         **callbacks: Any,
     ) -> None:
         self.cluster = cluster()
@@ -120,7 +128,8 @@ class World:
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = clock or SystemClock()
         self.estimate = BacklogEstimate(marks=lambda: marks)
-        resources = ResourceWebhook(
+        filters = parse_filters()
+        lookup = RuleLookup(
             index=index,
             facts=Facts(
                 namespaces={"a": {}} if namespaces is None else namespaces,
@@ -128,14 +137,30 @@ class World:
                 reader=self.cluster,
                 clock=clock,
             ),
+            digests=Digests(read_policies=read_policies or at_once, clock=clock),
+            kinds=self.cluster,
+            settings=SettingsHolder("kyverno", ClusterSettings(filters=filters)),
+            caught_up=caught_up,
+        )
+        limits_of_rules = Limits(controller_users=("own",), max_recorded=1000, filters=filters)
+        mutations = MutateWebhook(
+            lookup=lookup,
+            admit=Admit(
+                loader=loader or MemoryLoader(self.cluster), clock=clock, below=lambda _: 0
+            ),
+            limits=limits_of_rules,
+            metrics=self.metrics,
+            namespace="kyverno",
+            standing_by=standing_by,
+        )
+        resources = ResourceWebhook(
+            lookup=lookup,
             beliefs=Beliefs(
                 kinds=self.cluster,
                 reader=self.cluster,
                 metrics=self.metrics,
                 authenticated=callers is not None,
             ),
-            digests=Digests(read_policies=read_policies or at_once, clock=clock),
-            kinds=self.cluster,
             recorder=Recorder(
                 index=index,
                 requests=self.requests,
@@ -143,10 +168,10 @@ class World:
                 diversion=Diversion(requests=self.requests, clock=clock),
                 shared=SharedRequests(requests=self.requests, clock=clock),
             ),
-            limits=Limits(controller_users=("own",), max_recorded=1000, filters=parse_filters()),
-            settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
+            limits=limits_of_rules,
             clock=clock,
             metrics=self.metrics,
+            standing_by=standing_by,
             **callbacks,
         )
         self.bodies = Bodies(largest=largest, together=together, timeout=body_timeout)
@@ -163,6 +188,7 @@ class World:
         self.server = WebhookServer(
             transport,
             resources,
+            mutations,
             PolicyWebhook(make_means()).review,
             ExceptionWebhook(ExceptionSettings(enabled=True, namespaces="ok")).review,
         )

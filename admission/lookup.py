@@ -1,0 +1,139 @@
+"""Which rules a call of a webhook asks about, and what has to be known of its request."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from admission.digests import Digests
+from admission.facts import Facts
+from reconciler.clock import Deadline
+from reconciler.engine.program import Phase
+from reconciler.errors import Unavailable
+from reconciler.requests.draft import AdmissionRequest, TypeName
+from reconciler.services.catalog.policy_store import CompiledRule, PolicyStore
+from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.ports.objects import Kinds
+
+# Of these the admission request names the object's own kind, not one of the subresource.
+_OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """What the address of a call says.
+
+    Attributes:
+        failure_policy: ``Fail`` or ``Ignore``: the policies with this one.
+        policy: The key of the one policy that is asked for; empty for those that share a webhook.
+        digest: Of the policies that the webhook was registered for; empty where it does not say.
+        once: The policies whose changes may be made once only, and no others.
+    """
+
+    failure_policy: str
+    policy: str = ""
+    digest: str = ""
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a call asks.
+
+    Attributes:
+        request: With the roles of its user, as far as somebody wants to know them.
+        kind: By which rules name the object.
+        rules: That may be for it.
+    """
+
+    request: AdmissionRequest
+    kind: TypeName
+    rules: tuple[CompiledRule, ...] = ()
+
+
+async def _at_once() -> None:
+    """Nothing has to be waited for."""
+
+
+@contextlib.asynccontextmanager
+async def by(deadline: Deadline, what: str) -> AsyncIterator[None]:
+    """Give up reading something at a deadline."""
+    try:
+        async with asyncio.timeout(deadline.left):
+            yield
+    except TimeoutError:
+        raise Unavailable(f"{what} could not be read within {deadline.seconds:g} s") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleLookup:
+    """Finds the rules.
+
+    Attributes:
+        facts: Roles of users.
+        digests: Reads the policies where a registration is for others than those that are known.
+        settings: Their filters may ask for roles.
+        caught_up: Returns when the policies are those that are stored.
+    """
+
+    index: PolicyStore
+    facts: Facts
+    digests: Digests
+    kinds: Kinds
+    settings: SettingsHolder
+    caught_up: Callable[[], Awaitable[None]] = _at_once
+
+    async def find(
+        self, request: AdmissionRequest, address: Address, phase: Phase, deadline: Deadline
+    ) -> Asked:
+        """Return what a call asks.
+
+        Raises:
+            ClusterError: It cannot be told now.
+        """
+        # A policy that came while the watch was interrupted would not act.
+        async with by(deadline, "the policies"):
+            await self.caught_up()
+            await self.digests.learn(address.digest, self.index.digest)
+        kind = await self._parent(request, deadline) or request.kind
+        rules = tuple(self._rules(request, kind, address, phase))
+        if not rules:
+            return Asked(request=request, kind=kind)
+        async with by(deadline, "the role bindings"):
+            programs = [item.program for item in rules]
+            filters = self.settings.current.filters
+            held = await self.facts.roles_of(request.user, filters, programs)
+        known = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
+        return Asked(request=known, kind=kind, rules=rules)
+
+    async def _parent(self, request: AdmissionRequest, deadline: Deadline) -> TypeName | None:
+        """Return the kind that rules call a subresource by: the Pod of a Binding."""
+        if request.subresource in _OWN_KIND:
+            return None
+        resource = request.resource
+        async with by(deadline, "the kinds that the cluster serves"):
+            found = await self.kinds.of_resource(resource.group, resource.version, resource.name)
+        if found is None:
+            return None
+        return TypeName(group=found.group, version=found.version, name=found.kind)
+
+    def _rules(
+        self, request: AdmissionRequest, kind: TypeName, address: Address, phase: Phase
+    ) -> list[CompiledRule]:
+        found = self.index.rules(
+            phase=phase,
+            kind=kind.name,
+            subresource=request.subresource,
+            namespace=request.namespace,
+        )
+        return [rule for rule in found if _is_meant(rule, address, phase)]
+
+
+def _is_meant(rule: CompiledRule, address: Address, phase: Phase) -> bool:
+    policy = rule.policy
+    if policy.failure_policy != address.failure_policy:
+        return False
+    if phase is Phase.ADMISSION and policy.appends is not address.once:
+        return False
+    # A policy with conditions of its own has a webhook of its own.
+    return policy.key == address.policy if address.policy else not policy.match_conditions

@@ -1,0 +1,1 @@
+"""Before an object is stored: what rules change of it."""

@@ -1,0 +1,229 @@
+"""Rules that change an object before it is stored: one answer for all of one webhook.
+
+The API server waits, so everything is bounded: one deadline for what is read, steps for each rule
+and for all of them. Rules see each other's changes in the order of the policies; the answer is
+the smallest patch that leads from the object as it came to the object as it is to be.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from reconciler.api.account import ServiceAccount
+from reconciler.api.shape import object_fault
+from reconciler.clock import Clock, Deadline
+from reconciler.engine.allowance import BRIEF_STEPS
+from reconciler.engine.chain import Chain, Step, StepResult, by_policy
+from reconciler.engine.environment import surround
+from reconciler.engine.exceptions import PolicyException
+from reconciler.engine.loads import Load
+from reconciler.engine.match import Subject
+from reconciler.engine.outcome import RuleStatus
+from reconciler.engine.patch import json_diff
+from reconciler.engine.program import FAIL, Program
+from reconciler.engine.run import RuleRun
+from reconciler.errors import ClusterError, EvaluationError, Forbidden, RetrofitError, Unavailable
+from reconciler.requests.admission import context_of
+from reconciler.requests.draft import MOST_LEVELS, AdmissionRequest
+from reconciler.services.ports.objects import Loader
+from reconciler.services.processing.loading import Loads, StepLimits
+
+LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000)
+"""Some two milliseconds for a rule, and fifty for all of one request: everybody waits for them."""
+
+
+class Reason(StrEnum):
+    """Why a rule could not be applied."""
+
+    EVALUATION = "evaluation"
+    READ = "read"
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A rule that could not be applied.
+
+    Attributes:
+        text: For whoever sent the request: where, and what.
+        bare: The same without any value of an object.
+    """
+
+    program: Program
+    reason: Reason
+    text: str
+    bare: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """What rules make of an object.
+
+    Attributes:
+        patch: Operations of RFC 6902, in order.
+        changed: The rules that changed it.
+        failures: Under ``Fail`` the one that refuses the request; else those whose policies
+            were left out whole.
+    """
+
+    patch: Sequence[Mapping[str, Any]] = ()
+    changed: Sequence[StepResult] = ()
+    failures: Sequence[Failure] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """An object that is about to be stored, and the rules that may change it.
+
+    Attributes:
+        subject: With the object as it came.
+        programs: Of policies that have this failure policy; those of one policy in its order.
+        exceptions: Gives those that concern a rule.
+    """
+
+    request: AdmissionRequest
+    subject: Subject
+    programs: Sequence[Program]
+    failure_policy: str
+    exceptions: Callable[[Program], Sequence[PolicyException]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    """Evaluates them.
+
+    Attributes:
+        loader: Reads for context entries, in the name of this program.
+        below: Gives random integers.
+    """
+
+    loader: Loader
+    clock: Clock
+    below: Callable[[int], int]
+    limits: StepLimits = LIMITS
+
+    async def run(self, question: Question, deadline: Deadline) -> Admitted:
+        """Return what rules change of an object; what fails changes nothing."""
+        original = question.request.object
+        if original is None or not question.programs:
+            return Admitted()
+        chain = Chain(groups=by_policy(question.programs), obj=original)
+        work = _Work(admit=self, question=question, deadline=deadline)
+        failures: list[Failure] = []
+        for step in chain.steps():
+            result, failure = await work.take(step)
+            chain.settle(result)
+            if failure is None:
+                continue
+            failures.append(failure)
+            if question.failure_policy == FAIL:
+                return Admitted(failures=failures)
+            chain.leave_out(failure.program.origin.policy)
+        changed = [
+            item
+            for item in chain.results
+            if item.status is RuleStatus.PASS and item.policy not in chain.left_out
+        ]
+        # Most rules change nothing of most objects.
+        patch = json_diff(original, chain.obj) if changed else ()
+        return Admitted(patch=patch, changed=changed, failures=failures)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """The evaluation of one question.
+
+    Attributes:
+        loads: What was read so far, by the account that it was read as.
+    """
+
+    admit: Admit
+    question: Question
+    deadline: Deadline
+    loads: dict[ServiceAccount | None, Loads] = field(default_factory=dict)
+    _surroundings: Mapping[str, Any] = field(init=False)
+    _spent: int = 0
+
+    def __post_init__(self) -> None:
+        self._surroundings = surround(now=self.admit.clock.now(), below=self.admit.below)
+
+    async def take(self, step: Step) -> tuple[StepResult, Failure | None]:
+        """Return how the next rule ended, and why it could not be applied if so."""
+        loads = self._loads(step.program)
+        before = loads.left
+        try:
+            result = await self._evaluate(step, loads)
+        except TimeoutError:
+            text = f"there was no answer within {self.deadline.seconds:g} s"
+            return self._failed(step, Reason.DEADLINE, Unavailable(text), loads)
+        except ClusterError as error:
+            return self._failed(step, Reason.READ, error, loads)
+        except RetrofitError as error:
+            return self._failed(step, Reason.EVALUATION, error, loads)
+        finally:
+            await self._let_others(before - loads.left)
+        if result.status is RuleStatus.ERROR:
+            return result, self._failure(step, Reason.EVALUATION, result, loads)
+        if fault := object_fault(result.after, "the object"):
+            broken = EvaluationError(f"the patch makes something that is no object: {fault}")
+            return self._failed(step, Reason.EVALUATION, broken, loads)
+        return result, None
+
+    async def _evaluate(self, step: Step, loads: Loads) -> StepResult:
+        def run_on(obj: Mapping[str, Any]) -> RuleRun:
+            question = self.question
+            subject = replace(question.subject, obj=obj, allowance=loads.allowance)
+            context = context_of(question.request, subject).bind(**self._surroundings)
+            exceptions = question.exceptions(step.program)
+            return RuleRun.of(step.program, subject, loads.of(context), exceptions)
+
+        if self.question.request.cut and run_on(step.seen).decide().fires:
+            msg = f"the object is nested more deeply than {MOST_LEVELS} levels"
+            raise EvaluationError(msg)
+        async with asyncio.timeout(self.deadline.left):
+            return await loads.evaluate(lambda: step.evaluate(run_on))
+
+    async def _let_others(self, steps: int) -> None:
+        """Let other requests go on where evaluating took its time."""
+        self._spent += steps
+        if self._spent >= BRIEF_STEPS:
+            self._spent = 0
+            await asyncio.sleep(0)
+
+    def _loads(self, program: Program) -> Loads:
+        account = program.origin.account
+        if account not in self.loads:
+            loader = self.admit.loader if account is None else _Unreadable(account)
+            self.loads[account] = Loads(loader, limits=self.admit.limits)
+        return self.loads[account]
+
+    def _failed(
+        self, step: Step, reason: Reason, error: RetrofitError, loads: Loads
+    ) -> tuple[StepResult, Failure]:
+        result = step.failed(error)
+        return result, self._failure(step, reason, result, loads)
+
+    def _failure(self, step: Step, reason: Reason, result: StepResult, loads: Loads) -> Failure:
+        origin = step.program.origin
+        place = f"policy {origin.policy.key} rule {origin.rule}: {origin.location}"
+        bare = f"{place}: {result.bare or result.message}"
+        # What was read, whoever sent the request may not be allowed to read.
+        text = bare if loads.found else f"{place}: {result.message}"
+        return Failure(program=step.program, reason=reason, text=text, bare=bare)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Refuses what a policy with an account of its own would read here."""
+
+    account: ServiceAccount
+
+    async def load(self, _load: Load) -> Any:
+        """Refuse it."""
+        msg = (
+            f"the policy works as {self.account}, in whose name nothing is read before an object"
+            " is stored: let the rule read nothing, or the policy name no account"
+        )
+        raise Forbidden(msg, permission="")

@@ -1,0 +1,390 @@
+"""What the API server is answered about what is to be stored, over real HTTP."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import jsonpatch
+import orjson
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.engine.loads import Load
+from reconciler.errors import Unavailable
+from reconciler.requests.draft import MOST_LEVELS
+from tests.unit.admission.conftest import Make
+from tests.unit.admission.serving import Broken, World
+
+Ask = Callable[..., Awaitable[Object]]
+LABEL = {"team": "a"}
+MISSING = {
+    "patchStrategicMerge": {"metadata": {"labels": {"x": "{{ request.object.data.gone }}"}}}
+}
+SETTINGS = {"name": "settings", "configMap": {"name": "settings", "namespace": "a"}}
+FROM_SETTINGS = {
+    "context": [SETTINGS],
+    "mutate": {"patchStrategicMerge": {"data": {"mode": "{{ settings.data.mode }}"}}},
+}
+
+
+def labels(**values: str) -> Object:
+    return {"mutate": {"patchStrategicMerge": {"metadata": {"labels": values}}}}
+
+
+async def ask(world: World, path: str, body: bytes) -> Object:
+    status, answer = await world.post(path, body)
+    assert status == 200, answer
+    response: Object = answer["response"]
+    return response
+
+
+def patch_of(response: Object) -> list[Any]:
+    assert response["patchType"] == "JSONPatch"
+    operations: list[Any] = orjson.loads(base64.b64decode(response["patch"]))
+    return operations
+
+
+def changed(obj: Object, response: Object) -> Object:
+    """Return the object as the API server stores it."""
+    after: Object = jsonpatch.apply_patch(obj, patch_of(response))
+    return after
+
+
+@pytest.fixture
+async def world(make: type[Make]) -> AsyncIterator[World]:
+    async with World(make.index(make.mutating())) as world:
+        yield world
+
+
+async def test_the_patch_leads_from_the_object_to_what_the_rule_wants(world, make):
+    obj = make.thing(data={"a": "1"})
+    response = await ask(world, "/mutate/fail", make.review(obj=obj))
+    assert response["allowed"] is True
+    assert patch_of(response) == [{"op": "add", "path": "/metadata/labels", "value": LABEL}]
+    assert world.count("mutations_total", policy="add-team", rule="add") == 1
+
+
+async def test_what_nothing_matches_or_changes_is_allowed_without_a_patch(world, make):
+    for obj in (make.thing("Secret"), make.thing(metadata={"labels": LABEL})):
+        response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        assert response == {"uid": response["uid"], "allowed": True}
+
+
+async def test_a_rule_sees_what_the_one_before_made_match_included(make):
+    second = {
+        "name": "second",
+        "match": {
+            "any": [{"resources": {"kinds": ["ConfigMap"], "selector": {"matchLabels": LABEL}}}]
+        },
+        **labels(second="{{ request.object.metadata.labels.team }}"),
+    }
+    third = make.mutating(
+        "later",
+        preconditions={
+            "all": [
+                {
+                    "key": "{{ request.object.metadata.labels.second || '' }}",
+                    "operator": "Equals",
+                    "value": "a",
+                }
+            ]
+        },
+        **labels(third="yes"),
+    )
+    first = make.mutating("first", rules=[{"name": "first"}, second])
+    obj = make.thing()
+    async with World(make.index(third, first)) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=obj))
+    assert changed(obj, response)["metadata"]["labels"] == {
+        "team": "a",
+        "second": "a",
+        "third": "yes",
+    }
+
+
+async def test_with_one_only_the_first_rule_that_changes_something_counts(make):
+    rules = [
+        {"name": "none", **labels()},
+        {"name": "a", **labels(a="1")},
+        {"name": "b", **labels(b="1")},
+    ]
+    obj = make.thing(metadata={"labels": {"x": "y"}})
+    policy = make.mutating(spec={"applyRules": "One"}, rules=rules)
+    async with World(make.index(policy)) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=obj))
+    assert changed(obj, response)["metadata"]["labels"] == {"x": "y", "a": "1"}
+
+
+async def test_an_error_refuses_under_fail_and_changes_nothing(make):
+    policy = make.mutating(rules=[{"name": "good"}, {"name": "bad", "mutate": MISSING}])
+    async with World(make.index(policy)) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert response["allowed"] is False
+        assert "patch" not in response
+        assert response["status"]["code"] == 400
+        message = response["status"]["message"]
+        assert message.startswith("kube-retrofit: policy add-team rule bad: spec.rules[1]: ")
+        assert message.endswith("; correct the rule, or what it reads")
+        assert world.count("mutations_refused_total", policy="add-team", reason="evaluation") == 1
+
+
+async def test_under_ignore_a_policy_that_fails_is_left_out_whole_and_others_go_on(make):
+    lax = {"failurePolicy": "Ignore"}
+    broken = make.mutating(
+        "broken",
+        spec=lax,
+        rules=[{"name": "a", **labels(a="1")}, {"name": "b", "mutate": MISSING}],
+    )
+    fine = make.mutating("fine", spec=lax)
+    obj = make.thing()
+    async with World(make.index(broken, fine)) as world:
+        response = await ask(world, "/mutate/ignore", make.review(obj=obj))
+        assert changed(obj, response)["metadata"]["labels"] == LABEL
+        (warning,) = response["warnings"]
+        assert "not changed, because policy broken rule b: spec.rules[1]: " in warning
+        assert world.count("mutations_lost_total", policy="broken", reason="evaluation") == 1
+        assert world.count("mutations_total", policy="broken", rule="a") == 0
+
+
+async def test_a_dry_run_is_answered_the_same_and_not_counted(world, make):
+    response = await ask(world, "/mutate/fail", make.review(obj=make.thing(), dryRun=True))
+    assert patch_of(response)
+    assert world.count("mutations_total", policy="add-team", rule="add") == 0
+
+
+async def test_a_policy_that_wants_it_tells_who_writes_what_it_changed(make):
+    policy = make.mutating(spec={"emitWarning": True})
+    async with World(make.index(policy)) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+    assert response["warnings"] == ["policy add-team.add: mutated ConfigMap/dict in namespace a"]
+
+
+async def test_beside_a_live_kyverno_nothing_is_changed(make):
+    async with World(make.index(make.mutating()), standing_by=lambda: "kyverno is alive") as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+    assert response == {"uid": response["uid"], "allowed": True}
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"namespace": "kyverno"},
+        {"namespace": "kube-retrofit-recorded"},
+        {"namespace": "kube-system"},
+        {"kind": "Namespace", "name": "kyverno", "namespace": ""},
+        {"kind": "ClusterPolicy", "api_version": "kyverno.io/v1", "namespace": ""},
+    ],
+)
+async def test_what_the_cluster_and_the_programs_live_on_is_never_changed(make, obj):
+    policy = make.mutating(resources={"kinds": ["*"]}, spec={"failurePolicy": "Ignore"})
+    async with World(make.index(policy)) as world:
+        response = await ask(world, "/mutate/ignore", make.review(obj=make.thing(**obj)))
+    assert "patch" not in response
+
+
+async def test_a_crash_refuses_under_fail_and_is_admitted_with_a_warning_under_ignore(make):
+    selected = {"namespaceSelector": {"matchLabels": {"a": "b"}}, "kinds": ["ConfigMap"]}
+    strict = make.mutating(resources=selected)
+    lax = make.mutating("lax", resources=selected, spec={"failurePolicy": "Ignore"})
+    async with World(make.index(strict, lax), namespaces=Broken()) as world:
+        refused = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert refused["status"]["code"] == 500
+        admitted = await ask(world, "/mutate/ignore", make.review(obj=make.thing()))
+        assert "because of a bug" in admitted["warnings"][0]
+        assert world.count("mutations_lost_total", policy="", reason="crash") == 1
+
+
+SELECTED = {"namespaceSelector": {"matchLabels": {"env": "test"}}, "kinds": ["ConfigMap"]}
+
+
+class TestNamespaceLabels:
+    async def test_those_that_were_not_heard_of_are_read(self, make):
+        async with World(make.index(make.mutating(resources=SELECTED)), namespaces={}) as world:
+            world.cluster.add(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "metadata": {"name": "a", "labels": {"env": "test"}},
+                }
+            )
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert patch_of(response)
+
+    async def test_those_that_cannot_be_read_are_an_error(self, make):
+        async with World(make.index(make.mutating(resources=SELECTED)), namespaces={}) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert response["allowed"] is False
+        assert "is not known, because" in response["status"]["message"]
+
+    async def test_nobody_asks_for_those_that_no_rule_reads(self, make):
+        async with World(make.index(make.mutating()), namespaces={}) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert patch_of(response)
+
+
+class Never:
+    """A loader that does not answer."""
+
+    async def load(self, load: Load) -> Any:
+        await asyncio.Event().wait()
+
+
+class Away:
+    """A loader that cannot read."""
+
+    async def load(self, load: Load) -> Any:
+        msg = "the API server does not answer"
+        raise Unavailable(msg)
+
+
+class TestEntries:
+    async def test_are_read_in_the_call_once_for_all_rules(self, make):
+        again = {**FROM_SETTINGS, **labels(mode="{{ settings.data.mode }}"), "name": "again"}
+        policy = make.mutating(rules=[FROM_SETTINGS, again])
+        obj = make.thing()
+        async with World(make.index(policy)) as world:
+            world.cluster.add(make.thing(name="settings", data={"mode": "fast"}))
+            response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        after = changed(obj, response)
+        assert (after["data"], after["metadata"]["labels"]) == ({"mode": "fast"}, {"mode": "fast"})
+
+    @pytest.mark.parametrize(("loader", "reason"), [(Never(), "deadline"), (Away(), "read")])
+    async def test_that_do_not_come_are_an_error_of_their_policy_alone(self, make, loader, reason):
+        lax = {"failurePolicy": "Ignore"}
+        index = make.index(
+            make.mutating("reads", spec=lax, **FROM_SETTINGS), make.mutating("xlater", spec=lax)
+        )
+        obj = make.thing()
+        async with World(index, loader=loader, budget=0.1) as world:
+            response = await ask(world, "/mutate/ignore", make.review(obj=obj))
+            assert world.count("mutations_lost_total", policy="reads", reason=reason) == 1
+        assert changed(obj, response)["metadata"]["labels"] == LABEL
+
+    async def test_of_a_policy_with_an_account_are_refused(self, make):
+        policy = make.mutating(**FROM_SETTINGS)
+        policy["metadata"]["annotations"] = {"kube-retrofit.dev/service-account": "a/robot"}
+        async with World(make.index(policy)) as world:
+            world.cluster.add(make.thing(name="settings", data={"mode": "fast"}))
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert "the policy works as" in response["status"]["message"]
+
+    async def test_what_was_read_stands_in_no_message(self, make):
+        rule = {
+            "context": [SETTINGS],
+            "mutate": {"patchStrategicMerge": {"data": "{{ settings.data.mode }}"}},
+        }
+        async with World(make.index(make.mutating(**rule))) as world:
+            world.cluster.add(make.thing(name="settings", data={"mode": "hush"}))
+            response = await ask(
+                world, "/mutate/fail", make.review(obj=make.thing(data={"a": "b"}))
+            )
+        assert "hush" not in str(response.get("status", ""))
+
+
+COSTLY = {
+    "mutate": {
+        "foreach": [
+            {
+                "list": "request.object.data.list",
+                "patchStrategicMerge": {"data": {"k{{ element }}": "{{ elementIndex }}"}},
+            }
+        ]
+    }
+}
+
+
+class TestCost:
+    async def test_a_rule_that_takes_too_long_is_an_error_and_others_go_on(self, make):
+        lax = {"failurePolicy": "Ignore"}
+        index = make.index(
+            make.mutating("costly", spec=lax, **COSTLY), make.mutating("fine", spec=lax)
+        )
+        obj = make.thing(data={"list": list(range(2000))})
+        async with World(index) as world:
+            response = await ask(world, "/mutate/ignore", make.review(obj=obj))
+        assert changed(obj, response)["metadata"]["labels"] == LABEL
+        assert "takes more than 200000 steps at one object" in response["warnings"][0]
+
+    async def test_an_object_that_is_nested_too_deeply_is_an_error(self, make):
+        deep = b'{"a":' * (MOST_LEVELS + 10) + b"1" + b"}" * (MOST_LEVELS + 10)
+        body = make.review(obj=make.thing(spec="deep")).replace(b'"deep"', deep)
+        async with World(make.index(make.mutating())) as world:
+            response = await ask(world, "/mutate/fail", body)
+        assert "nested more deeply than" in response["status"]["message"]
+
+
+async def test_a_patch_that_makes_no_object_is_an_error(make):
+    patch = '[{"op": "replace", "path": "/metadata/labels", "value": "x"}]'
+    policy = make.mutating(
+        rules=[{"name": "r", "mutate": {"patchesJson6902": patch}}, {"name": "s"}]
+    )
+    async with World(make.index(policy)) as world:
+        body = make.review(obj=make.thing(metadata={"labels": LABEL}))
+        response = await ask(world, "/mutate/fail", body)
+    assert "the patch makes something that is no object" in response["status"]["message"]
+
+
+async def test_the_address_chooses_the_policies(make):
+    condition = [{"name": "all", "expression": "true"}]
+    append = '[{"op": "add", "path": "/data/-", "value": "x"}]'
+    index = make.index(
+        make.mutating(
+            "alone",
+            spec={"webhookConfiguration": {"matchConditions": condition}},
+            **labels(own="1"),
+        ),
+        make.mutating("lax", spec={"failurePolicy": "Ignore"}, **labels(lax="1")),
+        make.mutating("shared", **labels(shared="1")),
+        make.mutating(
+            "once",
+            rules=[
+                {"name": "o", **labels(once="1")},
+                {
+                    "name": "p",
+                    "mutate": {"patchesJson6902": append},
+                    "preconditions": {"all": [{"key": "a", "operator": "Equals", "value": "b"}]},
+                },
+            ],
+        ),
+    )
+    found = {}
+    obj = make.thing()
+    async with World(index) as world:
+        for path in ("mutate/fail", "mutate/fail/alone", "mutate/ignore", "mutate-once/fail"):
+            response = await ask(world, f"/at/{index.digest}/{path}", make.review(obj=obj))
+            found[path] = list(changed(obj, response)["metadata"]["labels"])
+    assert found == {
+        "mutate/fail": ["shared"],
+        "mutate/fail/alone": ["own"],
+        "mutate/ignore": ["lax"],
+        "mutate-once/fail": ["once"],
+    }
+
+
+async def test_the_controllers_own_writes_are_changed_where_a_rule_wants_it(make):
+    mine = {"userInfo": {"username": "own", "groups": []}}
+    for wanted in (False, True):
+        policy = make.mutating(skipBackgroundRequests=not wanted)
+        async with World(make.index(policy)) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing(), **mine))
+        assert ("patch" in response) is wanted
+
+
+async def test_a_deletion_is_allowed_as_it_is(world, make):
+    response = await ask(world, "/mutate/fail", make.review("DELETE", old=make.thing()))
+    assert response == {"uid": response["uid"], "allowed": True}
+
+
+async def test_an_object_without_a_name_yet_is_changed_too(world, make):
+    obj = make.thing()
+    del obj["metadata"]["name"]
+    obj["metadata"]["generateName"] = "x-"
+    response = await ask(world, "/mutate/fail", make.review(obj=obj))
+    assert changed(obj, response)["metadata"]["labels"] == LABEL
+
+
+async def test_a_policy_of_another_namespace_changes_nothing(make):
+    async with World(make.index(make.mutating(namespace="b"))) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+    assert "patch" not in response
