@@ -157,7 +157,7 @@ class _Work:
             result = await self._evaluate(step, loads)
         except TimeoutError:
             text = f"there was no answer within {self.deadline.seconds:g} s"
-            return self._failed(step, Reason.DEADLINE, Unavailable(text), loads)
+            return self._failed(step, Reason.DEADLINE, Unavailable(text).bare(text), loads)
         except ClusterError as error:
             return self._failed(step, Reason.READ, error, loads)
         except RetrofitError as error:

@@ -251,12 +251,13 @@ class TestEntries:
 
     @pytest.mark.parametrize(("loader", "reason"), [(Never(), "deadline"), (Away(), "read")])
     async def test_that_do_not_come_are_an_error_of_their_policy_alone(self, make, loader, reason):
+        budget = 0.1 if reason == "deadline" else 5.0
         lax = {"failurePolicy": "Ignore"}
         index = make.index(
             make.mutating("reads", spec=lax, **FROM_SETTINGS), make.mutating("xlater", spec=lax)
         )
         obj = make.thing()
-        async with World(index, loader=loader, budget=0.1) as world:
+        async with World(index, loader=loader, budget=budget) as world:
             response = await ask(world, "/mutate/ignore", make.review(obj=obj))
             assert world.count("mutations_lost_total", policy="reads", reason=reason) == 1
         assert changed(obj, response)["metadata"]["labels"] == LABEL
