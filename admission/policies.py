@@ -12,7 +12,7 @@ from admission.orders import check_orders
 from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
-from reconciler.dialects.registry import POLICY_KINDS
+from reconciler.dialects.registry import POLICY_KINDS, variant_of
 from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.services.ports.access import Access
@@ -54,14 +54,13 @@ class PolicyWebhook:
         One that is being deleted may change as it likes: nobody shall have to repair a rule to
         get rid of it. So may one whose spec stays the same: labels, finalizers and the status of
         what was stored before are never in the way. Annotations that limit the rollout of a
-        policy are looked at when they change. One that names another account decides what may
-        be done, as the spec does.
+        policy are looked at when they change. One that names another account, or says how the
+        policy is compiled, decides what may be done, as the spec does.
         """
         obj, old = request.object, request.old_object
         if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
             return AdmissionResponse()
-        same_name = old is None or named_account(old) == named_account(obj)
-        if old is not None and old.get("spec") == obj.get("spec") and same_name:
+        if old is not None and _asks_the_same(obj, old):
             return check_limits(obj, old)
         means = replace(self.means, dry_run=request.dry_run)
         if self.about is not None and self._asks(request.kind, obj):
@@ -82,3 +81,12 @@ class PolicyWebhook:
         is_policy = CHECKS.get((kind.group, kind.name)) is check_policy
         named = is_policy and named_account(obj) is not None
         return kind.name in self.asked or (named and bool(self.asked))
+
+
+def _asks_the_same(obj: Object, old: Object) -> bool:
+    """Tell whether a policy says what it said before about what is to be done."""
+    return (
+        old.get("spec") == obj.get("spec")
+        and named_account(old) == named_account(obj)
+        and variant_of(old) == variant_of(obj)
+    )

@@ -185,6 +185,11 @@ def observed_generation(policy: Mapping[str, Any]) -> int | None:
     return found if isinstance(found, int) else None
 
 
+def runs_on_existing(policy: Mapping[str, Any]) -> bool:
+    """Return whether rules that change their trigger were sent over what exists."""
+    return observed(policy).get("onExisting") is True
+
+
 def stored_alike(policy: Mapping[str, Any], rendered: Mapping[str, Any]) -> bool:
     """Return whether a rendered progress is what the policy holds already."""
     stored = observed(policy)

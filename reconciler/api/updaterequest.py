@@ -54,6 +54,7 @@ class Reason(StrEnum):
     SETTLING = "Settling"
     RULE_CHANGED = "RuleChanged"
     CANARY = "Canary"
+    IMMUTABLE = "Immutable"
     TOO_MANY_FAILURES = "TooManyFailures"
     INVALID_ACCOUNT = "InvalidAccount"
     INVALID_LIMIT = "InvalidLimit"

@@ -1,13 +1,15 @@
 """What a policy language has to give; the registry has one line for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
+
+PLACE: Final = f"metadata.annotations[{ANNOTATION_EXISTING}]"
 
 
 class Dialect(Protocol):
@@ -26,6 +28,11 @@ class Dialect(Protocol):
     @property
     def optional(self) -> bool:
         """Whether the programs work in a cluster that does not serve the kinds."""
+        ...
+
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """The annotations that `compile` reads; a change of one is no other generation."""
         ...
 
     def compile(
@@ -69,3 +76,16 @@ class Dialect(Protocol):
             wrong: What does not compile of it; nothing more is said about such rules.
         """
         ...
+
+
+def wants_existing(policy: Object) -> bool:
+    """Return whether rules that change their trigger are to run on what exists, too.
+
+    Raises:
+        InvalidPolicy: The annotation says neither.
+    """
+    found = (policy.get("metadata") or {}).get("annotations")
+    value = found.get(ANNOTATION_EXISTING, "false") if isinstance(found, Mapping) else "false"
+    if value not in ("true", "false"):
+        raise InvalidPolicy(PLACE, f"{value!r} is neither true nor false")
+    return bool(value == "true")

@@ -1,6 +1,7 @@
 """The policy languages that are known; nobody else names one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from reconciler.api.meta import Kind, Object, PolicyRef, split_api_version
@@ -36,6 +37,7 @@ __all__ = [
     "is_policy",
     "lint_exception",
     "policy_kind",
+    "variant_of",
 ]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO,)
@@ -99,7 +101,20 @@ def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) 
     Raises:
         InvalidPolicy: It is of no known language, or cannot be compiled; names the place.
     """
-    return dialect_of(policy).compile(policy, given=given)
+    compiled = dialect_of(policy).compile(policy, given=given)
+    return replace(compiled, variant=variant_of(policy))
+
+
+def variant_of(policy: Object) -> tuple[str, ...]:
+    """Return what the annotations of a policy say about how it is compiled; none: nothing.
+
+    Two versions of a policy with one generation and one variant compile to the same.
+    """
+    annotations = (policy.get("metadata") or {}).get("annotations")
+    if not isinstance(annotations, Mapping) or not is_policy(policy):
+        return ()
+    names = dialect_of(policy).annotations
+    return tuple(f"{name}={annotations[name]}" for name in names if name in annotations)
 
 
 def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:

@@ -77,6 +77,10 @@ class Context:
         """Give a context in which ``request.object`` is another."""
         return self.bind(request={**self.data["request"], "object": obj})
 
+    def without_entries(self) -> "Context":
+        """Give the context as it was before any name was deferred."""
+        return replace(self, deferred={})
+
     def defer(self, name: str, value: Deferred) -> "Context":
         """Give a context in which an entry has this name, evaluated at most once."""
         data = {key: held for key, held in self.data.items() if key != name}

@@ -6,8 +6,8 @@ needs what was not given fails and says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +32,9 @@ class EvaluationEnvironment:
 
 NOTHING_KNOWN = EvaluationEnvironment()
 
+_LATER = timedelta(days=400, hours=5, minutes=7, seconds=11)
+"""No field of a date or a time is the same after it."""
+
 
 def surround(
     *,
@@ -41,3 +44,16 @@ def surround(
 ) -> dict[str, Any]:
     """Give the root entry that holds these surroundings."""
     return {SURROUNDINGS: EvaluationEnvironment(now=now, below=below, hosts=hosts or {})}
+
+
+def surround_later(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the root entry for another evaluation, at another time and with other chances."""
+    known: EvaluationEnvironment = data.get(SURROUNDINGS, NOTHING_KNOWN)
+    below = known.below
+    return {
+        SURROUNDINGS: replace(
+            known,
+            now=None if known.now is None else known.now + _LATER,
+            below=None if below is None else lambda limit: limit - 1 - below(limit),
+        )
+    }

@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.engine.context import Context
+from reconciler.engine.environment import surround_later
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import Convergence, RuleStatus, TargetChange, TriggerDecision, Unmet
 from reconciler.engine.patch import SHIPPED, KeyTable, equal
 from reconciler.engine.ports import Condition
-from reconciler.engine.program import Program
+from reconciler.engine.program import Phase, Program
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 NOTHING = "no patches applied"
 """The message of a rule whose patch leaves the object as it is."""
+
+UNSETTLED = "applying it again changes the object again"
+"""The message of a rule that is not run on what exists, because it would go on changing it."""
 
 GUARDED = frozenset({"ownerReferences", "finalizers"})
 """Fields of ``metadata`` that decide when an object is deleted, and by whom."""
@@ -94,11 +98,15 @@ def change(
             f"the patch changes metadata.{field}, which decides when the object is deleted:"
             f" --allow-metadata={field} of both programs permits that",
         )
+    # What exists is gone over again and again: with a new leader, with the next generation.
+    again = Phase.EXISTING in program.phases
+    if again:
+        context = context.bind(**surround_later(context.data))
+    repeats = _repeats(program, index, context, after, keys)
+    if again and repeats:
+        return _skip(obj, UNSETTLED)
     return TargetChange(
-        status=RuleStatus.PASS,
-        message=_mutated(after),
-        after=after,
-        repeats=_repeats(program, index, context, after, keys),
+        status=RuleStatus.PASS, message=_mutated(after), after=after, repeats=repeats
     )
 
 

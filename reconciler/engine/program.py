@@ -128,8 +128,11 @@ class Program:
 
     @property
     def converges(self) -> bool:
-        """Return whether it is known to converge at every object."""
-        return self.mutation.convergence is Convergence.YES
+        """Return whether it is known to converge at every object that it changes.
+
+        On what exists, a rule that would go on changing its result changes nothing.
+        """
+        return self.mutation.convergence is Convergence.YES or Phase.EXISTING in self.phases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,10 @@ class CompiledPolicy:
         rule_count: Rules by kind, for the status.
         emit_warning: Whoever writes an object that a rule changes is warned of the change.
         first_only: Only one rule is applied to a trigger; see `Program.before`.
+        on_existing: Those of its programs that change their trigger as they run on what exists,
+            where the policy wants that.
+        generated: Rules that were made of others, as the language writes them.
+        variant: What its annotations say about how it is compiled; a generation has several.
         account: In whose name its work is done, as `Origin.account`.
     """
 
@@ -159,17 +166,20 @@ class CompiledPolicy:
     first_only: bool = False
     emit_warning: bool = False
     account: ServiceAccount | None = None
+    on_existing: tuple[Program, ...] = ()
+    generated: tuple[Any, ...] = ()
+    variant: tuple[str, ...] = ()
 
     def acting_as(self, account: ServiceAccount | None) -> "CompiledPolicy":
         """Return the policy with all of its work done in the name of an account."""
         if account == self.account:
             return self
-        bound: dict[int, Program] = {}
-        for program in self.programs:
-            # Those that come before a program stand before it in the policy.
-            before = tuple(bound[id(item)] for item in program.before)
-            bound[id(program)] = replace(program.acting_as(account), before=before)
-        return replace(self, programs=tuple(bound.values()), account=account)
+        return replace(
+            self,
+            programs=_acting_as(self.programs, account),
+            on_existing=_acting_as(self.on_existing, account),
+            account=account,
+        )
 
     @property
     def namespace(self) -> str:
@@ -190,9 +200,27 @@ class CompiledPolicy:
         """Return the programs that run in a phase, in the order of the policy."""
         return tuple(program for program in self.programs if phase in program.phases)
 
+    @property
+    def in_background(self) -> tuple[Program, ...]:
+        """Return the programs whose work is done by requests, after an object was stored."""
+        return (*self.in_phase(Phase.TRIGGERED), *self.on_existing)
+
+    def background_program(self, rule: str) -> Program | None:
+        """Return the program of a rule that does its work by requests, None where none does."""
+        return next((item for item in self.in_background if item.rule == rule), None)
+
     def program(self, rule: str) -> Program | None:
         """Return the program of a rule, None where there is none of that name."""
         return next((item for item in self.programs if item.rule == rule), None)
+
+
+def _acting_as(programs: Iterable[Program], account: ServiceAccount | None) -> tuple[Program, ...]:
+    bound: dict[int, Program] = {}
+    for program in programs:
+        # Those that come before a program stand before it in the policy.
+        before = tuple(bound[id(item)] for item in program.before)
+        bound[id(program)] = replace(program.acting_as(account), before=before)
+    return tuple(bound.values())
 
 
 def project(tree: Any, paths: Iterable[tuple[str, ...]]) -> Any:

@@ -1,7 +1,7 @@
 """Which objects a rule changes for one trigger, as queries."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from typing_extensions import override
@@ -38,6 +38,7 @@ class TargetQuery:
         index: Position in the rule's targets.
         kind: With the subresource, as ``Node/status``.
         namespace: None for all namespaces, and for what has none.
+        read: The one object that is meant, where it was read already.
     """
 
     index: int
@@ -47,6 +48,7 @@ class TargetQuery:
     name: NamePattern | None
     uid: str
     selector: LabelSelector | None
+    read: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def names_kind(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import (
     ANNOTATION_ALL_KINDS,
+    ANNOTATION_EXISTING,
     ANNOTATION_RUN,
     ANNOTATION_SERVICE_ACCOUNT,
     PREFIX,
@@ -31,7 +32,13 @@ FAILURES: Final = f"{PREFIX}max-failures"
 CANARY: Final = f"{PREFIX}canary"
 PROMOTE: Final = f"{PREFIX}promote"
 NAMES: Final = (PAUSED, WINDOW, RATE, BATCH, FAILURES, CANARY, PROMOTE)
-_KNOWN: Final = (*NAMES, ANNOTATION_RUN, ANNOTATION_ALL_KINDS, ANNOTATION_SERVICE_ACCOUNT)
+_KNOWN: Final = (
+    *NAMES,
+    ANNOTATION_RUN,
+    ANNOTATION_EXISTING,
+    ANNOTATION_ALL_KINDS,
+    ANNOTATION_SERVICE_ACCOUNT,
+)
 KNOWN: Final = ", ".join(name.removeprefix(PREFIX) for name in _KNOWN)
 AUTO: Final = "auto"
 

@@ -38,8 +38,14 @@ def write_name(policy_uid: str, rule: str, trigger_uid: str, version: str, reads
     return f"ur-{_hash('write', policy_uid, rule, trigger_uid, version, _digest(reads))}"
 
 
-def sweep_name(policy_uid: str, generation: int, rule: str) -> str:
-    """Return the name of the one sweep of a rule in one generation of its policy."""
+def sweep_name(policy_uid: str, generation: int | str, rule: str) -> str:
+    """Return the name of the one sweep of a rule in one generation of its policy.
+
+    Args:
+        policy_uid: Of the policy.
+        generation: Of the policy; a text where something beside the spec asks for the sweep.
+        rule: Its name.
+    """
     return f"sweep-{_hash(policy_uid, str(generation), rule)}"
 
 

@@ -25,6 +25,7 @@ RULES: Final = {
     "every-object": "The target is every object of a kind.",
     "append": "A JSON patch adds to the end of a list, again with each run.",
     "never-settles": "The time or a random value is written with each run.",
+    "unused-existing": "No rule runs on what exists, as the annotation wants.",
     "never-on-policy-update": "mutateExistingOnPolicyUpdate has no effect.",
     "partly-on-policy-update": "Some filters take no part when the policy changes.",
     "no-user-on-policy-update": "The user is read in a rule that runs when the policy changes.",

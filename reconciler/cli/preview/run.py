@@ -18,7 +18,7 @@ from reconciler.cli.preview.secrets import WatchedLoader
 from reconciler.cli.preview.tally import RuleTally
 from reconciler.config import ProcessSettings
 from reconciler.engine.exceptions import PolicyException
-from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import Forbidden, InvalidSetting
 from reconciler.kube.access import OwnAccess
 from reconciler.kube.policies import KubePolicies
@@ -79,11 +79,7 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         for text in (*chosen.warnings, *chosen.refused):
             say(text)
         acting = [await _acting(policy, live) for policy in chosen.compiled]
-        programs = [
-            (program, note)
-            for policy, note in acting
-            for program in policy.in_phase(Phase.TRIGGERED)
-        ]
+        programs = [(program, note) for policy, note in acting for program in policy.in_background]
         if not programs and not chosen.refused:
             raise InvalidSetting("no rule with mutate.targets is in there: nothing to preview")
         loader = WatchedLoader(live.loader)

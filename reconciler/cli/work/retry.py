@@ -135,7 +135,7 @@ class _Work:
             except (NotFound, InvalidPolicy):
                 self._policies[key] = None
         policy = self._policies[key]
-        program = None if policy is None else policy.program(request.spec.rule)
+        program = None if policy is None else policy.background_program(request.spec.rule)
         # Of a rule that is gone nothing is done again: its new request ends at once.
         return program is None or program.converges
 

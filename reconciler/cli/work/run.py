@@ -20,7 +20,7 @@ from reconciler.cli.work.place import (
     workplace,
 )
 from reconciler.dialects.registry import compile_policy
-from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy, InvalidSetting, NotFound
 from reconciler.requests.lifecycle import FINAL
 from reconciler.requests.naming import manual_name
@@ -90,12 +90,12 @@ async def _compiled(place: Workplace, key: str) -> CompiledPolicy:
 
 
 def _chosen(compiled: CompiledPolicy, rule: str) -> list[Program]:
-    programs = [item for item in compiled.in_phase(Phase.TRIGGERED) if rule in ("", item.rule)]
+    programs = [item for item in compiled.in_background if rule in ("", item.rule)]
     if programs:
         return programs
     if not rule:
         raise InvalidSetting(f"policy {compiled.key} has no rule with mutate.targets")
-    known = ", ".join(item.rule for item in compiled.in_phase(Phase.TRIGGERED)) or "none"
+    known = ", ".join(item.rule for item in compiled.in_background) or "none"
     raise InvalidSetting(f"policy {compiled.key} has no rule {rule}; its rules: {known}")
 
 

@@ -51,6 +51,16 @@ def generated(
             yield index, _expanded(rule, PREFIXES[1], ["batch/v1/CronJob"], _CRON_TEMPLATE)
 
 
+def shown(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a rule that was made as the reference writes it into the status of its policy."""
+    parts = {
+        part: {**rule[part], "resources": rule[part].get("resources") or {}}
+        for part in ("match", "exclude")
+        if isinstance(rule.get(part), Mapping)
+    }
+    return {"skipBackgroundRequests": True, **rule, **parts}
+
+
 def _possible(rules: Sequence[Mapping[str, Any]]) -> bool:
     return not any(
         rule.get("generate") is not None

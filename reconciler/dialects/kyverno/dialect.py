@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.api.kinds import CLUSTER_POLICIES, POLICIES
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
 from reconciler.dialects.finding import Finding, Guard, Scope
+from reconciler.dialects.kyverno.autogen import ANNOTATION as AUTOGEN
 from reconciler.dialects.kyverno.lint.defaults import default_findings
-from reconciler.dialects.kyverno.lint.fields import rule_findings, spec_findings
+from reconciler.dialects.kyverno.lint.fields import (
+    existing_findings,
+    rule_findings,
+    spec_findings,
+)
 from reconciler.dialects.kyverno.lint.firing import firing_findings, unused_entries
 from reconciler.dialects.kyverno.lint.names import unknown_names, wrong_calls
 from reconciler.dialects.kyverno.lint.patches import patch_findings
@@ -32,6 +37,7 @@ class Kyverno:
     name: str = "kyverno"
     kinds: tuple[Kind, ...] = (CLUSTER_POLICIES, POLICIES)
     optional: bool = False
+    annotations: tuple[str, ...] = (AUTOGEN, ANNOTATION_EXISTING)
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
@@ -60,6 +66,8 @@ class Kyverno:
         programs = {item.origin.location: item for item in reversed(compiled.programs)}
         yield from policy_refusals(policy)
         yield from spec_findings(spec)
+        yield from existing_findings(policy, compiled)
+        on_existing = {item.origin.location: item for item in reversed(compiled.on_existing)}
         for index, rule in enumerate(spec["rules"]):
             location = f"spec.rules[{index}]"
             if any(error.is_within(location) for error in wrong):
@@ -70,7 +78,8 @@ class Kyverno:
                 continue
             yield from match_refusals(rule, location)
             yield from rule_findings(rule, location)
-            yield from firing_findings(program, background=background)
+            running = on_existing.get(location, program)
+            yield from firing_findings(running, background=background)
             yield from unused_entries(program)
             yield from wrong_calls(program)
             yield from unknown_names(program)

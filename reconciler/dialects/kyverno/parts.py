@@ -16,6 +16,7 @@ from reconciler.dialects.kyverno.rights import entry_right, target_need
 from reconciler.dialects.kyverno.targets import Target, resolve
 from reconciler.engine.context import Context
 from reconciler.engine.evaluate import why_unmet
+from reconciler.engine.itself import Itself
 from reconciler.engine.outcome import Convergence, Unmet
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Program
@@ -131,11 +132,13 @@ def _blocks(edits: tuple[Edit, ...]) -> Iterator[ForeachEdit]:
 
 
 def parts_of(program: Program) -> KyvernoRule:
-    """Return the parts of a rule of this language.
+    """Return the parts of a rule of this language, however it is run.
 
     Raises:
         TypeError: It is of another language.
     """
+    if isinstance(program.mutation, Itself):
+        return parts_of(program.mutation.rule)
     if not isinstance(program.mutation, KyvernoRule):
         msg = f"{program.origin.dialect} is another language"
         raise TypeError(msg)

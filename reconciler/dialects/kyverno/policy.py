@@ -6,11 +6,14 @@ from functools import partial
 from typing import Any
 
 from reconciler.api.meta import Object, policy_ref
-from reconciler.dialects.kyverno.autogen import ANNOTATION, generated
+from reconciler.dialects.base import PLACE, wants_existing
+from reconciler.dialects.kyverno.autogen import ANNOTATION, generated, shown
 from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
 from reconciler.engine import reading
+from reconciler.engine.context import reads_user
 from reconciler.engine.given import Given
+from reconciler.engine.itself import on_existing
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Origin, Program
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
@@ -101,7 +104,7 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
     warnings: list[str] = []
     # A rule that says no to the flag of the policy says it for those that are made of it, too.
     quiet = replace(defaults, on_policy_change=False)
-    made = generated(list(rules.values()), _controllers(meta))
+    made = list(generated(list(rules.values()), _controllers(meta)))
     written = ((*item, defaults) for item in rules.items())
     for index, rule, settings in (*written, *((*item, quiet) for item in made)):
         origin = Origin(
@@ -136,7 +139,28 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
         ),
         first_only=one,
         emit_warning=bool(errors.attempt(read_flag, spec, "emitWarning", "spec", default=False)),
+        on_existing=errors.attempt(_on_existing, policy, programs) or (),
+        generated=tuple(shown(rule) for _, rule in made),
     )
+
+
+def _on_existing(policy: Object, programs: Sequence[Program]) -> tuple[Program, ...]:
+    """Return the rules without targets as they run on what exists, where the policy wants it."""
+    if not wants_existing(policy):
+        return ()
+    found: dict[int, Program] = {}
+    for program in programs:
+        if not program.changes_trigger:
+            continue
+        if program.match.needs.user or any(map(reads_user, program.reads)):
+            raise InvalidPolicy(
+                PLACE,
+                f"rule {program.rule} depends on who sends a request, and nobody sent one for an"
+                " object that exists; move the rule to a policy without the annotation",
+            )
+        before = tuple(found[id(item)] for item in program.before)
+        found[id(program)] = replace(on_existing(program), before=before)
+    return tuple(found.values())
 
 
 def _controllers(meta: Mapping[str, Any]) -> str | None:

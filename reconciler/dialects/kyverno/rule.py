@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.api.meta import ANNOTATION_EXISTING
 from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits, patch_form
@@ -72,7 +73,9 @@ def compile_rule(rule: Mapping[str, Any], *, origin: Origin, defaults: RuleDefau
             if on_change:
                 raise InvalidPolicy(
                     f"{place}.targets",
-                    "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set",
+                    "mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set;"
+                    f" for a rule that changes its trigger set the annotation"
+                    f' {ANNOTATION_EXISTING}: "true"',
                 )
             patch_form(mutate, place)
         program = _program(rule, mutate, origin, defaults, errors)

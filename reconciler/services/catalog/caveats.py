@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from reconciler.engine.match import KindSelector
-from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.catalog.settings.filters import NODES
 
@@ -39,7 +39,7 @@ def caveats(policy: CompiledPolicy, filters: Filters) -> tuple[Caveat, ...]:
 
 def filtered(policy: CompiledPolicy, filters: Filters) -> Iterator[Caveat]:
     """Yield the rules that objects of some matched kind never fire, as the settings say."""
-    for program in policy.in_phase(Phase.TRIGGERED):
+    for program in policy.in_background:
         location = f"{program.origin.location}.match"
         for text in (*why_silent(program, filters), *_by_kubelets(program, filters)):
             yield Caveat(reason=FILTERED, location=location, text=text)

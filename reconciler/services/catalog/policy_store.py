@@ -17,7 +17,7 @@ from reconciler.api.meta import (
     policy_ref,
     resource_version,
 )
-from reconciler.dialects.registry import compile_policy
+from reconciler.dialects.registry import compile_policy, variant_of
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import InvalidPolicy
@@ -78,8 +78,9 @@ _NO_RULES = _KindIndex()
 
 _Result: TypeAlias = CompiledPolicy | InvalidPolicy
 
-# Uid and generation, and what became of it.
-_Prepared: TypeAlias = tuple[tuple[str, int], _Result]
+_Edition: TypeAlias = tuple[str, int, tuple[str, ...]]
+"""The uid, the generation, and what annotations say about how it is compiled."""
+_Prepared: TypeAlias = tuple[_Edition, _Result]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +134,9 @@ def digest_of(policies: Iterable[CompiledPolicy]) -> str:
     It stands in the address of the webhook, so that a replica which has not heard of a policy
     yet is told by the first call that the policy's own registration causes.
     """
-    known = sorted(f"{item.key} {item.uid} {item.generation}" for item in policies)
+    known = sorted(
+        " ".join((item.key, item.uid, str(item.generation), *item.variant)) for item in policies
+    )
     return blake2b("\n".join(known).encode(), digest_size=8).hexdigest()
 
 
@@ -175,7 +178,7 @@ class PolicyStore:
             # Many requests may have asked for it at once; one of them is enough.
             if not self._is_compiled(policy):
                 compiled = await asyncio.to_thread(_compile, policy)
-                self._prepared[policy_ref(policy)] = _version(policy), compiled
+                self._prepared[policy_ref(policy)] = _edition(policy), compiled
 
     async def take_in(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
         """Prepare a policy, and apply it."""
@@ -185,7 +188,8 @@ class PolicyStore:
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
         """Take in a policy as stored, and return what became of it, or of a newer one.
 
-        Rules are compiled once for each generation. What annotations say counts without one.
+        Rules are compiled once for each generation, and anew where an annotation says how. What
+        the others say counts without that.
         """
         ref, known = policy_ref(policy), self._known.get(policy_ref(policy))
         if known is not None and _is_older(policy, known.head):
@@ -286,15 +290,18 @@ class PolicyStore:
                 yield rule
 
     def _is_compiled(self, policy: Object) -> bool:
-        """Tell whether a policy is known in this generation or a newer one."""
-        known, (uid, generation) = self.get(policy_ref(policy)), _version(policy)
-        return known is not None and known.uid == uid and generation <= known.generation
+        """Tell whether a policy is known in this edition, or in a newer generation."""
+        known, (uid, generation, variant) = self.get(policy_ref(policy)), _edition(policy)
+        if known is None or known.uid != uid:
+            return False
+        same = (generation, variant) == (known.generation, known.variant)
+        return same or generation < known.generation
 
     def _result(self, policy: Object, known: StoredPolicy | None) -> _Result:
         if known is not None and self._is_compiled(policy):
             return known.result
         version, result = self._prepared.pop(policy_ref(policy), (None, None))
-        return _compile(policy) if result is None or version != _version(policy) else result
+        return _compile(policy) if result is None or version != _edition(policy) else result
 
     def _account(self, policy: Object) -> tuple[ServiceAccount | None, InvalidPolicy | None]:
         try:
@@ -310,9 +317,7 @@ class PolicyStore:
         elif before is not None and before.generation != stored.generation:
             # Triggers may still wait for the rules that are replaced.
             kept = {
-                item.rule: item
-                for item in before.in_phase(Phase.TRIGGERED)
-                if not why_not_rebuildable(item)
+                item.rule: item for item in before.in_background if not why_not_rebuildable(item)
             }
             self._rebuildable.setdefault(stored.uid, {}).update(kept)
         if before is not stored.compiled:
@@ -333,6 +338,10 @@ class PolicyStore:
 def _version(policy: Object) -> tuple[str, int]:
     meta = policy.get("metadata") or {}
     return meta.get("uid", ""), meta.get("generation", 0)
+
+
+def _edition(policy: Object) -> _Edition:
+    return (*_version(policy), variant_of(policy))
 
 
 def _head(policy: Object) -> Object:

@@ -12,10 +12,14 @@ from reconciler.api.meta import GROUP, Kind, is_own_group, own_namespaces, split
 from reconciler.api.paths import parse_path, segments
 from reconciler.config import ProcessSettings
 from reconciler.engine.evaluate import GUARDED
+from reconciler.engine.match import Subject
 from reconciler.errors import InvalidSetting
 
 OWN_NAMESPACE: Final = "kyverno"
 """Where the programs are unless a flag says otherwise."""
+
+KUBE_SYSTEM: Final = "kube-system"
+"""The namespace of what the cluster stands on; no webhook is called for it."""
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _COORDINATION: Final = "coordination.k8s.io"
@@ -32,6 +36,15 @@ _REVIEWS: Final = frozenset(
     }
 )
 """What a POST may create, for nothing of it is ever stored."""
+
+
+def standing(subject: Subject) -> str:
+    """Return why no rule ever changes an object that would trigger it, empty where one may."""
+    is_namespace = subject.kind == "Namespace" and not subject.group
+    namespace = subject.name if is_namespace else subject.namespace
+    if namespace != KUBE_SYSTEM:
+        return ""
+    return f"namespace {KUBE_SYSTEM} is changed neither before nor after its objects are stored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

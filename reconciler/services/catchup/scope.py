@@ -7,12 +7,12 @@ from reconciler.api.meta import FIELD_MANAGER, own_namespaces
 from reconciler.engine.match import Subject
 from reconciler.engine.match.selectors import compile_selector
 from reconciler.engine.program import CompiledPolicy, Program
+from reconciler.services.catalog.protection import KUBE_SYSTEM
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.catalog.settings.filters import NODES
 from reconciler.services.catchup.rules import why_lost
 
 _KUBELET = "kubelet"
-_KUBE_SYSTEM = "kube-system"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Reach:
         """
         is_namespace = subject.kind == "Namespace" and not subject.group
         namespace = subject.name if is_namespace else subject.namespace
-        never = own_namespaces(self.live.namespace) | {_KUBE_SYSTEM}
+        never = own_namespaces(self.live.namespace) | {KUBE_SYSTEM}
         if namespace in never or self.live.leaves_trigger(subject):
             return False
         selectors = self.live.current.webhooks.selectors

@@ -24,6 +24,7 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.engine.confidential import is_secret
+from reconciler.engine.itself import for_trigger
 from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
 from reconciler.errors import (
@@ -232,6 +233,7 @@ class Processor:
         confidential = is_secret(trigger.subject.group, trigger.subject.kind)
         loads = self.loads(request.spec, confidential=confidential)
         subject = replace(trigger.subject, allowance=loads.allowance)
+        program = for_trigger(program, subject)
         named = frozenset({"", subject.namespace, program.origin.namespace})
         run = RuleRun.of(program, subject, loads.of(trigger.context))
         try:
@@ -323,7 +325,7 @@ class Processor:
         if spec.policy_uid and known.uid != spec.policy_uid:
             message = f"policy {spec.policy} was deleted and made again"
             return Skip(reason=Reason.POLICY_GONE, message=message)
-        program = known.program(spec.rule)
+        program = known.background_program(spec.rule)
         if program is None:
             message = f"policy {spec.policy} has no rule {spec.rule} any more"
             return Skip(reason=Reason.RULE_GONE, message=message)

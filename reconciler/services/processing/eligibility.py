@@ -11,12 +11,13 @@ from typing import Any
 from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import Reason, RequestSpec, Source
 from reconciler.engine.exceptions import PolicyException, skipped
-from reconciler.engine.program import Program
+from reconciler.engine.program import Phase, Program
 from reconciler.engine.run import RuleRun, comes_first
 from reconciler.errors import EvaluationError
 from reconciler.requests.draft import keeps
 from reconciler.requests.lifecycle import Skip
 from reconciler.services.catalog.exceptions import ExceptionIndex
+from reconciler.services.catalog.protection import standing
 from reconciler.services.processing.lanes import Exempt
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.trigger import TriggerReader
@@ -48,6 +49,8 @@ class Eligibility:
             ClusterError: What has to be read cannot be.
             Interrupted: It was ended before it could be decided.
         """
+        if Phase.EXISTING in run.program.phases and (reason := standing(run.subject)):
+            return Skip(reason=Reason.NO_MATCH, message=reason)
         decision = await loads.evaluate(run.decide)
         if not decision.fires:
             message = f"the trigger no longer matches the rule: {decision.message}"

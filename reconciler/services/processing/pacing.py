@@ -13,7 +13,7 @@ from reconciler.api.updaterequest import Reason
 from reconciler.clock import Clock
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.lifecycle import Defer
-from reconciler.requests.limits import NO_LIMITS, Limits
+from reconciler.requests.limits import FAILURES, NO_LIMITS, Limits
 from reconciler.services.catalog.policy_store import PolicyStore
 
 
@@ -88,13 +88,14 @@ class Pacer:
         if (line := self._lines.get(policy)) is not None:
             line.turns.pop(name, None)
 
-    def chunk(self, policy: PolicyRef, most: int, failed: int) -> int:
+    def chunk(self, policy: PolicyRef, most: int, failed: int, *, allowed: int = 0) -> int:
         """Return how many triggers a sweep may work on side by side, at least one.
 
         Args:
             policy: Whose limits count.
             most: What the sweeper does without limits.
             failed: Triggers of the sweep that failed; no more than allowed can fail at once.
+            allowed: How many may where the policy does not say; 0 for all.
         """
         limits = self.limits(policy)
         bounds = [most]
@@ -102,17 +103,25 @@ class Pacer:
             bounds.append(limits.batch)
         if limits.rate:
             bounds.append(math.ceil(limits.rate))
-        if limits.failures:
-            bounds.append(limits.failures - failed)
+        if allowed := limits.failures or allowed:
+            bounds.append(allowed - failed)
         return max(1, min(bounds))
 
-    def stopped(self, policy: PolicyRef, failed: int) -> Defer | None:
-        """Return why a sweep goes no further after so many failures, None where it may."""
-        allowed = self.limits(policy).failures
-        if not allowed or failed < allowed:
+    def stopped(self, policy: PolicyRef, failed: int, *, allowed: int = 0) -> Defer | None:
+        """Return why a sweep goes no further after so many failures, None where it may.
+
+        Args:
+            policy: Whose limits count.
+            failed: Triggers of the sweep that failed.
+            allowed: How many may where the policy does not say; 0 for all.
+        """
+        said = self.limits(policy).failures
+        if not (said or allowed) or failed < (said or allowed):
             return None
-        message = (
-            f"{failed} triggers failed, and the policy allows {allowed}: correct the cause, then"
-            " raise or remove its annotation kube-retrofit.dev/max-failures"
+        who, cure = (
+            (f"the policy allows {said}", "raise or remove its annotation")
+            if said
+            else (f"{allowed} are allowed", "set a higher number with the policy's annotation")
         )
+        message = f"{failed} triggers failed, and {who}: correct the cause, then {cure} {FAILURES}"
         return Defer(reason=Reason.TOO_MANY_FAILURES, message=message)

@@ -23,7 +23,6 @@ from reconciler.api.policyreport import (
 )
 from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.engine.program import Phase
 from reconciler.errors import (
     AlreadyExists,
     ClusterError,
@@ -299,7 +298,7 @@ def _is_disabled(policy: StoredPolicy | None) -> bool:
 
 
 def _rules(policy: StoredPolicy) -> frozenset[str]:
-    programs = () if policy.compiled is None else policy.compiled.in_phase(Phase.TRIGGERED)
+    programs = () if policy.compiled is None else policy.compiled.in_background
     return frozenset(program.rule for program in programs)
 
 

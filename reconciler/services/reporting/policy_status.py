@@ -33,7 +33,7 @@ from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.policies import Policies
-from reconciler.services.reporting.summary import handled, summarise
+from reconciler.services.reporting.summary import summarise
 
 TICK = 1.0
 """Seconds between two writes of one policy's figures."""
@@ -202,7 +202,7 @@ class Progress(SaysOnce):
         compiled, uid, generation = policy.compiled, policy.uid, policy.generation
         if (
             compiled is None
-            or not handled(compiled.programs)
+            or not compiled.in_background
             or observed_generation(policy.head) != generation
             or compiled.generation != generation
         ):

@@ -1,9 +1,9 @@
 """One line on what a policy came to, and why it is nothing where it is nothing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from reconciler.api.policystatus import PolicyProgress
-from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.services.catalog.caveats import is_silent, why_silent
 from reconciler.services.catalog.settings import Filters
 
@@ -48,7 +48,7 @@ def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -
 
 
 def _causes(policy: CompiledPolicy, existing: int, filters: Filters) -> Iterator[str]:
-    programs = policy.in_phase(Phase.TRIGGERED)
+    programs = policy.in_background
     causes = {program.rule: _cause(program, existing, filters) for program in programs}
     for cause in dict.fromkeys(causes.values()):
         rules = [rule for rule, text in causes.items() if text == cause]
@@ -102,8 +102,3 @@ def _because(error: str) -> str:
 
 def _number(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def handled(programs: Iterable[Program]) -> bool:
-    """Return whether a rule is among them that works on existing objects."""
-    return any(not program.changes_trigger for program in programs)

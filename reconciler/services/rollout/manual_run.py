@@ -13,8 +13,6 @@ def why_not(program: Program) -> str:
     with the field that it is to run without.
     """
     listings = program.match.listings()
-    if program.changes_trigger:
-        return "it has no mutate.targets, and changes only the object of a request"
     if not listings:
         return (
             "every filter of its match lists operations, which only requests have; add a filter"

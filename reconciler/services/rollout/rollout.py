@@ -12,8 +12,19 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.meta import ANNOTATION_RUN, Object, PolicyRef, policy_ref
-from reconciler.api.policystatus import MAX_TEXT, blank_progress, observed_generation
+from reconciler.api.meta import (
+    ANNOTATION_RUN,
+    Object,
+    PolicyRef,
+    policy_ref,
+    resource_version,
+)
+from reconciler.api.policystatus import (
+    MAX_TEXT,
+    blank_progress,
+    observed_generation,
+    runs_on_existing,
+)
 from reconciler.api.updaterequest import Source, render_time
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound
@@ -42,6 +53,8 @@ _UNGRANTED = 5.0
 """Seconds until a right is asked for again that a policy cannot work without."""
 _URGENT, _LONGEST = 2.0, 15.0
 """Seconds between two tries at most, while policies are not in force, and while they are."""
+_KEPT_PARTS = ("mutateExisting", "autogen", "rulecount")
+"""Parts of the status that are written field by field."""
 _MARK = 128
 """Characters of the run annotation that tell one value from another."""
 
@@ -214,6 +227,12 @@ class Rollout(SaysOnce):
             for program in _on_policy_change(compiled):
                 name = sweep_name(compiled.uid, compiled.generation, program.rule)
                 await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
+        elif compiled.on_existing and not runs_on_existing(policy):
+            # The annotation came without a generation, perhaps not for the first time.
+            edition = f"{compiled.generation}/{resource_version(policy)}"
+            for program in compiled.on_existing:
+                name = sweep_name(compiled.uid, edition, program.rule)
+                await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
         wanted["mutateExisting"]["heldBack"] = self._held_back(stored)
         mark = _run_mark(policy)
         if mark and mark != _acted_on(policy):
@@ -238,7 +257,7 @@ class Rollout(SaysOnce):
     ) -> dict[str, Any]:
         """Run all rules that can be, and return what the status says about it."""
         refused: list[str] = []
-        for program in compiled.in_phase(Phase.TRIGGERED):
+        for program in compiled.in_background:
             if just_swept and program.on_policy_change:
                 continue
             if reason := why_not(program):
@@ -288,7 +307,7 @@ def _acted_on(policy: Object) -> str:
 
 
 def _on_policy_change(policy: CompiledPolicy) -> list[Program]:
-    return [program for program in policy.in_phase(Phase.TRIGGERED) if program.on_policy_change]
+    return [program for program in policy.in_background if program.on_policy_change]
 
 
 def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:
@@ -301,7 +320,16 @@ def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:
         "conditions": [condition],
         "ready": status == "True",
         "rulecount": dict(policy.rule_count),
-        "mutateExisting": {"observedGeneration": policy.generation},
+        "autogen": {"rules": list(policy.generated) or None},
+        "phases": [
+            phase.name.lower()
+            for phase in Phase
+            if any(phase in item.phases for item in (*policy.programs, *policy.on_existing))
+        ],
+        "mutateExisting": {
+            "observedGeneration": policy.generation,
+            "onExisting": True if policy.on_existing else None,
+        },
     }
 
 
@@ -329,7 +357,7 @@ def _differs(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     ]
     if conditions != wanted["conditions"]:
         return True
-    observed = status.get("mutateExisting") or {}
+    parts = ((status.get(part) or {}, wanted.get(part, {})) for part in _KEPT_PARTS)
     return any(
-        observed.get(key) != value for key, value in wanted.get("mutateExisting", {}).items()
-    )
+        have.get(key) != value for have, want in parts for key, value in want.items()
+    ) or status.get("phases") != wanted.get("phases", status.get("phases"))

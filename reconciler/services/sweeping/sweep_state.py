@@ -1,7 +1,7 @@
 """What a sweep has done so far: its progress, its figures, and how they get into its status."""
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.api.meta import PolicyRef
@@ -24,6 +24,7 @@ class SweepState:
         request: As it was stored last.
         begun: Monotonic time at which this run began, with `begun_at` triggers done.
         reported: Monotonic time of the last write.
+        proven: Resources of which the API server accepted a change in this run.
     """
 
     progress: SweepProgress
@@ -32,6 +33,7 @@ class SweepState:
     begun: float
     begun_at: int
     reported: float = 0.0
+    proven: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, request: UpdateRequest, now: float) -> "SweepState":

@@ -37,6 +37,7 @@ from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import failure
+from reconciler.services.sweeping.guards import allowed_failures, is_unproven, prove
 from reconciler.services.sweeping.listing import ListScope, ObjectLister, list_key
 from reconciler.services.sweeping.sweep_state import SweepState
 
@@ -220,11 +221,12 @@ class Sweeper:
     ) -> Disposition | None:
         """Work through one list; return what is in the way, None at its end."""
         existing = self._existing(program.origin.account)
-        async with contextlib.aclosing(self._chunks(tally, existing, place, after)) as chunks:
+        walk = self._chunks(tally, program, existing, place, after)
+        async with contextlib.aclosing(walk) as chunks:
             async for page in chunks:
-                if (held := await self._gate(tally, len(page))) is not None:
+                if (held := await self._gate(tally, program, len(page))) is not None:
                     return held
-                if (stuck := await self._work(tally, program, page)) is not None:
+                if (stuck := await self._work(tally, program, place, page)) is not None:
                     return stuck
                 cursor = f"{place.label}:{list_key(page[-1])}"
                 tally.advance(cursor=cursor)
@@ -237,12 +239,13 @@ class Sweeper:
                     return _AGAIN
         return None
 
-    async def _gate(self, tally: SweepState, triggers: int) -> Defer | None:
+    async def _gate(self, tally: SweepState, program: Program, triggers: int) -> Defer | None:
         """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
         policy, name = tally.policy, tally.request.name
         held = self.pacer.closed(policy)
         if not tally.diverted:
-            held = held or self.pacer.stopped(policy, tally.progress.failed)
+            allowed = allowed_failures(program)
+            held = held or self.pacer.stopped(policy, tally.progress.failed, allowed=allowed)
         held = held or self.pacer.turn(policy, name, triggers)
         if held is None or held.until is None:
             return held
@@ -287,26 +290,34 @@ class Sweeper:
         )
 
     async def _chunks(
-        self, tally: SweepState, existing: ObjectLister, place: ListScope, after: str
+        self,
+        tally: SweepState,
+        program: Program,
+        existing: ObjectLister,
+        place: ListScope,
+        after: str,
     ) -> AsyncGenerator[list[Object]]:
-        chosen = _chosen(tally.progress)
+        chosen, allowed = _chosen(tally.progress), allowed_failures(program)
         async with contextlib.aclosing(existing.pages(place)) as pages:
             async for page in pages:
                 items = [item for item in page.items if list_key(item) > after and chosen(item)]
                 while items:
                     failed = tally.progress.failed
-                    size = self.pacer.chunk(tally.policy, self.parallel, failed)
+                    most = 1 if is_unproven(tally, program, place) else self.parallel
+                    size = self.pacer.chunk(tally.policy, most, failed, allowed=allowed)
                     yield items[:size]
                     items = items[size:]
 
     async def _work(
-        self, tally: SweepState, program: Program, objects: list[Object]
+        self, tally: SweepState, program: Program, place: ListScope, objects: list[Object]
     ) -> Retry | Defer | None:
         """Work on a chunk; return why the sweep has to wait with it, None where it is done."""
         attempts = await asyncio.gather(
             *(self._one(tally.request, program, obj) for obj in objects)
         )
         _check_entries(attempts)
+        if is_unproven(tally, program, place) and (refused := prove(tally, place, attempts)):
+            return refused
         if (held := self._paused(attempts)) is not None:
             return held
         if tally.diverted and (stuck := self._too_many(tally.progress, attempts)) is not None:

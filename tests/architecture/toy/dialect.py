@@ -112,6 +112,7 @@ class Toy:
     name: str = "toy"
     kinds: tuple[Kind, ...] = (LABEL_RULES,)
     optional: bool = True
+    annotations: tuple[str, ...] = ()
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None

@@ -369,6 +369,23 @@ async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(
     assert "nothing reads this annotation" in warning
 
 
+async def test_rights_are_asked_for_where_an_annotation_adds_work(make, review):
+    policy = make.policy()
+    del policy["spec"]["rules"][0]["mutate"]["targets"]
+    mark = {"kube-retrofit.dev/existing": "true"}
+    wanted = {**policy, "metadata": {**policy["metadata"], "annotations": mark}}
+    account = Account(lacks={"update configmaps", "patch configmaps"})
+    assert (await review(policy, account=account)).allowed
+    for old in (policy, None):
+        found = await review(wanted, old, account=account)
+        assert (found.allowed, found.code) == (False, 403)
+        assert "spec.rules[0].match: auth check fails" in found.message
+        assert "update configmaps" in found.message
+    # It is stored already, and does not get in the way of a label.
+    labelled = {**wanted, "metadata": {**wanted["metadata"], "labels": {"a": "b"}}}
+    assert (await review(labelled, wanted, account=account)).allowed
+
+
 @pytest.fixture
 async def order(make: type[Make]) -> Callable[..., Awaitable[tuple[MemoryRequests, str]]]:
     """Make an order for the rule of the policy; more of them follow on those that ended."""

@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.api.meta import Object
+from reconciler.dialects.base import PLACE, wants_existing
 from reconciler.dialects.finding import Finding, Level
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, OPERATIONS
 from reconciler.dialects.kyverno.preconditions.operators import DEPRECATED
+from reconciler.engine.program import CompiledPolicy
 from reconciler.languages.jmespath import braces
 
 _SPEC_FIELDS = {
@@ -22,6 +25,18 @@ def spec_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
     for field, instead in _SPEC_FIELDS.items():
         if spec.get(field) is not None:
             yield _deprecated(f"spec.{field}", f"use {instead}")
+
+
+def existing_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
+    """Yield that there is nothing that is to run on what exists."""
+    if wants_existing(policy) and not compiled.on_existing:
+        yield Finding(
+            level=Level.WARNING,
+            code="unused-existing",
+            location=PLACE,
+            text="it is for rules without mutate.targets, and the policy has none",
+            cure="remove it; for rules with targets set mutateExistingOnPolicyUpdate: true",
+        )
 
 
 def rule_findings(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from reconciler.api.meta import ANNOTATION_EXISTING
 from reconciler.dialects.finding import Finding, Level
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import EVERYTHING, reads_user
-from reconciler.engine.program import Program
+from reconciler.engine.program import Phase, Program
 
 _REQUEST_ONLY = (("request", "operation"), ("request", "oldObject"))
 
@@ -67,14 +68,15 @@ def _user_refused(program: Program) -> Iterator[Finding]:
 def _on_policy_update(program: Program, place: str, *, background: bool) -> Iterator[Finding]:
     matcher = parts_of(program).matcher
     if not matcher.listings():
+        of_annotation = Phase.EXISTING in program.phases
+        field = ANNOTATION_EXISTING if of_annotation else "mutateExistingOnPolicyUpdate"
         yield Finding(
             level=Level.WARNING,
             code="never-on-policy-update",
             location=place,
-            text="mutateExistingOnPolicyUpdate has no effect: a filter that lists operations"
-            " concerns requests only, and a policy update is none",
-            cure="add a filter without operations under match.any, or remove"
-            " mutateExistingOnPolicyUpdate",
+            text=f"{field} has no effect: a filter that lists operations concerns requests only,"
+            " and a policy update is none",
+            cure=f"add a filter without operations under match.any, or remove {field}",
         )
         return
     if matcher.operations_listed:

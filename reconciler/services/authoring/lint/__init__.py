@@ -103,8 +103,9 @@ def find_surprises(
     found += _not_acted_on(compiled.warnings)
     found += lockout_findings(policy, compiled)
     found += dialect_of(policy).lint(policy, compiled, scope=scope, guard=guard, wrong=wrong)
-    for program in compiled.in_phase(Phase.TRIGGERED):
+    for program in compiled.programs:
         found += kind_findings(program, scope)
+    for program in compiled.in_phase(Phase.TRIGGERED):
         found += lost_findings(compiled, program)
         found += protected_targets(program, guard)
     return tuple(sorted(found, key=_position))

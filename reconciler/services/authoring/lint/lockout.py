@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from reconciler.api.meta import ANNOTATION_ALL_KINDS, Object
 from reconciler.dialects.finding import Finding, Level
-from reconciler.engine.program import FAIL, CompiledPolicy, Phase, Program
+from reconciler.engine.program import FAIL, CompiledPolicy, Program
 from reconciler.engine.values.wildcard import has_wildcard
 
 _CONSENT = "fail"
@@ -23,7 +23,7 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
         return
     if consent == _CONSENT:
         return
-    for program in compiled.in_phase(Phase.TRIGGERED):
+    for program in compiled.programs:
         if _matches_everything(program):
             yield Finding(
                 level=Level.ERROR,

@@ -71,7 +71,7 @@ class RightsCheck:
         unserved: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
         if policy.account is not None:
             targets.append(Need(location=PLACE, options=(policy.account.impersonation,)))
-        for program in policy.in_phase(Phase.TRIGGERED):
+        for program in policy.in_background:
             if self.whole:
                 targets += program.binding.read_rights()
             elif policy.account is not None:
@@ -81,7 +81,9 @@ class RightsCheck:
             for target in program.targets.target_rights() if program.targets else ():
                 if self.whole and not _known_kind(target):
                     targets += _of_target(target, _ANY_KIND)
-                async for kind in self._target_kinds(target, unserved[True]):
+                # An object that exists is of a kind that is served.
+                away = [] if Phase.EXISTING in program.phases else unserved[True]
+                async for kind in self._target_kinds(target, away):
                     targets += _of_target(target, kind)
             verbs = ("get", "list") if program.on_policy_change else ("get",)
             async for kind in self._trigger_kinds(program, unserved[False]):

@@ -601,6 +601,31 @@ def test_the_list_of_a_foreach_may_name_anything_where_the_rule_changes_its_trig
     assert (refused.code, refused.location) == ("invalid", finding.location)
 
 
+def test_a_rule_for_all_kinds_stops_a_cluster_before_objects_are_stored_too() -> None:
+    codes = {item.code: item.level for item in found(own_rule(resources_kinds=["*"]))}
+    assert codes == {"all-kinds-fail": Level.ERROR, "every-kind": Level.WARNING}
+
+
+def on_existing(**changes: Any) -> dict[str, Any]:
+    obj = own_rule(**changes)
+    obj["metadata"]["annotations"]["kube-retrofit.dev/existing"] = "true"
+    return obj
+
+
+def test_the_annotation_for_what_exists() -> None:
+    assert found(on_existing()) == []
+    (never,) = found(on_existing(resources_operations=["CREATE"]))
+    assert (never.level, never.code) == (Level.WARNING, "never-on-policy-update")
+    assert never.text.startswith("kube-retrofit.dev/existing has no effect")
+    reads = {"data": {"x": "{{ request.operation }}"}}
+    (empty,) = found(on_existing(mutate_patchStrategicMerge=reads))
+    assert (empty.level, empty.code) == (Level.NOTE, "no-request-on-policy-update")
+    plain = policy()
+    plain["metadata"]["annotations"] = {"kube-retrofit.dev/existing": "true"}
+    (unused,) = found(plain)
+    assert (unused.level, unused.code) == (Level.WARNING, "unused-existing")
+
+
 @pytest.mark.parametrize("build", [policy, own_rule])
 def test_a_path_that_begins_with_a_variable(build: Any) -> None:
     text = '[{"op": "add", "path": "{{ request.object.data.a }}/x", "value": "y"}]'

@@ -32,6 +32,13 @@ def secret(**fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", **fields}
 
 
+def on_existing(**resources: Any) -> dict[str, Any]:
+    obj = policy({}, match={"any": [{"resources": {"kinds": ["Secret"], **resources}}]})
+    del obj["spec"]["rules"][0]["mutate"]["targets"]
+    obj["metadata"]["annotations"] = {"kube-retrofit.dev/existing": "true"}
+    return obj
+
+
 NODE = {"apiVersion": "v1", "kind": "Node/status"}
 IN_A_AND_B = {
     "any": [{"resources": {"kinds": ["*"], "namespaces": [name]}} for name in ("a", "b")]
@@ -52,6 +59,21 @@ VARIABLE = "{{ request.object.metadata.namespace }}"
             policy(secret(name="s")),
             ["get secrets named s", "list secrets", "update secrets named s"],
             id="in all namespaces",
+        ),
+        pytest.param(
+            on_existing(),
+            ["get secrets", "list secrets", "update secrets"],
+            id="what exists",
+        ),
+        pytest.param(
+            on_existing(namespaces=["a"]),
+            [f"{verb} secrets in namespace a" for verb in ("get", "list", "update")],
+            id="what exists in a namespace",
+        ),
+        pytest.param(
+            on_existing(operations=["CREATE"]),
+            ["get secrets", "list secrets"],
+            id="what is created",
         ),
         pytest.param(
             policy(secret(namespace="a", name="s-*")),

@@ -1,0 +1,45 @@
+"""What keeps a rule that changes its trigger from failing at each of thousands of objects."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from reconciler.api.updaterequest import Outcome, Reason
+from reconciler.engine.program import Phase, Program
+from reconciler.requests.lifecycle import Defer
+from reconciler.services.processing.attempt import Attempt
+from reconciler.services.sweeping.listing import ListScope
+from reconciler.services.sweeping.sweep_state import SweepState
+
+_FAILURES: Final = 10
+
+
+def allowed_failures(program: Program) -> int:
+    """Return how many triggers of a sweep may fail where the policy does not say, 0 for all.
+
+    A rule that was written for what is created may well be nothing for what exists.
+    """
+    return _FAILURES if Phase.EXISTING in program.phases else 0
+
+
+def is_unproven(tally: SweepState, program: Program, place: ListScope) -> bool:
+    """Return whether it is open that objects of a kind can be changed as a rule wants them.
+
+    Fields may be set when an object is created, and never again. So one of them goes first.
+    """
+    return Phase.EXISTING in program.phases and place.kind.resource not in tally.proven
+
+
+def prove(tally: SweepState, place: ListScope, attempts: Iterable[Attempt | None]) -> Defer | None:
+    """Take in what became of the first of a kind; return why no other is tried."""
+    for attempt in attempts:
+        for target in () if attempt is None else attempt.targets:
+            if target.outcome is Outcome.PATCHED:
+                tally.proven.add(place.kind.resource)
+            elif target.outcome is Outcome.INVALID:
+                message = (
+                    f"no {place.kind.kind} is changed, because the API server refuses it for the"
+                    f" first one, {target.ref}: {target.message}; correct the rule, or let it"
+                    " match what may be changed after it was created"
+                )
+                return Defer(reason=Reason.IMMUTABLE, message=message)
+    return None

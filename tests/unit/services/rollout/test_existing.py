@@ -1,0 +1,161 @@
+"""Policies whose rules change their trigger: what the leader starts, and their status."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_EXISTING, ANNOTATION_RUN, Object
+from reconciler.api.updaterequest import UpdateRequest
+from reconciler.services.rollout.rollout import Rollout
+from tests.unit.services.configurations import new_registrar
+from tests.unit.services.conftest import Make, World
+
+AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
+
+
+@pytest.fixture
+def rollout(world: World) -> Rollout:
+    return Rollout(
+        index=world.index,
+        policies=world.policies,
+        requests=world.requests,
+        webhook_writer=new_registrar(world),
+        say=lambda _: None,
+        warn=lambda _policy, _caveat: None,
+    )
+
+
+@pytest.fixture
+def settled(world: World, rollout: Rollout) -> Callable[[Object], Awaitable[Object]]:
+    """Let the leader do what follows from a policy; return the policy."""
+
+    async def run(policy: Object) -> Object:
+        world.index.apply(await world.read(policy))
+        await rollout.reconcile()
+        stored = await world.read(policy)
+        world.index.apply(stored)
+        return stored
+
+    return run
+
+
+async def sweeps(world: World) -> list[UpdateRequest]:
+    found = [item async for item in world.requests.waiting()]
+    return sorted(found, key=lambda item: item.spec.rule)
+
+
+def own(make: type[Make], **annotations: str) -> Object:
+    policy = make.policy(kinds=("Pod",))
+    del policy["spec"]["rules"][0]["mutate"]["targets"]
+    policy["metadata"]["annotations"] = annotations
+    return policy
+
+
+def status_of(policy: Object, *names: str) -> Any:
+    found = policy["status"]
+    for name in names:
+        found = found.get(name)
+    return found
+
+
+async def test_what_was_generated_stands_in_the_status(world, make, settled):
+    policy = await settled(world.cluster.add(own(make)))
+    first, second = status_of(policy, "autogen", "rules")
+    assert first == {
+        "name": "autogen-r",
+        "skipBackgroundRequests": True,
+        "match": {
+            "any": [
+                {
+                    "resources": {
+                        "kinds": [
+                            "apps/v1/DaemonSet",
+                            "apps/v1/Deployment",
+                            "batch/v1/Job",
+                            "apps/v1/StatefulSet",
+                            "apps/v1/ReplicaSet",
+                            "v1/ReplicationController",
+                        ]
+                    }
+                }
+            ],
+            "resources": {},
+        },
+        "mutate": {
+            "patchStrategicMerge": {
+                "spec": {"template": {"metadata": {"labels": {"done": "yes"}}}}
+            }
+        },
+    }
+    assert second["name"] == "autogen-cronjob-r"
+    assert status_of(policy, "rulecount", "mutate") == 1
+    assert status_of(policy, "phases") == ["admission"]
+
+
+async def test_nothing_was_generated(world, make, settled):
+    policy = await settled(world.cluster.add(own(make, **{AUTOGEN: "none"})))
+    assert status_of(policy, "autogen") == {}
+    assert await sweeps(world) == []
+    with_targets = await settled(world.cluster.add(make.policy("q")))
+    assert status_of(with_targets, "autogen") == {}
+    assert status_of(with_targets, "phases") == ["triggered"]
+
+
+async def test_an_annotation_that_generates_less_counts_at_once(world, make, settled):
+    policy = await settled(world.cluster.add(own(make)))
+    await world.edit(policy, annotations={AUTOGEN: "Deployment"})
+    policy = await settled(policy)
+    (only,) = status_of(policy, "autogen", "rules")
+    assert only["match"]["any"][0]["resources"]["kinds"] == ["apps/v1/Deployment"]
+
+
+async def test_each_rule_runs_once_over_what_exists(world, make, settled):
+    policy = await settled(world.cluster.add(own(make, **{ANNOTATION_EXISTING: "true"})))
+    assert status_of(policy, "phases") == ["admission", "existing"]
+    assert status_of(policy, "mutateExisting", "onExisting") is True
+    found = await sweeps(world)
+    assert [item.spec.rule for item in found] == ["autogen-cronjob-r", "autogen-r", "r"]
+    assert all(item.spec.sweep for item in found)
+    await settled(policy)
+    assert await sweeps(world) == found
+
+
+async def test_the_annotation_may_come_later_and_go(world, make, settled):
+    policy = await settled(world.cluster.add(own(make, **{AUTOGEN: "none"})))
+    assert await sweeps(world) == []
+    await world.edit(policy, annotations={ANNOTATION_EXISTING: "true"})
+    policy = await settled(policy)
+    (first,) = await sweeps(world)
+    await settled(policy)
+    assert await sweeps(world) == [first]
+
+    await world.edit(policy, annotations={ANNOTATION_EXISTING: "false"})
+    policy = await settled(policy)
+    assert "onExisting" not in status_of(policy, "mutateExisting")
+    assert status_of(policy, "phases") == ["admission"]
+    _, ended = await world.sweeper.run(first)
+    assert ended.disposition.message == "policy p has no rule r any more"
+
+    await world.edit(policy, annotations={ANNOTATION_EXISTING: "true"})
+    await settled(policy)
+    assert len(await sweeps(world)) == 2
+
+
+async def test_another_generation_is_another_sweep(world, make, settled):
+    changes = {ANNOTATION_EXISTING: "true", AUTOGEN: "none"}
+    policy = await settled(world.cluster.add(own(make, **changes)))
+    rule = policy["spec"]["rules"][0]
+    rule["mutate"] = {"patchStrategicMerge": {"metadata": {"labels": {"done": "again"}}}}
+    await world.edit(policy, spec=policy["spec"])
+    await settled(policy)
+    assert [item.spec.policy_generation for item in await sweeps(world)] in ([1, 2], [2, 1])
+
+
+async def test_a_run_that_a_person_asks_for(world, make, settled):
+    changes = {ANNOTATION_EXISTING: "true", AUTOGEN: "none"}
+    policy = await settled(world.cluster.add(own(make, **changes)))
+    await world.edit(policy, annotations={ANNOTATION_RUN: "1"})
+    policy = await settled(policy)
+    assert status_of(policy, "mutateExisting", "manualRun") == {"value": "1", "refused": []}
+    assert len(await sweeps(world)) == 2

@@ -1,0 +1,261 @@
+"""Rules that change their trigger, on what exists: the annotation, and what guards it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from reconciler.api.updaterequest import Reason, Source, UpdateRequest
+from reconciler.dialects.registry import compile_policy
+from reconciler.engine.program import Phase
+from reconciler.errors import Conflict, Invalid, InvalidPolicy
+from reconciler.requests.lifecycle import Defer, Done
+from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.services.processing.attempt import Attempt
+from tests.unit.services.conftest import Make, World
+
+OFF = {"pod-policies.kyverno.io/autogen-controllers": "none"}
+REFUSED = Invalid("spec: Forbidden: pod updates may not change fields", status=422)
+
+Swept = Callable[..., Awaitable[tuple[UpdateRequest, Attempt]]]
+
+
+def existing(make: type[Make], name: str = "p", **parts: Any) -> Object:
+    """A policy whose only rule changes its trigger, and wants what exists to be changed."""
+    policy = make.policy(name, **parts)
+    del policy["spec"]["rules"][0]["mutate"]["targets"]
+    policy["metadata"]["annotations"] = {ANNOTATION_EXISTING: "true", **OFF}
+    return policy
+
+
+@pytest.fixture
+def sweep(world: World) -> Swept:
+    async def run(policy: Object, **settings: Any) -> tuple[UpdateRequest, Attempt]:
+        request = await world.ask(
+            policy,
+            policy,
+            name="sweep-1",
+            operation="",
+            source=Source.POLICY_CHANGE,
+            sweep=True,
+        )
+        return await replace(world.sweeper, **settings).run(request)
+
+    return run
+
+
+def objects(world: World, make: type[Make], count: int, **content: Any) -> list[Object]:
+    return [
+        world.cluster.add(make.object("ConfigMap", f"c{number:03}", **content))
+        for number in range(count)
+    ]
+
+
+async def test_each_object_is_changed_without_another_read(world, make, sweep):
+    found = objects(world, make, 5)
+    _, ended = await sweep(world.install(existing(make)), page=2)
+    assert ended.disposition == Done()
+    assert (ended.counts.patched, ended.sweep.done) == (5, 5)
+    for obj in found:
+        assert (await world.read(obj))["metadata"]["labels"] == {"done": "yes"}
+    assert world.wire.calls["get"] == 0
+    assert world.wire.calls["change"] == 5
+
+
+async def test_an_object_that_changed_since_it_was_listed_is_matched_again(world, make, sweep):
+    first, second = objects(world, make, 2, labels={"team": "x"})
+    resources = {"selector": {"matchLabels": {"team": "x"}}}
+    policy = world.install(existing(make, resources=resources))
+
+    async def left(before: Object, _after: Object) -> None:
+        world.wire.before_change = lambda *_: None
+        gone = {**before["metadata"], "labels": {"team": "y"}}
+        await world.cluster.change(world.kind_of(before), before, {**before, "metadata": gone})
+        raise Conflict("changed", status=409)
+
+    world.wire.before_change = left
+    _, ended = await sweep(policy)
+    assert (ended.counts.patched, ended.counts.skipped) == (1, 1)
+    assert (await world.read(first))["metadata"]["labels"] == {"team": "y"}
+    assert (await world.read(second))["metadata"]["labels"] == {"team": "x", "done": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "changed"),
+    [
+        ({"patch": {"data": {"n": "{{ request.object.data.n }}x"}}}, False),
+        ({"patch": {"data": {"n": "{{ time_now_utc() }}"}}}, False),
+        ({"json": "- {op: add, path: /list/-, value: x}"}, False),
+        (
+            {
+                "json": "- {op: add, path: /list/-, value: x}",
+                "preconditions": {
+                    "all": [
+                        {"key": "x", "operator": "AnyNotIn", "value": "{{ request.object.list }}"}
+                    ]
+                },
+            },
+            True,
+        ),
+        (
+            {
+                "patch": {"data": {"n": "{{ entry }}x"}},
+                "context": [
+                    {"name": "entry", "variable": {"value": "{{ request.object.data.n }}"}}
+                ],
+            },
+            False,
+        ),
+        (
+            {
+                "json": "- {op: add, path: /list/-, value: x}\n"
+                "- {op: remove, path: /metadata/labels/fresh}",
+                "resources": {"selector": {"matchLabels": {"fresh": "yes"}}},
+            },
+            True,
+        ),
+    ],
+    ids=["grows", "time", "append", "guarded append", "entry", "no match any more"],
+)
+async def test_a_rule_that_would_go_on_changes_nothing(world, make, sweep, rule, changed):
+    content = {"data": {"n": "a"}, "list": ["a"], "labels": {"fresh": "yes"}}
+    (obj,) = objects(world, make, 1, **content)
+    _, ended = await sweep(world.install(existing(make, **rule)))
+    assert ended.disposition == Done()
+    assert ended.counts.patched == changed
+    assert ended.counts.skipped == (not changed)
+    assert world.wire.calls["change"] == changed
+    if not changed:
+        (target,) = world.swept[0][1].targets
+        assert target.message == "applying it again changes the object again"
+        assert await world.read(obj) == obj
+
+
+async def test_what_cannot_be_changed_is_tried_once(world, make, sweep, refuse):
+    objects(world, make, 500)
+    world.wire.before_change = refuse(REFUSED, lambda _: True)
+    request, ended = await sweep(world.install(existing(make)))
+    assert isinstance(ended.disposition, Defer)
+    assert ended.disposition.reason is Reason.IMMUTABLE
+    message = ended.disposition.message
+    assert message.startswith("no ConfigMap is changed, because the API server refuses it for the")
+    assert "a/c000" in message
+    assert "may not change fields" in message
+    assert world.wire.calls["change"] == 1
+    waiting = [item.name async for item in world.requests.waiting()]
+    assert waiting == ["sweep-1"], "no request of its own for any object"
+    assert (ended.counts.failed, ended.sweep.failed) == (0, 0)
+    assert request.status.targets == ()
+
+
+async def test_the_first_that_is_accepted_lets_the_others_go_side_by_side(
+    world, make, sweep, refuse
+):
+    found = objects(world, make, 30)
+    for obj in found[:3]:
+        await world.edit(obj, labels={"done": "yes"})
+    world.wire.calls.clear()
+    bad = {f"c{number:03}" for number in range(10, 30)}
+    world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] in bad)
+    _, ended = await sweep(world.install(existing(make)), parallel=4)
+    assert ended.disposition.reason is Reason.TOO_MANY_FAILURES
+    assert "10 are allowed" in ended.disposition.message
+    assert "kube-retrofit.dev/max-failures" in ended.disposition.message
+    assert (ended.counts.unchanged, ended.counts.patched, ended.counts.failed) == (3, 7, 10)
+
+
+async def test_the_author_says_how_many_may_fail(world, make, sweep, refuse):
+    objects(world, make, 30)
+    bad = {f"c{number:03}" for number in range(10, 30)}
+    world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] in bad)
+    policy = existing(make)
+    policy["metadata"]["annotations"]["kube-retrofit.dev/max-failures"] = "100"
+    _, ended = await sweep(world.install(policy))
+    assert (ended.counts.patched, ended.counts.failed) == (10, 20)
+
+
+async def test_metadata_that_decides_on_deletion_is_guarded(world, make, sweep):
+    objects(world, make, 1)
+    patch = {"metadata": {"finalizers": ["example.com/x"]}}
+    await sweep(world.install(existing(make, patch=patch)))
+    (target,) = world.swept[0][1].targets
+    assert "metadata.finalizers" in target.message
+
+
+async def test_namespace_kube_system_is_not_touched(world, make, sweep):
+    objects(world, make, 1, namespace="kube-system")
+    _, ended = await sweep(world.install(existing(make)))
+    assert world.wire.calls["change"] == 0
+    assert ended.disposition == Done()
+
+
+async def test_without_the_annotation_nothing_runs(world, make, sweep):
+    objects(world, make, 1)
+    policy = existing(make)
+    del policy["metadata"]["annotations"][ANNOTATION_EXISTING]
+    _, ended = await sweep(world.install(policy))
+    assert ended.disposition.reason is Reason.RULE_GONE
+    assert world.wire.calls["change"] == 0
+
+
+def test_the_annotation_compiles_anew_without_a_generation(world, make):
+    policy = existing(make)
+    plain = {**policy, "metadata": {"name": "p", "annotations": OFF}}
+    stored = world.install(plain)
+    assert world.index.policies()[0].on_existing == ()
+    digest = world.index.digest
+    meta = {**stored["metadata"], "annotations": policy["metadata"]["annotations"]}
+    world.index.apply({**stored, "metadata": {**meta, "resourceVersion": "100"}})
+    (compiled,) = world.index.policies()
+    (program,) = compiled.on_existing
+    assert (program.rule, program.phases) == ("r", {Phase.EXISTING})
+    assert compiled.background_program("r") is program
+    assert world.index.digest != digest
+    assert not why_not_rebuildable(program)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ({"patch": {"data": {"by": "{{ request.userInfo.username }}"}}}, "who sends a request"),
+        ({"patch": {"data": {"by": "{{ serviceAccountName }}"}}}, "who sends a request"),
+    ],
+)
+def test_a_rule_that_needs_a_user_is_none_for_what_exists(make, rule, reason):
+    with pytest.raises(InvalidPolicy, match=reason) as refused:
+        compile_policy(existing(make, **rule, spec={"background": False}))
+    assert refused.value.location == f"metadata.annotations[{ANNOTATION_EXISTING}]"
+
+
+@pytest.mark.parametrize("value", ["yes", "", "True"])
+def test_the_annotation_is_true_or_false(make, value):
+    policy = existing(make)
+    policy["metadata"]["annotations"][ANNOTATION_EXISTING] = value
+    with pytest.raises(InvalidPolicy, match="neither true nor false"):
+        compile_policy(policy)
+
+
+def test_a_rule_with_targets_needs_no_annotation(make):
+    policy = make.policy()
+    policy["metadata"]["annotations"] = {ANNOTATION_EXISTING: "true"}
+    assert compile_policy(policy).on_existing == ()
+
+
+async def test_only_the_first_rule_of_one_runs_on_what_exists(world, make, sweep):
+    (obj,) = objects(world, make, 1)
+    policy = existing(make)
+    second = {
+        **policy["spec"]["rules"][0],
+        "name": "second",
+        "mutate": {"patchStrategicMerge": {"metadata": {"labels": {"second": "yes"}}}},
+    }
+    policy["spec"] |= {"applyRules": "One", "rules": [policy["spec"]["rules"][0], second]}
+    policy = world.install(policy)
+    facts = {"source": Source.POLICY_CHANGE, "sweep": True}
+    request = await world.ask(policy, policy, rule="second", operation="", **facts)
+    _, ended = await world.sweeper.run(request)
+    assert world.wire.calls["change"] == 0
+    assert ended.disposition == Done()
+    assert (await world.read(obj))["metadata"].get("labels") is None
