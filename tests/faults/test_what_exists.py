@@ -1,0 +1,130 @@
+"""Rules without targets on objects that exist: each is changed once, and none in vain."""
+
+from typing import Any
+
+from devcluster.programs import CONTROLLER
+from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from reconciler.api.updaterequest import Reason, State, UpdateRequest
+from tests.faults.rig import Rig
+
+COUNT = 500
+AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
+
+
+async def write(rig: Rig, kind: str, patch: Object, **annotations: str) -> None:
+    """Create the test's policy, with one rule for a kind in the test's namespace."""
+    resources = {"kinds": [kind], "namespaces": [rig.namespace]}
+    rule = {
+        "name": "rule",
+        "match": {"any": [{"resources": resources}]},
+        "mutate": {"patchStrategicMerge": patch},
+    }
+    marks = {AUTOGEN: "none", ANNOTATION_EXISTING: "true", **annotations}
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": rig.namespace, "annotations": marks},
+        "spec": {"rules": [rule]},
+    }
+    await rig.create(policy)
+    await rig.ready()
+
+
+def deployment(namespace: str, name: str) -> Object:
+    labels = {"app": name}
+    container = {"name": "main", "image": "registry.invalid/none"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def pod(namespace: str, name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "main", "image": "registry.invalid/none"}],
+        },
+    }
+
+
+async def only_request(rig: Rig) -> UpdateRequest:
+    """Return the one request that the policy has."""
+    (request,) = await rig.requests()
+    return request
+
+
+async def test_500_deployments_are_changed_once_although_the_controller_is_killed(
+    rig: Rig,
+) -> None:
+    place = rig.namespace
+    await rig.create_all(deployment(place, f"web-{number:03}") for number in range(COUNT))
+    patch = {"metadata": {"annotations": {"foo": "bar"}}, "spec": {"revisionHistoryLimit": 3}}
+    await write(rig, "Deployment", patch)
+
+    async def begun() -> str:
+        done = sum(_is_changed(item) for item in await rig.items("Deployment"))
+        return "" if done > COUNT // 8 else f"only {done} yet"
+
+    await rig.settle(begun, within=30.0)
+    await rig.kill(CONTROLLER)
+    done = sum(_is_changed(item) for item in await rig.items("Deployment"))
+    assert done < COUNT, "it was killed too late to show anything"
+    await rig.restart(CONTROLLER)
+
+    async def left() -> Any:
+        request = await only_request(rig)
+        return "" if request.status.state is State.COMPLETED else request.status
+
+    await rig.settle(left, within=60.0)
+    found = await rig.items("Deployment")
+    assert len(found) == COUNT
+    assert all(map(_is_changed, found))
+    # A change of the spec is another generation, so this is the number of writes.
+    assert {item["metadata"]["generation"] for item in found} == {2}
+    request = await only_request(rig)
+    assert request.status.sweep is not None
+    assert (request.status.sweep.done, request.status.sweep.failed) == (COUNT, 0)
+    policy = await rig.get("ClusterPolicy", place, "")
+    assert policy["status"]["phases"] == ["admission", "existing"]
+    assert policy["status"]["mutateExisting"]["onExisting"] is True
+
+
+def _is_changed(deployment: Object) -> bool:
+    return (deployment["metadata"].get("annotations") or {}).get("foo") == "bar"
+
+
+async def test_fixed_fields_of_500_pods_cost_one_message(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create_all(pod(place, f"pod-{number:03}") for number in range(COUNT))
+    before = {item["metadata"]["name"]: item for item in await rig.items("Pod")}
+    sidecar = {"name": "sidecar", "image": "registry.invalid/sidecar"}
+    async with rig.granted("pods"):
+        await write(rig, "Pod", {"spec": {"containers": [sidecar]}})
+
+        async def held() -> Any:
+            request = await only_request(rig)
+            return "" if request.status.reason == Reason.IMMUTABLE else request.status
+
+        await rig.settle(held, within=30.0)
+        request = await only_request(rig)
+        assert request.status.message.startswith("no Pod is changed, because the API server")
+        assert "pod updates may not" in request.status.message
+        assert {item["metadata"]["name"]: item for item in await rig.items("Pod")} == before
+
+        async def said() -> Any:
+            figures = (await rig.get("ClusterPolicy", place, ""))["status"]["mutateExisting"]
+            return "" if "it waits: no Pod is changed" in figures.get("message", "") else figures
+
+        await rig.settle(said, within=15.0)
+        # The author lets it match something else, and the sweep ends.
+        spec = (await rig.get("ClusterPolicy", place, ""))["spec"]
+        spec["rules"][0]["match"]["any"][0]["resources"]["names"] = ["none"]
+        await rig.apply(*spec["rules"])
+        await rig.finish(2)
