@@ -38,7 +38,8 @@ def outline(
         tell_rule(program, page.inner)
         for text in () if filters is None else why_silent(program, filters):
             page.inner.inner.answer(NO, "filtered", text)
-        _rule(program, policy, page.inner.inner)
+        existing = any(program.rule == item.rule for item in compiled.on_existing)
+        _rule(program, policy, page.inner.inner, existing=existing)
         _catch_up(compiled, program, page.inner.inner)
     page.line("hint", "Give an object with --trigger to see what happens to it.")
 
@@ -69,11 +70,11 @@ def written_at(policy: Mapping[str, Any], location: str) -> Mapping[str, Any]:
     return found
 
 
-def _rule(program: Program, policy: Mapping[str, Any], page: Page) -> None:
+def _rule(program: Program, policy: Mapping[str, Any], page: Page, *, existing: bool) -> None:
     raw = written_at(policy, program.origin.location)
     kinds = list(_kinds(program.match.kinds()))
     page.line("match", f"may be fired by {', '.join(kinds)}", kinds=kinds)
-    if program.on_policy_change:
+    if program.on_policy_change or existing:
         page.line("match", "also runs on what exists when the policy changes")
     details = details_of(program)
     for entry in details.entries:
@@ -96,6 +97,9 @@ def _rule(program: Program, policy: Mapping[str, Any], page: Page) -> None:
 def _catch_up(policy: CompiledPolicy, program: Program, page: Page) -> None:
     """Write what becomes of a trigger that could not be recorded."""
     if policy.failure_policy != IGNORE:
+        return
+    if program.changes_trigger:
+        page.line("catch-up", "an object that is written while nobody answers stays as it is")
         return
     reason = why_lost(policy, program)
     text = f"is lost, because {reason}" if reason else "is found later and caught up"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import ANNOTATION_EXISTING, Object
 from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
 from reconciler.cli.desk.operations import operation_for
 from reconciler.cli.desk.progress import Bar
@@ -81,7 +81,10 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         acting = [await _acting(policy, live) for policy in chosen.compiled]
         programs = [(program, note) for policy, note in acting for program in policy.in_background]
         if not programs and not chosen.refused:
-            raise InvalidSetting("no rule with mutate.targets is in there: nothing to preview")
+            raise InvalidSetting(
+                "no rule is in there that changes what exists: nothing to preview. A rule without"
+                f' mutate.targets does where its policy has {ANNOTATION_EXISTING}: "true"'
+            )
         loader = WatchedLoader(live.loader)
         policies = {policy.key for policy in chosen.compiled}
         exceptions = await honoured_exceptions(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from reconciler.api.meta import ANNOTATION_EXISTING
 from reconciler.api.updaterequest import Source, State, UpdateRequest, render_time
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.output.exits import FINDINGS
@@ -94,7 +95,10 @@ def _chosen(compiled: CompiledPolicy, rule: str) -> list[Program]:
     if programs:
         return programs
     if not rule:
-        raise InvalidSetting(f"policy {compiled.key} has no rule with mutate.targets")
+        raise InvalidSetting(
+            f"policy {compiled.key} has no rule that changes what exists; a rule without"
+            f' mutate.targets does where the policy has {ANNOTATION_EXISTING}: "true"'
+        )
     known = ", ".join(item.rule for item in compiled.in_background) or "none"
     raise InvalidSetting(f"policy {compiled.key} has no rule {rule}; its rules: {known}")
 

@@ -22,7 +22,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.engine.match import Decision
-from reconciler.engine.program import Program
+from reconciler.engine.program import Phase, Program
 from reconciler.errors import ClusterError, Forbidden
 from reconciler.requests.lifecycle import Fail, Retry, Skip, identity
 from reconciler.requests.schedule import Backoff
@@ -134,7 +134,10 @@ class Preview:
             yield Chunk(failure=str(error))
             return
         met: set[str] | None = set() if len(places) > 1 else None
-        reader = self.existing.reader.acting_as(program.origin.account)
+        # A trigger that is its own target is not read again: the list is of what would be there.
+        itself = Phase.EXISTING in program.phases
+        source: Reader = self.cluster if itself else self.existing.reader
+        reader = source.acting_as(program.origin.account)
         existing = replace(self.existing, reader=reader)
         for place in within(places, occasion.namespace):
             async for chunk, objects in self._chunks(existing, place):

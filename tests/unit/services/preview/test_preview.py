@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.api.meta import ANNOTATION_EXISTING
 from reconciler.api.updaterequest import Outcome
 from reconciler.dialects.registry import compile_policy
 from reconciler.errors import Conflict, Denied, Forbidden, Gone, Unreadable
@@ -417,3 +418,29 @@ async def test_of_rules_of_which_one_is_applied_the_later_ones_are_held_back(
     seen = Seen([chunk async for chunk in preview.walk(second, UPDATE)])
     assert seen.unmet == ["rule r comes first, and the policy has applyRules: One"]
     assert seen.outcomes == [Outcome.PATCHED]
+
+
+async def test_a_rule_on_what_exists_sees_what_the_one_before_it_would_have_done(
+    world, make, open_preview
+):
+    policy = make.policy()
+    (first,) = policy["spec"]["rules"]
+    del first["mutate"]["targets"]
+    labels = {"+(done)": "no", "second": "{{ request.object.metadata.labels.done }}"}
+    second = {
+        **first,
+        "name": "second",
+        "mutate": {"patchStrategicMerge": {"metadata": {"labels": labels}}},
+    }
+    policy["spec"]["rules"].append(second)
+    policy["metadata"]["annotations"] = {ANNOTATION_EXISTING: "true"}
+    world.cluster.add(make.object(name="a"))
+    preview = open_preview()
+    seen = [
+        Seen([chunk async for chunk in preview.walk(program, Occasion())])
+        for program in compile_policy(policy).on_existing
+    ]
+    assert [item.outcomes for item in seen] == [[Outcome.PATCHED]] * 2
+    assert seen[1].writes["a"].after["metadata"]["labels"] == {"done": "yes", "second": "yes"}
+    assert world.wire.calls["change"] == 0
+    assert world.wire.calls["list"] == 1, "and what was listed is remembered"
