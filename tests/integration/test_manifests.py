@@ -76,7 +76,9 @@ def wait_aggregated(cluster: Cluster, role: str, word: str) -> None:
     wait_until(aggregated, within=20.0, what=f"{role} names {word}")
 
 
+@functools.cache
 def rendered(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    """Return the documents of an overlay, which no test changes."""
     text = cluster.kubectl("kustomize", str(MANIFESTS / "overlays" / name))
     return list(yaml.safe_load_all(text))
 
