@@ -20,7 +20,7 @@ from devcluster.programs import CONTROLLER, Programs, start_programs
 from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
-from tests.distribution import Distribution, group_of, place_of
+from tests.distribution import Distribution, group_of, names_a_cluster, place_of
 from tests.faults.rig import SHORT_LEASE, SHORT_WAR
 from tests.sharing import Shared
 from tests.usedrights import UsedRights, audited
@@ -62,8 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # nothing but collect.
     os.environ.setdefault("GOGC", "400")
     os.environ.setdefault("GOMEMLIMIT", "2GiB")
-    # Twelve thousand tests are held until the end, and looked through again and again by a garbage
-    # collector that finds nothing: a seventh of the CPU of unit tests, a third of collecting them.
+    if not names_a_cluster():
+        # Nobody calls what a public authority vouches for, and each Python program reads all of
+        # them when it starts, twice: a tenth of the CPU that it takes to be there.
+        os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+    # All tests are held until the end, and looked through again and again by a garbage collector
+    # that finds nothing: a seventh of the CPU of collecting them, and of unit tests.
     gc.set_threshold(50_000, 50, 50)
     full = config.getoption("conformance_report")
     config.pluginmanager.register(ConformanceReport(full=full), "conformance-report")
