@@ -20,11 +20,16 @@ from reconciler.errors import InvalidSetting
 _CHAINSAW = "tests/conformance/chainsaw/test_chainsaw.py"
 _CHAINSAW_PARTS = 2
 # By the beginning of the file's path; the longest that fits counts. Whatever takes long begins
-# early, because the last group to end decides when all is over.
+# early, because the last group to end decides when all is over: from six minutes to half of one.
 GROUPS = {
     "live": ("tests/integration/",),
     "attacks": ("tests/attacks/",),
     "faults": ("tests/faults/",),
+    "documents": ("tests/integration/test_docs_commands.py",),
+    "faults-3": (
+        "tests/faults/test_ended_by_hand.py",
+        "tests/faults/test_out_of_force.py",
+    ),
     "chainsaw": (_CHAINSAW,),
     "live-2": (
         "tests/integration/test_global_context.py",
@@ -37,19 +42,8 @@ GROUPS = {
         "tests/faults/test_retention.py",
         "tests/faults/test_sweeps.py",
     ),
-    "faults-3": (
-        "tests/faults/test_ended_by_hand.py",
-        "tests/faults/test_out_of_force.py",
-    ),
-    "large": ("tests/faults/test_large_objects.py",),
     "table": ("tests/faults/test_table.py",),
-    "documents": ("tests/integration/test_docs_commands.py",),
     "admission": ("tests/integration/test_admission.py",),
-    "overload": ("tests/faults/test_overload.py",),
-    "exceptions": ("tests/integration/test_exceptions.py",),
-    "kyverno": ("tests/integration/test_kyverno.py",),
-    "silence": ("tests/faults/test_silent_watches.py",),
-    "startup": ("tests/integration/test_startup.py",),
     "shared": (
         "tests/conformance/chainsaw/test_own_cases.py",
         "tests/contract/",
@@ -60,7 +54,13 @@ GROUPS = {
         "tests/integration/test_preview.py",
         "tests/integration/test_version.py",
     ),
+    "overload": ("tests/faults/test_overload.py",),
     "manifests": ("tests/integration/test_manifests.py",),
+    "kyverno": ("tests/integration/test_kyverno.py",),
+    "large": ("tests/faults/test_large_objects.py",),
+    "startup": ("tests/integration/test_startup.py",),
+    "silence": ("tests/faults/test_silent_watches.py",),
+    "exceptions": ("tests/integration/test_exceptions.py",),
 }
 _ORDER = {group: place for place, group in enumerate(GROUPS)}
 
