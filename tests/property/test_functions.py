@@ -8,6 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.environment import surround
+from reconciler.engine.values.instants import (
+    Civil,
+    date_of,
+    days_before,
+    from_datetime,
+    instant,
+)
 from reconciler.engine.values.scalars import (
     Quantity,
     format_duration,
@@ -17,13 +24,6 @@ from reconciler.engine.values.scalars import (
 )
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath import compile_expression
-from reconciler.languages.jmespath.functions.instants import (
-    Civil,
-    date_of,
-    days_before,
-    from_datetime,
-    instant,
-)
 from reconciler.languages.jmespath.functions.registry import REGISTRY
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

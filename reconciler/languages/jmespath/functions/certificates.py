@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from reconciler.engine.values.layouts import parse_time
 from reconciler.languages.jmespath.functions import extensions
 from reconciler.languages.jmespath.functions.der import (
     GENERALIZED_TIME,
@@ -19,7 +20,6 @@ from reconciler.languages.jmespath.functions.der import (
     Element,
     parse,
 )
-from reconciler.languages.jmespath.functions.layouts import parse_time
 from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import bounded

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from reconciler.engine.values.instants import Instant, from_datetime, from_epoch
+from reconciler.engine.values.layouts import RFC3339, parse_time
 from reconciler.engine.values.scalars import format_duration, parse_duration, parse_int
-from reconciler.languages.jmespath.functions.instants import Instant, from_datetime, from_epoch
-from reconciler.languages.jmespath.functions.layouts import RFC3339, parse_time
 from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
 from reconciler.languages.jmespath.limits import Run
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from reconciler.languages.jmespath.functions.layouts import RFC3339
+from reconciler.engine.values.layouts import RFC3339
 
 NOW = datetime(2026, 11, 21, 12, 30, 15, 250_000, tzinfo=timezone(timedelta(hours=1)))
 

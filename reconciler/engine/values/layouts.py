@@ -8,7 +8,7 @@ no offset, as on a machine that runs in UTC.
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from reconciler.languages.jmespath.functions.instants import (
+from reconciler.engine.values.instants import (
     HOUR,
     MINUTE,
     Civil,
@@ -19,6 +19,7 @@ from reconciler.languages.jmespath.functions.instants import (
     instant,
     is_leap,
 )
+from reconciler.engine.values.scalars import SECOND
 
 RFC3339 = "2006-01-02T15:04:05Z07:00"
 
@@ -32,6 +33,7 @@ _MONTHS = (
     "october", "november", "december",
 )  # fmt: skip
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NAMES = {"January": None, "Jan": 3, "Monday": None, "Mon": 3}
 _ONE_OR_TWO = "[0-9]{1,2}"
 _TWO = "[0-9]{2}"
 _SIGNED_HOURS = "[+-]0*(?:1?[0-9]|2[0-3])(?![0-9])"
@@ -56,10 +58,12 @@ def parse_time(layout: str, value: str) -> Instant:
     fields: _Fields = {}
     for token, text in zip(tokens, found.groups(), strict=True):
         fields |= _CONVERT[_kind(token)](text)
-    return _instant(fields)
+    written = zip(tokens, found.groups(), strict=True)
+    names = [text for token, text in written if _kind(token) == "MST"]
+    return _instant(fields, names[-1] if names else "")
 
 
-def _instant(fields: _Fields) -> Instant:
+def _instant(fields: _Fields, name: str) -> Instant:
     year = fields.get("year", 0)
     month, day = _date(fields, year)
     hour = fields.get("hour", 0)
@@ -77,7 +81,58 @@ def _instant(fields: _Fields) -> Instant:
     )
     # UTC wins over a number, and a number over the abbreviation of a zone.
     zone = next((name for name in ("UTC", "offset", "abbreviation") if name in fields), "")
-    return instant(civil, nanosecond=fields.get("nanosecond", 0), offset=fields.get(zone, 0))
+    return instant(
+        civil,
+        nanosecond=fields.get("nanosecond", 0),
+        offset=fields.get(zone, 0),
+        zone=name if zone == "abbreviation" else "UTC" if zone in {"", "UTC"} else "",
+    )
+
+
+def format_time(layout: str, at: Instant) -> str:
+    """Write a time."""
+    pieces: list[str] = []
+    position = 0
+    for token in _TOKEN.finditer(layout):
+        pieces += [layout[position : token.start()], _written(token[0], at, at.civil())]
+        position = token.end()
+    return "".join([*pieces, layout[position:]])
+
+
+def _written(token: str, at: Instant, civil: Civil) -> str:
+    kind = _kind(token)
+    if kind == "fraction":
+        return _written_fraction(token, at)
+    if kind == "zone":
+        return _written_zone(token, at.offset)
+    if kind in _NAMES:
+        return _name(kind, at, civil)
+    if kind == "MST":
+        return at.zone or _written_zone("-0700", at.offset)
+    return _WRITE[token](at, civil)
+
+
+def _name(token: str, at: Instant, civil: Civil) -> str:
+    name = _MONTHS[civil.month - 1] if token.startswith("J") else _DAYS[at.weekday() - 1]
+    return name.capitalize()[: _NAMES[token]]
+
+
+def _written_fraction(token: str, at: Instant) -> str:
+    digits = f"{at.nanoseconds % SECOND:09}"[: len(token) - 1]
+    if token[1] == "9":
+        digits = digits.rstrip("0")
+    return token[0] + digits if digits else ""
+
+
+def _written_zone(token: str, offset: int) -> str:
+    if token[0] == "Z" and not offset:
+        return "Z"
+    size = abs(offset)
+    parts = (size // HOUR, size % HOUR // MINUTE, size % MINUTE)
+    digits = token[1:]
+    count = len(digits.replace(":", "")) // 2
+    between = ":" if ":" in digits else ""
+    return ("-" if offset < 0 else "+") + between.join(f"{part:02}" for part in parts[:count])
 
 
 def _date(fields: _Fields, year: int) -> tuple[int, int]:
@@ -242,4 +297,30 @@ _CONVERT: Mapping[str, _Convert] = {
     **dict.fromkeys(("PM", "pm"), _half),
     "MST": _zone_name,
     "zone": _zone,
+}
+
+
+def _clock(civil: Civil) -> int:
+    return civil.hour % _NOON or _NOON
+
+
+_WRITE: Mapping[str, Callable[[Instant, Civil], str]] = {
+    "2006": lambda _, on: f"{'-' if on.year < 0 else ''}{abs(on.year):04}",
+    "06": lambda _, on: f"{abs(on.year) % 100:02}",
+    "1": lambda _, on: f"{on.month}",
+    "01": lambda _, on: f"{on.month:02}",
+    "2": lambda _, on: f"{on.day}",
+    "_2": lambda _, on: f"{on.day:2}",
+    "02": lambda _, on: f"{on.day:02}",
+    "__2": lambda at, _: f"{at.year_day():3}",
+    "002": lambda at, _: f"{at.year_day():03}",
+    "15": lambda _, on: f"{on.hour:02}",
+    "3": lambda _, on: f"{_clock(on)}",
+    "03": lambda _, on: f"{_clock(on):02}",
+    "4": lambda _, on: f"{on.minute}",
+    "04": lambda _, on: f"{on.minute:02}",
+    "5": lambda _, on: f"{on.second}",
+    "05": lambda _, on: f"{on.second:02}",
+    "PM": lambda _, on: "PM" if on.hour >= _NOON else "AM",
+    "pm": lambda _, on: "pm" if on.hour >= _NOON else "am",
 }

@@ -42,10 +42,12 @@ class Instant:
     Attributes:
         nanoseconds: Since 0001-01-01T00:00:00Z.
         offset: Seconds that clocks of its zone are ahead of UTC.
+        zone: The abbreviation of its zone, where it has one.
     """
 
     nanoseconds: int
     offset: int
+    zone: str = ""
 
     def civil(self) -> Civil:
         """Give what calendar and clock of its zone show."""
@@ -59,6 +61,11 @@ class Instant:
             minute=rest % HOUR // MINUTE,
             second=rest % MINUTE,
         )
+
+    def year_day(self) -> int:
+        """Give the day of the year in its zone, from 1."""
+        at = self.civil()
+        return days_before(at.year, at.month, at.day) - days_before(at.year, 1, 1) + 1
 
     def weekday(self) -> int:
         """Give the day of the week in its zone; Sunday is 0."""
@@ -79,11 +86,11 @@ class Instant:
         )
 
 
-def instant(civil: Civil, *, nanosecond: int = 0, offset: int = 0) -> Instant:
+def instant(civil: Civil, *, nanosecond: int = 0, offset: int = 0, zone: str = "") -> Instant:
     """Give the point in time at which calendar and clock of a zone show `civil`."""
     seconds = days_before(civil.year, civil.month, civil.day) * DAY
     seconds += civil.hour * HOUR + civil.minute * MINUTE + civil.second - offset
-    return Instant(nanoseconds=seconds * SECOND + nanosecond, offset=offset)
+    return Instant(nanoseconds=seconds * SECOND + nanosecond, offset=offset, zone=zone)
 
 
 def from_epoch(seconds: int) -> Instant:
