@@ -1,0 +1,84 @@
+"""YAML values by Go's rules; what each gives was tried with sigs.k8s.io/yaml 1.2."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.languages import goyaml
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("y", True),
+        ("Off", False),
+        ("yEs", "yEs"),
+        ("017", 15),
+        ("018", 18),
+        ("1__0", 10),
+        ("0x_1F", 31),
+        ("1e3", 1000),
+        ("1e400", "1e400"),
+        ("190:20:30", "190:20:30"),
+        ("18446744073709551615", 18446744073709551615),
+        ("18446744073709551616", 18446744073709552000),
+        ("2021-05-06", "2021-05-06"),
+        ('!!int "7"', 7),
+        ("!!float 3", 3),
+        ("!!timestamp 2021-1-2", "2021-1-2"),
+        ("!!binary aGk=", "hi"),
+        ("!other 12", "12"),
+        ("{1: a, 1.5: b, on: c, 1e6: d}", {"1": "a", "1.5": "b", "true": "c", "1e+06": "d"}),
+        ("{0.1: narrow, .inf: wide}", {"0.1": "narrow", ".inf": "wide"}),
+        ("a: 1\na: 2", {"a": 2}),
+        ("a: &x {b: 1}\nc: {b: 2, <<: *x}", {"a": {"b": 1}, "c": {"b": 1}}),
+        ("a: &x {b: 1}\nc: {<<: *x, b: 2}", {"a": {"b": 1}, "c": {"b": 2}}),
+        ("<<: [{a: 1}, {a: 2, b: 3}]", {"a": 1, "b": 3}),
+        ('"<<": {a: 1}', {"<<": {"a": 1}}),
+        ("{a: 1}}", {"a": 1}),
+        ('"a" b', "a"),
+        ("a: 1\n---\n[", {"a": 1}),
+        ("", None),
+        ("\ufeffa: 1", {"a": 1}),
+    ],
+)
+def test_a_value_is_what_go_makes_of_it(text: str, value: Any) -> None:
+    found = goyaml.parse(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (".inf", "JSON has no infinite number"),
+        ("{null: a}", "line 1, column 2: a key that is no text"),
+        ("{18446744073709551615: a}", "a key that is no text"),
+        ("[a]: b", "a key that is no text"),
+        ("!!int x", "the text does not fit its tag !!int"),
+        ("!!timestamp 2021-02-30", "!!timestamp"),
+        ("!!binary secret", "!!binary takes base64"),
+        ("a: *secret", "line 1, column 4: an alias names an anchor"),
+        ("&a [*a]", "contains itself"),
+        ("a: &x [b]\nc: {<<: *x}", "<< takes a map"),
+        ("a: \x07", "control characters are not allowed"),
+        (r'"\/"', "a / needs no backslash"),
+        ("[" * 300, "nested deeper than 200 levels"),
+        ("a: [b", "did not find expected ',' or ']'"),
+        ("%secret", "found unknown directive name"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_what_is_no_value_is_refused_with_its_place(text: str | bytes, problem: str) -> None:
+    with pytest.raises(goyaml.YAMLError, match="is not YAML") as caught:
+        goyaml.parse(text)
+    assert problem in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_aliases_repeat_counts_each_time() -> None:
+    text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+        for before, name in ("ab", "bc", "cd", "de", "ef")
+    )
+    with pytest.raises(goyaml.YAMLError, match="more than 100000 values"):
+        goyaml.parse(text)
