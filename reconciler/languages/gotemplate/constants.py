@@ -1,0 +1,131 @@
+"""Strings and numbers as a template writes them."""
+
+import math
+import re
+from typing import Final
+
+from reconciler.engine.values.gonumbers import (
+    INT64_MAX,
+    INT64_MIN,
+    parse_float,
+    parse_int64,
+    parse_uint64,
+)
+from reconciler.languages.gotemplate.nodes import Constant
+from reconciler.languages.gotemplate.values import Int, decode, encode
+
+_SIMPLE: Final = {
+    "a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92,
+}  # fmt: skip
+_ESCAPE: Final = re.compile(
+    r"\\(?:([abfnrtv\\'\"])|([0-7]{3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))"
+)
+_LAST: Final = 0x10FFFF
+_SURROGATES: Final = range(0xD800, 0xE000)
+_BYTE: Final = 255
+
+
+def unquoted(text: str) -> str:
+    """Give what a quoted or raw string stands for.
+
+    Raises:
+        ValueError: It has an escape that there is not.
+    """
+    if text[0] == "`":
+        return text[1:-1].replace("\r", "")
+    inner = text[1:-1]
+    return decode(_unescaped(inner, '"')) if "\\" in inner else inner
+
+
+def _unescaped(inner: str, quote: str) -> bytes:
+    pieces: list[bytes] = []
+    position = 0
+    while (start := inner.find("\\", position)) >= 0:
+        found = _ESCAPE.match(inner, start)
+        if found is None or (found[1] in {"'", '"'} and found[1] != quote):
+            raise ValueError("an escape that does not exist")
+        pieces += [encode(inner[position:start]), _escape(found)]
+        position = found.end()
+    return b"".join([*pieces, encode(inner[position:])])
+
+
+def _escape(found: re.Match[str]) -> bytes:
+    simple, octal, byte, short, long = found.groups()
+    if simple:
+        return bytes([_SIMPLE.get(simple, ord(simple))])
+    if octal or byte:
+        value = int(octal, 8) if octal else int(byte, 16)
+        if value > _BYTE:
+            raise ValueError("an escape that does not exist")
+        return bytes([value])
+    value = int(short or long, 16)
+    if value > _LAST or value in _SURROGATES:
+        raise ValueError("an escape of a character that does not exist")
+    return chr(value).encode()
+
+
+def character(text: str, position: int) -> Constant:
+    """Read a character constant, which is an integer.
+
+    Raises:
+        ValueError: It is not one character.
+    """
+    inner = text[1:-1]
+    if inner.startswith("\\"):
+        found = _ESCAPE.fullmatch(inner)
+        if found is None or found[1] == '"':
+            raise ValueError("a character constant that is malformed")
+        value = _escape(found)
+        code = value[0] if found[2] or found[3] else ord(value.decode())
+    elif len(inner) == 1:
+        code = ord(inner)
+    else:
+        raise ValueError("a character constant is one character")
+    return Constant(position, Int(code), whole=code, real=float(code))
+
+
+def number(text: str, position: int) -> Constant:
+    """Read a number; the way it is written says what it is where no type is asked for.
+
+    Raises:
+        ValueError: It is none, or it is too large.
+    """
+    if text[-1] == "i":
+        imaginary = parse_float(text[:-1])
+        if imaginary is not None:
+            return _complex(complex(0, imaginary), position)
+    whole, unsigned = parse_int64(text), parse_uint64(text)
+    if whole is not None or unsigned is not None:
+        value = None if whole is None else Int(whole)
+        return Constant(position, value, whole, float(whole or unsigned or 0))
+    real = parse_float(text)
+    if real is None:
+        raise ValueError("a number that cannot be read")
+    if not re.search("[.eEpP]", text):
+        raise ValueError("an integer that does not fit into 64 bits")
+    is_whole = math.isfinite(real) and real.is_integer() and INT64_MIN <= real <= INT64_MAX
+    return Constant(position, real, int(real) if is_whole else None, real)
+
+
+def complex_number(text: str, position: int) -> Constant:
+    """Read the sum of a real and an imaginary number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    middle = max(
+        index
+        for index, sign in enumerate(text)
+        if sign in "+-" and index and text[index - 1] not in "eEpP"
+    )
+    real, imaginary = parse_float(text[:middle]), parse_float(text[middle:-1])
+    if real is None or imaginary is None:
+        raise ValueError("a number that cannot be read")
+    return _complex(complex(real, imaginary), position)
+
+
+def _complex(value: complex, position: int) -> Constant:
+    if value.imag:
+        return Constant(position, value)
+    whole = int(value.real) if value.real.is_integer() else None
+    return Constant(position, value, whole, value.real)

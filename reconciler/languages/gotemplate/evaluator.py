@@ -1,0 +1,459 @@
+"""A parsed template rendered on data, as text/template of Go 1.19 executes it."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from reconciler.engine.allowance import STEPS_OF_ELEMENT
+from reconciler.errors import EvaluationError
+from reconciler.languages.gotemplate import signature
+from reconciler.languages.gotemplate.faults import place
+from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.nodes import (
+    Action,
+    Break,
+    Call,
+    Chain,
+    Command,
+    Constant,
+    Control,
+    Dot,
+    Field,
+    Identifier,
+    Nil,
+    Node,
+    Operand,
+    Pipe,
+    Text,
+    Variable,
+)
+from reconciler.languages.gotemplate.printing import sprint
+from reconciler.languages.gotemplate.signature import Failure, Function
+from reconciler.languages.gotemplate.values import (
+    MISSING,
+    Int,
+    Int64,
+    Map,
+    Record,
+    deref,
+    loaded,
+    truth,
+    type_name,
+)
+
+Body = tuple[Node, ...]
+
+
+_INTEGERS: Final[Mapping[str, type[Int]]] = MappingProxyType(
+    {signature.INT: Int, signature.INT64: Int64}
+)
+
+
+class _Absent:
+    """A command that is not fed by another one."""
+
+
+_ABSENT: Final = _Absent()
+
+
+class _Break(Exception):
+    """The innermost range ends."""
+
+
+class _Continue(Exception):
+    """The innermost range goes on with its next element."""
+
+
+@dataclass(slots=True)
+class Rendering:
+    """A template that is being rendered.
+
+    Attributes:
+        text: Of the template, for places.
+        functions: What it may call, by name.
+        templates: Those that it defines, by name.
+        run: What it may cost.
+        written: The pieces of its result.
+    """
+
+    text: str
+    functions: Mapping[str, Function]
+    templates: Mapping[str, Body]
+    run: Run
+    written: list[str] = field(default_factory=list)
+    _length: int = 0
+    _depth: int = 0
+    _variables: list[tuple[str, Any]] = field(default_factory=list)
+
+    def render(self, body: Body, data: Any) -> str:
+        """Render a body on data.
+
+        Raises:
+            EvaluationError: It cannot be rendered on this data.
+        """
+        self._variables = [("$", data)]
+        self._walk_all(body, data)
+        return "".join(self.written)
+
+    def _write(self, text: str) -> None:
+        self._length += len(text)
+        self.run.write(self._length)
+        self.written.append(text)
+
+    def _deeper(self, position: int) -> None:
+        self._depth += 1
+        if self._depth > self.run.limits.depth:
+            limit = self.run.limits.depth
+            raise self._fault(position, f"nested deeper than {limit} levels while it is rendered")
+
+    # -- what is written ---------------------------------------------------------------------
+
+    def _walk_all(self, body: Body, dot: Any) -> None:
+        for node in body:
+            self.run.spend(STEPS_OF_ELEMENT)
+            match node:
+                case Text():
+                    self._write(node.text)
+                case Action():
+                    value = self._pipe(node.pipe, dot)
+                    if not node.pipe.declared:
+                        self._print(value, node.position)
+                case Control():
+                    self._control(node, dot)
+                case Call():
+                    self._call(node, dot)
+                case Break():
+                    raise _Break
+                case _:
+                    raise _Continue
+
+    def _print(self, value: Any, position: int) -> None:
+        if type(value) is str:
+            self._write(value)
+            return
+        value = deref(value)
+        if value is MISSING:
+            self._write("<no value>")
+            return
+        try:
+            self._write(sprint(self.run, (value,)))
+        except Failure as failure:
+            raise self._fault(position, str(failure)) from failure
+
+    def _control(self, node: Control, dot: Any) -> None:
+        mark = len(self._variables)
+        self._deeper(node.position)
+        if node.keyword == "range":
+            self._range(node, dot)
+        else:
+            value = self._pipe(node.pipe, dot)
+            if truth(value):
+                self._walk_all(node.body, value if node.keyword == "with" else dot)
+            elif node.otherwise is not None:
+                self._walk_all(node.otherwise, dot)
+        self._depth -= 1
+        del self._variables[mark:]
+
+    def _range(self, node: Control, dot: Any) -> None:
+        value = deref(self._pipe(node.pipe, dot))
+        items: list[tuple[Any, Any]]
+        if isinstance(value, list):
+            items = [(Int(index), item) for index, item in enumerate(value)]
+        elif isinstance(value, dict):
+            items = sorted(value.items())
+        elif value is MISSING or value is None:
+            items = []
+        else:
+            kind = type_name(value)
+            raise self._fault(node.position, f"range takes a list or a map, not {kind}")
+        self.run.visit(len(items))
+        if items:
+            self._iterate(node, items)
+        elif node.otherwise is not None:
+            with suppress(_Break):  # as in the original: it is the inner range that ends
+                self._walk_all(node.otherwise, dot)
+
+    def _iterate(self, node: Control, items: list[tuple[Any, Any]]) -> None:
+        mark, depth = len(self._variables), self._depth
+        for index, item in items:
+            item = loaded(item)  # noqa: PLW2901
+            self._bind(node.pipe, index, item, mark)
+            try:
+                self._walk_all(node.body, item)
+            except _Continue:
+                pass
+            except _Break:
+                break
+            finally:
+                self._depth = depth
+                del self._variables[mark:]
+
+    def _bind(self, pipe: Pipe, index: Any, item: Any, mark: int) -> None:
+        """Give the variables of a range their values; with one of them it is the element."""
+        names = pipe.declared
+        if not names:
+            return
+        values = (item,) if len(names) == 1 else (index, item)
+        if pipe.assigns:
+            for name, value in zip(names, values, strict=True):
+                self._set(name, value)
+        else:
+            self._variables[mark - len(names) : mark] = zip(names, values, strict=True)
+
+    def _call(self, node: Call, dot: Any) -> None:
+        body = self.templates.get(node.name)
+        if body is None:
+            raise self._fault(node.position, f'no template "{node.name}" is defined')
+        data = MISSING if node.pipe is None else self._pipe(node.pipe, dot)
+        outer, self._variables = self._variables, [("$", data)]
+        self._deeper(node.position)
+        self._walk_all(body, data)
+        self._depth -= 1
+        self._variables = outer
+
+    # -- what is evaluated -------------------------------------------------------------------
+
+    def _pipe(self, pipe: Pipe, dot: Any) -> Any:
+        value: Any = _ABSENT
+        for command in pipe.commands:
+            value = self._command(command, dot, value)
+            if value is None:
+                value = MISSING
+        for name in pipe.declared:
+            if pipe.assigns:
+                self._set(name, value)
+            else:
+                self._variables.append((name, value))
+        return value
+
+    def _set(self, name: str, value: Any) -> None:
+        for index in range(len(self._variables) - 1, -1, -1):
+            if self._variables[index][0] == name:
+                self._variables[index] = (name, value)
+                return
+        raise EvaluationError(f"the variable {name} is not defined")
+
+    def _command(self, command: Command, dot: Any, final: Any) -> Any:
+        self.run.spend(STEPS_OF_ELEMENT)
+        first, *arguments = command.operands
+        match first:
+            case Field():
+                return self._fields(dot, first, first.names, arguments, dot=dot, final=final)
+            case Chain():
+                value = self._operand(first.operand, dot)
+                return self._fields(value, first, first.names, arguments, dot=dot, final=final)
+            case Identifier():
+                function = self.functions[first.name]
+                return self._apply(first, first.name, function, arguments, dot=dot, final=final)
+            case Variable() if first.names:
+                value = self._variable(first)
+                return self._fields(value, first, first.names, arguments, dot=dot, final=final)
+        if arguments or final is not _ABSENT:
+            raise self._fault(first.position, "something that is no function has an argument")
+        match first:
+            case Pipe():
+                return self._parenthesized(first, dot)
+            case Nil():
+                raise self._fault(first.position, "nil is not a command")
+            case _:
+                pass
+        return self._operand(first, dot)
+
+    def _parenthesized(self, pipe: Pipe, dot: Any) -> Any:
+        self._deeper(pipe.position)
+        value = self._pipe(pipe, dot)
+        self._depth -= 1
+        return value
+
+    def _operand(self, operand: Operand, dot: Any) -> Any:
+        """Evaluate an operand without arguments; nil is a nil interface."""
+        match operand:
+            case Field():
+                return self._fields(dot, operand, operand.names, (), dot=dot, final=_ABSENT)
+            case Constant():
+                if operand.value is None:
+                    raise self._fault(operand.position, "the number does not fit into an int")
+                return operand.value
+            case Variable():
+                value = self._variable(operand)
+                return self._fields(value, operand, operand.names, (), dot=dot, final=_ABSENT)
+            case Pipe():
+                return self._parenthesized(operand, dot)
+            case Dot():
+                return dot
+            case Identifier():
+                function = self.functions[operand.name]
+                return self._apply(operand, operand.name, function, (), dot=dot, final=_ABSENT)
+            case Chain():
+                value = self._operand(operand.operand, dot)
+                return self._fields(value, operand, operand.names, (), dot=dot, final=_ABSENT)
+            case Nil():
+                return None
+
+    def _variable(self, variable: Variable) -> Any:
+        for name, value in reversed(self._variables):
+            if name == variable.name:
+                return value
+        raise self._fault(variable.position, f"the variable {variable.name} has no value yet")
+
+    def _fields(
+        self,
+        value: Any,
+        node: Operand,
+        names: tuple[str, ...],
+        arguments: "list[Operand] | tuple[()]",
+        *,
+        dot: Any,
+        final: Any,
+    ) -> Any:
+        """Follow fields; the last may be a method and get the arguments."""
+        last = len(names) - 1
+        for index, name in enumerate(names):
+            if type(value) is dict and (index < last or (not arguments and final is _ABSENT)):
+                value = loaded(value.get(name, MISSING))
+            elif value is MISSING:
+                return MISSING
+            elif index < last:
+                value = self._field(value, node, name, (), dot=dot, final=_ABSENT)
+            else:
+                value = self._field(value, node, name, arguments, dot=dot, final=final)
+        return value
+
+    def _field(
+        self,
+        receiver: Any,
+        node: Operand,
+        name: str,
+        arguments: "list[Operand] | tuple[()]",
+        *,
+        dot: Any,
+        final: Any,
+    ) -> Any:
+        value = deref(receiver)
+        if value is None:
+            raise self._fault(node.position, f"the field {name} of null")
+        methods = getattr(type(value), "methods", None)
+        method = methods().get(name) if methods else None
+        if method is not None:
+            return self._apply(node, name, method, arguments, dot=dot, final=final, receiver=value)
+        has_arguments = bool(arguments) or final is not _ABSENT
+        if isinstance(value, Record) and name in value.fields:
+            self._refuse_arguments(node, name, given=has_arguments)
+            return loaded(value.fields[name])
+        if isinstance(value, dict):
+            self._refuse_arguments(node, name, given=has_arguments)
+            return loaded(value.get(name, MISSING))
+        reason = f"there is no field {name} in {type_name(value)}"
+        raise self._fault(node.position, reason)
+
+    def _refuse_arguments(self, node: Operand, name: str, *, given: bool) -> None:
+        if given:
+            raise self._fault(node.position, f"{name} has arguments, but is no function")
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def _apply(
+        self,
+        node: Operand,
+        name: str,
+        function: Function,
+        arguments: "list[Operand] | tuple[()]",
+        *,
+        dot: Any,
+        final: Any,
+        receiver: Any = _ABSENT,
+    ) -> Any:
+        count = len(arguments) + (final is not _ABSENT)
+        fixed = len(function.parameters)
+        if count < fixed or (function.rest is None and count > fixed):
+            least = "at least " if function.rest is not None else ""
+            reason = f"{name} takes {least}{fixed} arguments and gets {count}"
+            raise self._fault(node.position, reason)
+        if function.decides is not None:
+            return self._decide(function.decides, arguments, dot, final)
+        types = (*function.parameters, *(function.rest or "" for _ in range(count - fixed)))
+        values = [
+            self._argument(argument, types[index], dot) for index, argument in enumerate(arguments)
+        ]
+        if final is not _ABSENT:
+            values.append(self._typed(final, types[-1], node.position))
+        self.run.call(values)
+        given = values if receiver is _ABSENT else [receiver, *values]
+        try:
+            return function.call(self.run, *given)
+        except Failure as failure:
+            raise self._failed(node.position, name, failure) from failure
+
+    def _decide(
+        self,
+        until: bool,  # noqa: FBT001
+        arguments: "list[Operand] | tuple[()]",
+        dot: Any,
+        final: Any,
+    ) -> Any:
+        """Evaluate arguments up to the first that decides, as ``and`` and ``or`` do."""
+        value: Any = MISSING
+        for argument in arguments:
+            value = self._argument(argument, signature.VALUE, dot)
+            if truth(value) is until:
+                return value
+        return value if final is _ABSENT else final
+
+    def _argument(self, node: Operand, wanted: str, dot: Any) -> Any:
+        match node:
+            case Constant():
+                return self._constant(node, wanted)
+            case Nil():
+                if wanted in {signature.ANY, signature.VALUE}:
+                    return None
+                if wanted == signature.MAP:
+                    return Map(nil=True)
+                raise self._fault(node.position, f"nil cannot be used as {wanted}")
+            case _:
+                pass
+        return self._typed(self._operand(node, dot), wanted, node.position)
+
+    def _constant(self, node: Constant, wanted: str) -> Any:
+        """Give a constant the type that is wanted; a number has none before."""
+        value = node.value
+        match wanted:
+            case signature.ANY | signature.VALUE:
+                return self._operand(node, None)
+            case signature.STRING if isinstance(value, str):
+                return value
+            case signature.BOOL if isinstance(value, bool):
+                return value
+            case signature.INT | signature.INT64 if node.whole is not None:
+                return _INTEGERS[wanted](node.whole)
+            case signature.FLOAT if node.real is not None:
+                return node.real
+        raise self._fault(node.position, f"{wanted} is expected")
+
+    def _typed(self, value: Any, wanted: str, position: int) -> Any:
+        """Check that a value has the type that is wanted."""
+        if wanted in {signature.ANY, signature.VALUE}:
+            return None if value is MISSING else value
+        if value is MISSING:
+            if wanted == signature.MAP:
+                return Map(nil=True)
+            raise self._fault(position, f"{wanted} is expected, and there is no value")
+        found = type_name(value)
+        if found != wanted:
+            found = "null" if value is None else found
+            raise self._fault(position, f"{wanted} is expected, and not {found}")
+        return value
+
+    # -- what is wrong -----------------------------------------------------------------------
+
+    def _fault(self, position: int, reason: str) -> EvaluationError:
+        line, column = place(self.text, position)
+        text = f"line {line}, column {column}: {reason}"
+        return EvaluationError(text).bare(text)
+
+    def _failed(self, position: int, name: str, failure: Failure) -> EvaluationError:
+        line, column = place(self.text, position)
+        at = f"line {line}, column {column}: {name}"
+        error = EvaluationError(f"{at}: {failure}")
+        return error.bare(f"{at} fails" if failure.quotes else str(error))

@@ -1,0 +1,236 @@
+"""Upper and lower case, and the forms that names of programs have."""
+
+from collections.abc import Callable
+from typing import Final
+
+from reconciler.languages.gotemplate.functions.runes import (
+    category,
+    is_space,
+    lower,
+    runes,
+    title,
+    upper,
+)
+from reconciler.languages.gotemplate.signature import STRING, Family, family, plain
+
+_IDEOGRAPHS: Final = (
+    (0x4E00, 0x9FCC), (0x3400, 0x4DB5), (0x20000, 0x2A6D6), (0x2A700, 0x2B734), (0x2B740, 0x2B81D),
+)  # fmt: skip
+_WORDS: Final = frozenset({"alphabet", "number"})
+_BREAKS: Final = frozenset({"connector", "punctuation"})
+
+
+def _title(text: str) -> str:
+    previous = " "
+    pieces: list[str] = []
+    for each in text:
+        pieces.append(title(each) if _separates(previous) else each)
+        previous = each
+    return "".join(pieces)
+
+
+def _separates(character: str) -> bool:
+    if character.isascii():
+        return not (character.isalnum() or character == "_")
+    return not (character.isalpha() or character.isdecimal()) and is_space(character)
+
+
+def _untitle(text: str) -> str:
+    """Lower the first letter of each word."""
+    previous = " "
+    pieces: list[str] = []
+    for each in runes(text):
+        pieces.append(lower(each) if is_space(previous) else each)
+        previous = each
+    return "".join(pieces)
+
+
+def _swapcase(text: str) -> str:
+    pieces: list[str] = []
+    gap = True
+    for each in runes(text):
+        kind = category(each)
+        if kind in {"Lu", "Lt"}:
+            pieces.append(lower(each))
+            gap = False
+        elif kind == "Ll":
+            pieces.append(title(each) if gap else upper(each))
+            gap = False
+        else:
+            pieces.append(each)
+            gap = is_space(each)
+    return "".join(pieces)
+
+
+def _is_connector(character: str) -> bool:
+    return character in "-_" or is_space(character)
+
+
+def _camel(text: str) -> str:
+    """Join words with capitals; connectors at the start stay, and of several all but one."""
+    rest = runes(text)
+    start = next((at for at, each in enumerate(rest) if not _is_connector(each)), 0)
+    if all(map(_is_connector, rest)):
+        return rest + rest[-1:]  # as in the original
+    pieces = [rest[:start]]
+    current = upper(rest[start])
+    for each in rest[start + 1 :]:
+        previous, current = current, each
+        if _is_connector(current) and _is_connector(previous):
+            pieces.append(previous)
+        elif _is_connector(previous):
+            current = upper(current)
+        else:
+            current = lower(current)
+            pieces.append(previous)
+    return "".join([*pieces, current])
+
+
+def _is_alphabet(character: str) -> bool:
+    code = ord(character)
+    return character.isalpha() and not any(low <= code <= high for low, high in _IDEOGRAPHS)
+
+
+def _kind(character: str) -> str:
+    if _is_connector(character):
+        return "connector"
+    group = category(character)
+    if group.startswith("P"):
+        return "punctuation"
+    if group == "Lu":
+        return "upper"
+    if _is_alphabet(character):
+        return "alphabet"
+    return "number" if group.startswith("N") else "other"
+
+
+def _words(text: str) -> list[tuple[str, str]]:
+    """Split a text into words, each with its kind."""
+    words: list[tuple[str, str]] = []
+    position = 0
+    while position < len(text):
+        kind = _kind(text[position])
+        end = _word_end(text, position, kind)
+        words.append((kind, text[position:end]))
+        position = end
+    return words
+
+
+def _word_end(text: str, start: int, kind: str) -> int:
+    if kind != "upper":
+        if kind == "alphabet":
+            return _while(text, start + 1, _continues_word)
+        return _while(text, start + 1, lambda each: _continues(each, kind))
+    following = text[start + 1 : start + 2]
+    if not following:
+        return start + 1
+    if category(following) == "Lu":
+        end = _while(text, start + 1, lambda each: category(each) == "Lu")
+        # The last capital begins the next word where small letters follow it.
+        return end - 1 if end < len(text) and _is_alphabet(text[end]) else end
+    return _while(text, start + 1, _continues_word)
+
+
+def _continues(character: str, kind: str) -> bool:
+    if kind == "number":
+        return category(character).startswith("N")
+    if kind == "punctuation":
+        return category(character).startswith("P")
+    if kind == "connector":
+        return _is_connector(character)
+    return _kind(character) == "other"
+
+
+def _continues_word(character: str) -> bool:
+    return _is_alphabet(character) and category(character) != "Lu"
+
+
+def _while(text: str, position: int, holds: Callable[[str], bool]) -> int:
+    while position < len(text) and holds(text[position]):
+        position += 1
+    return position
+
+
+class _Joined:
+    """Words that are joined in small letters, with a connector between them."""
+
+    def __init__(self, words: list[tuple[str, str]], connector: str) -> None:
+        self._words = words
+        self._connector = connector
+        self._at = 0
+        self._pieces: list[str] = []
+
+    def text(self) -> str:
+        """Give the whole text."""
+        while self._at < len(self._words) - 1:
+            kind, word = self._words[self._at]
+            self._at += 1
+            if kind != "connector":
+                self._write(word)
+            self._between(kind, word)
+        for kind, word in self._words[self._at :]:
+            self._write(self._connector * len(word) if kind == "connector" else word)
+        return "".join(self._pieces)
+
+    def _next(self) -> str:
+        """Give the kind of the next word, empty at the end."""
+        return self._words[self._at][0] if self._at < len(self._words) else ""
+
+    def _write(self, word: str) -> None:
+        self._pieces.append(lower(word))
+
+    def _take_word(self) -> None:
+        while self._next() in _WORDS:
+            self._write(self._words[self._at][1])
+            self._at += 1
+
+    def _between(self, kind: str, word: str) -> None:
+        if kind == "connector":
+            self._pieces.append(self._connector * len(word))
+        elif kind == "number":
+            self._take_word()
+            if self._next() not in {"", "punctuation"}:
+                self._connect()
+        elif kind != "punctuation":
+            self._after_word()
+
+    def _after_word(self) -> None:
+        if self._next() != "number":
+            if self._next() not in _BREAKS:
+                self._connect()
+            return
+        if self._at == len(self._words) - 1:
+            return
+        number = self._words[self._at][1]
+        self._at += 1
+        if self._next() != "alphabet":
+            self._write(number)
+            if self._next() not in _BREAKS:
+                self._connect()
+            return
+        self._connect()
+        self._write(number)
+        self._take_word()
+        if self._next() not in {"", *_BREAKS}:
+            self._connect()
+
+    def _connect(self) -> None:
+        self._pieces.append(self._connector)
+
+
+def _joined(connector: str) -> Callable[[str], str]:
+    return lambda text: _Joined(_words(runes(text)), connector).text()
+
+
+FUNCTIONS: Family = family(
+    {
+        "upper": plain(upper, STRING),
+        "lower": plain(lower, STRING),
+        "title": plain(_title, STRING),
+        "untitle": plain(_untitle, STRING),
+        "swapcase": plain(_swapcase, STRING),
+        "snakecase": plain(_joined("_"), STRING),
+        "kebabcase": plain(_joined("-"), STRING),
+        "camelcase": plain(_camel, STRING),
+    }
+)

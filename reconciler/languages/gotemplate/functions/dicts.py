@@ -1,0 +1,163 @@
+"""Maps."""
+
+import copy
+from typing import Any
+
+from reconciler.languages.gotemplate.functions.defaults import is_empty
+from reconciler.languages.gotemplate.functions.strings import strings, strval
+from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.signature import (
+    ANY,
+    MAP,
+    STRING,
+    Failure,
+    Family,
+    family,
+    function,
+    plain,
+)
+from reconciler.languages.gotemplate.values import Map, Slice, is_nil, kind, loaded
+
+_Values = dict[str, Any]
+_LEAST = 3
+
+
+def _dict(run: Run, *entries: Any) -> _Values:
+    run.grow(len(entries))
+    keys = [strval(run, key) for key in entries[::2]]
+    values = [*entries[1::2], ""]
+    return dict(zip(keys, values, strict=False))
+
+
+def _get(entries: _Values, key: str) -> Any:
+    return loaded(entries[key]) if key in entries else ""
+
+
+def _set(entries: _Values, key: str, value: Any) -> _Values:
+    if is_nil(entries):
+        raise Failure("there is no map to put it into")
+    entries[key] = value
+    return entries
+
+
+def _unset(entries: _Values, key: str) -> _Values:
+    entries.pop(key, None)
+    return entries
+
+
+def _pluck(key: str, *maps: _Values) -> list[Any]:
+    found = [loaded(entries[key]) for entries in maps if key in entries]
+    return found or Slice()
+
+
+def _keys(run: Run, *maps: _Values) -> Slice:
+    # In order, where the original has none.
+    run.grow(sum(map(len, maps)))
+    return strings(key for entries in maps for key in sorted(entries))
+
+
+def _values(run: Run, entries: _Values) -> list[Any]:
+    run.grow(len(entries))
+    return [loaded(entries[key]) for key in sorted(entries)]
+
+
+def _pick(entries: _Values, *keys: str) -> _Values:
+    return {key: entries[key] for key in keys if key in entries}
+
+
+def _omit(run: Run, entries: _Values, *keys: str) -> _Values:
+    run.visit(len(entries))
+    return {key: value for key, value in entries.items() if key not in keys}
+
+
+def _dig(*path: Any) -> Any:
+    if len(path) < _LEAST:
+        raise Failure("it takes a key, a default and a map at least")
+    *keys, instead, entries = path
+    if any(not isinstance(key, str) for key in keys):
+        raise Failure("a key is no string")
+    for key in keys:
+        if type(entries) is not dict and not isinstance(entries, Map):
+            raise Failure(f"it takes a map, not {kind(entries)}")
+        if key not in entries:
+            return instead
+        entries = loaded(entries[key])
+    return entries
+
+
+def _merge(run: Run, into: _Values, *others: _Values) -> _Values:
+    return _merged(run, into, others, overwrite=False)
+
+
+def _merge_overwrite(run: Run, into: _Values, *others: _Values) -> _Values:
+    return _merged(run, into, others, overwrite=True)
+
+
+def _merged(run: Run, into: _Values, others: tuple[_Values, ...], *, overwrite: bool) -> _Values:
+    for other in others:
+        if is_nil(into) and not is_nil(other):
+            into = {}
+        _merge_into(run, into, other, overwrite=overwrite, depth=0)
+    return into
+
+
+def _merge_into(run: Run, into: _Values, other: _Values, *, overwrite: bool, depth: int) -> None:
+    """Merge as mergo does: what has a value stays, unless it is overwritten."""
+    if depth > run.limits.depth:
+        raise Failure(f"maps are nested deeper than {run.limits.depth} levels")
+    run.visit(len(other))
+    for key, value in list(other.items()):
+        if value is None:
+            if overwrite:
+                into[key] = None
+            continue
+        has_value = not is_empty(into.get(key))
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge_into(run, into[key], value, overwrite=overwrite, depth=depth + 1)
+        if has_value and isinstance(value, list) and overwrite:
+            into[key] = value
+        if not has_value or (overwrite and not isinstance(value, dict | list)):
+            into[key] = value
+
+
+def _deep_copy(run: Run, value: Any) -> Any:
+    if value is None:
+        raise Failure("there is nothing to copy")
+    run.visit(_size(run, value))
+    return copy.deepcopy(value)
+
+
+def _size(run: Run, value: Any) -> int:
+    waiting, count = [value], 0
+    while waiting:
+        current = waiting.pop()
+        count += 1
+        run.visit(1)
+        if isinstance(current, dict):
+            waiting.extend(current.values())
+        elif isinstance(current, list):
+            waiting.extend(current)
+    return count
+
+
+FUNCTIONS: Family = family(
+    {
+        "dict": function(_dict, rest=ANY),
+        "get": plain(_get, MAP, STRING),
+        "set": function(lambda _run, *given: _set(*given), MAP, STRING, ANY, mutates=True),
+        "unset": function(lambda _run, *given: _unset(*given), MAP, STRING, mutates=True),
+        "hasKey": plain(lambda entries, key: key in entries, MAP, STRING),
+        "pluck": plain(_pluck, STRING, rest=MAP),
+        "keys": function(_keys, rest=MAP),
+        "values": function(_values, MAP),
+        "pick": plain(_pick, MAP, rest=STRING),
+        "omit": function(_omit, MAP, rest=STRING),
+        "dig": plain(_dig, rest=ANY),
+        "merge": function(_merge, MAP, rest=MAP, mutates=True),
+        "mergeOverwrite": function(_merge_overwrite, MAP, rest=MAP, mutates=True),
+        "deepCopy": function(_deep_copy, ANY),
+    },
+    mustMerge="merge",
+    mustMergeOverwrite="mergeOverwrite",
+    mustDeepCopy="deepCopy",
+)

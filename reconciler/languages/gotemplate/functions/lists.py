@@ -1,0 +1,152 @@
+"""Lists."""
+
+from collections.abc import Callable
+from typing import Any
+
+from reconciler.languages.gotemplate.functions.defaults import is_empty
+from reconciler.languages.gotemplate.functions.numbers import to_int
+from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.signature import (
+    ANY,
+    INT,
+    Failure,
+    Family,
+    Function,
+    family,
+    function,
+)
+from reconciler.languages.gotemplate.values import ANY as ELEMENT
+from reconciler.languages.gotemplate.values import Slice, deep_equal, kind, loaded
+
+
+def _items(run: Run, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Failure(f"it takes a list, not {'null' if value is None else kind(value)}")
+    run.grow(len(value))
+    return [loaded(item) for item in value]
+
+
+def _nothing() -> Slice:
+    return Slice(nil=True)
+
+
+def _list(*values: Any) -> list[Any]:
+    return list(values)
+
+
+def _made(run: Run, *values: Any) -> list[Any]:
+    run.grow(len(values))
+    return _list(*values) if values else Slice()
+
+
+def _push(run: Run, value: Any, item: Any) -> list[Any]:
+    return [*_items(run, value), item]
+
+
+def _prepend(run: Run, value: Any, item: Any) -> list[Any]:
+    return [item, *_items(run, value)]
+
+
+def _first(run: Run, value: Any) -> Any:
+    items = _items(run, value)
+    return items[0] if items else None
+
+
+def _last(run: Run, value: Any) -> Any:
+    items = _items(run, value)
+    return items[-1] if items else None
+
+
+def _rest(run: Run, value: Any) -> list[Any]:
+    return _items(run, value)[1:] if _items(run, value) else _nothing()
+
+
+def _initial(run: Run, value: Any) -> list[Any]:
+    return _items(run, value)[:-1] if _items(run, value) else _nothing()
+
+
+def _reverse(run: Run, value: Any) -> list[Any]:
+    return _items(run, value)[::-1]
+
+
+def _compact(run: Run, value: Any) -> list[Any]:
+    return [item for item in _items(run, value) if not is_empty(item)]
+
+
+def _is_in(run: Run, item: Any, others: list[Any]) -> bool:
+    return any(deep_equal(item, other, run.visit) for other in others)
+
+
+def _uniq(run: Run, value: Any) -> list[Any]:
+    found: list[Any] = []
+    for item in _items(run, value):
+        if not _is_in(run, item, found):
+            found.append(item)
+    return found
+
+
+def _without(run: Run, value: Any, *omitted: Any) -> list[Any]:
+    return [item for item in _items(run, value) if not _is_in(run, item, list(omitted))]
+
+
+def _has(run: Run, item: Any, value: Any) -> bool:
+    return value is not None and _is_in(run, item, _items(run, value))
+
+
+def _slice(run: Run, value: Any, *bounds: Any) -> Any:
+    items = _items(run, value)
+    if not items:
+        return None
+    start = to_int(bounds[0]) if bounds else 0
+    end = to_int(bounds[1]) if len(bounds) > 1 else len(items)
+    if not 0 <= start <= end <= len(items):
+        raise Failure("a bound lies outside of the list")
+    element = value.element if isinstance(value, Slice) else ELEMENT
+    return items[start:end] if element == ELEMENT else Slice(items[start:end], element)
+
+
+def _concat(run: Run, *values: Any) -> list[Any]:
+    found = [item for value in values for item in _items(run, value)]
+    run.grow(len(found))
+    return found or _nothing()
+
+
+def _chunk(run: Run, size: int, value: Any) -> Slice:
+    items = _items(run, value)
+    if size <= 0:
+        raise Failure("a chunk has one element at least")
+    chunks = [items[start : start + size] for start in range(0, len(items), size)]
+    return Slice(chunks, f"[]{ELEMENT}")
+
+
+def _twice(name: str, described: Function) -> dict[str, Function]:
+    """Give a function under its name and that of its twin, which fails the same way here."""
+    return {name: described, f"must{name[0].upper()}{name[1:]}": described}
+
+
+def _taking(call: Callable[..., Any], *parameters: str, rest: str | None = None) -> Function:
+    return function(call, *parameters, rest=rest)
+
+
+FUNCTIONS: Family = family(
+    {
+        "list": _taking(_made, rest=ANY),
+        **_twice("push", _taking(_push, ANY, ANY)),
+        **_twice("prepend", _taking(_prepend, ANY, ANY)),
+        **_twice("first", _taking(_first, ANY)),
+        **_twice("last", _taking(_last, ANY)),
+        **_twice("rest", _taking(_rest, ANY)),
+        **_twice("initial", _taking(_initial, ANY)),
+        **_twice("reverse", _taking(_reverse, ANY)),
+        **_twice("compact", _taking(_compact, ANY)),
+        **_twice("uniq", _taking(_uniq, ANY)),
+        **_twice("without", _taking(_without, ANY, rest=ANY)),
+        **_twice("has", _taking(_has, ANY, ANY)),
+        **_twice("slice", _taking(_slice, ANY, rest=ANY)),
+        **_twice("chunk", _taking(_chunk, INT, ANY)),
+        "concat": _taking(_concat, rest=ANY),
+    },
+    tuple="list",
+    append="push",
+    mustAppend="mustPush",
+)

@@ -1,0 +1,270 @@
+"""Numbers: converted, counted, and calculated with."""
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation
+from typing import Any, Final
+
+from reconciler.engine.values.gonumbers import (
+    INT64_MAX,
+    INT64_MIN,
+    parse_float,
+    parse_int64,
+    parse_integer,
+)
+from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.printing import text_of
+from reconciler.languages.gotemplate.signature import (
+    ANY,
+    FLOAT,
+    INT,
+    STRING,
+    Failure,
+    Family,
+    Function,
+    family,
+    function,
+    plain,
+)
+from reconciler.languages.gotemplate.values import Int, Int64, Slice, deref, wrapped
+
+_EXACT: Final = Context(prec=4_000, Emax=999_999, Emin=-999_999, rounding=ROUND_HALF_UP)
+_QUOTIENT: Final = Decimal("1e-16")
+_HUGE: Final = 10**400
+_OPERAND: Final = 2_000
+"""Steps that an operation on decimal numbers takes."""
+_ONE, _TWO, _THREE = 1, 2, 3
+
+
+def to_int64(value: Any) -> int:
+    """Give a value as an integer of 64 bits; 0 where it is none."""
+    value = deref(value)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float | int) and type(value) is not Int and not isinstance(value, Int):
+        return _cut(float(value))
+    if isinstance(value, Int):
+        return wrapped(int(value)) if not hasattr(value, "text") else 0
+    return (parse_int64(value) or 0) if isinstance(value, str) else 0
+
+
+def _cut(value: float) -> int:
+    if not math.isfinite(value) or not INT64_MIN <= value <= INT64_MAX:
+        return INT64_MIN  # what the processor gives for what does not fit
+    return min(int(value), INT64_MAX)
+
+
+def to_int(value: Any) -> Int:
+    """Give a value as an ``int``; 0 where it is none."""
+    return Int(to_int64(value))
+
+
+def to_float(value: Any) -> float:
+    """Give a value as a float; 0 where it is none."""
+    value = deref(value)
+    if isinstance(value, str):
+        return parse_float(value) or 0.0
+    if isinstance(value, bool | int | float) and not hasattr(value, "text"):
+        return float(value)
+    return 0.0
+
+
+def clamped(text: str) -> int:
+    """Read a decimal integer: the nearest of 64 bits, 0 where the text is none."""
+    value = parse_integer(text, 10, low=-_HUGE, high=_HUGE)
+    return max(INT64_MIN, min(INT64_MAX, value)) if value is not None else 0
+
+
+def _atoi(text: str) -> Int:
+    return Int(clamped(text))
+
+
+def _to_decimal(run: Run, value: Any) -> Int64:
+    """Read an octal number."""
+    text = text_of(run, value)
+    return Int64(parse_integer(text, 8, low=INT64_MIN, high=INT64_MAX) or 0)
+
+
+def _add(*values: Any) -> Int64:
+    return Int64(wrapped(sum(map(to_int64, values))))
+
+
+def _sub(one: Any, other: Any) -> Int64:
+    return Int64(wrapped(to_int64(one) - to_int64(other)))
+
+
+def _mul(one: Any, *others: Any) -> Int64:
+    product = to_int64(one)
+    for other in others:
+        product = wrapped(product * to_int64(other))
+    return Int64(product)
+
+
+def _divided(one: Any, other: Any) -> tuple[int, int]:
+    dividend, divisor = to_int64(one), to_int64(other)
+    if not divisor:
+        raise Failure("a division by zero")
+    quotient = abs(dividend) // abs(divisor)
+    quotient = quotient if (dividend < 0) == (divisor < 0) else -quotient
+    return quotient, dividend - quotient * divisor
+
+
+def _div(one: Any, other: Any) -> Int64:
+    return Int64(wrapped(_divided(one, other)[0]))
+
+
+def _mod(one: Any, other: Any) -> Int64:
+    return Int64(_divided(one, other)[1])
+
+
+def _most(choose: Callable[..., int]) -> Callable[..., Int64]:
+    return lambda one, *others: Int64(
+        choose(to_int64(one), *map(to_int64, others), INT64_MIN if choose is max else INT64_MAX)
+    )
+
+
+def _most_float(one: Any, *others: Any) -> float:
+    return _extreme(max, one, others)
+
+
+def _least_float(one: Any, *others: Any) -> float:
+    return _extreme(min, one, others)
+
+
+def _extreme(choose: Callable[..., float], one: Any, others: tuple[Any, ...]) -> float:
+    numbers = [to_float(value) for value in (one, *others)]
+    if any(map(math.isnan, numbers)):
+        return math.nan
+    return choose(numbers)
+
+
+def _floor(value: Any) -> float:
+    number = to_float(value)
+    return float(math.floor(number)) if math.isfinite(number) else number
+
+
+def _ceil(value: Any) -> float:
+    number = to_float(value)
+    rounded = float(math.ceil(number)) if math.isfinite(number) else number
+    return math.copysign(rounded, number)
+
+
+def _round(value: Any, places: int, *up_from: float) -> float:
+    power = _power(places)
+    digit = power * to_float(value)
+    if not math.isfinite(digit):
+        return digit / power if power else math.nan
+    fraction = math.modf(digit)[0]
+    rounded = _ceil(digit) if fraction >= (up_from[0] if up_from else 0.5) else _floor(digit)
+    return rounded / power if power else math.copysign(math.inf, rounded) if rounded else math.nan
+
+
+def _power(places: int) -> float:
+    try:
+        return 10.0 ** int(places)
+    except OverflowError:
+        return math.inf
+
+
+def _decimally(combine: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., float]:
+    def calculated(run: Run, one: Any, *others: Any) -> float:
+        result = _decimal(one)
+        for other in others:
+            run.spend(_OPERAND)
+            try:
+                result = combine(result, _decimal(other))
+            except (DivisionByZero, InvalidOperation) as error:
+                raise Failure("a division by zero, or a number of too many digits") from error
+        return float(result)
+
+    return calculated
+
+
+def _decimal(value: Any) -> Decimal:
+    number = to_float(value)
+    if not math.isfinite(number):
+        raise Failure("it calculates with finite numbers only")
+    return Decimal(repr(number))
+
+
+def _quotient(one: Decimal, other: Decimal) -> Decimal:
+    return _EXACT.quantize(_EXACT.divide(one, other), _QUOTIENT)
+
+
+_add_exactly = _decimally(_EXACT.add)
+
+
+def _addf(run: Run, *values: Any) -> float:
+    return _add_exactly(run, 0.0, *values)
+
+
+def _add1f(run: Run, value: Any) -> float:
+    return _add_exactly(run, value, 1.0)
+
+
+def _until(run: Run, count: int) -> Slice:
+    return _stepped(run, 0, count, -1 if count < 0 else 1)
+
+
+def _stepped(run: Run, start: int, stop: int, step: int) -> Slice:
+    if (stop < start) != (step < 0) or not step:
+        return Slice(element=INT)
+    steps = range(int(start), int(stop), int(step))
+    run.grow(len(steps))
+    return Slice(map(Int, steps), INT)
+
+
+def _seq(run: Run, *bounds: int) -> str:
+    match len(bounds):
+        case 1:
+            start, end, step = 1, bounds[0], -1 if bounds[0] < 1 else 1
+            last = end + step
+        case 2:
+            start, end = bounds
+            step = -1 if end < start else 1
+            last = end + step
+        case 3:
+            start, step, end = bounds
+            if end < start and step > 0:
+                return ""
+            last = end + (-1 if end < start else 1)
+        case _:
+            return ""
+    return " ".join(map(str, map(int, _stepped(run, start, last, step))))
+
+
+def _decimals(combine: Callable[[Decimal, Decimal], Decimal]) -> Function:
+    return function(_decimally(combine), ANY, rest=ANY)
+
+
+FUNCTIONS: Family = family(
+    {
+        "int": plain(to_int, ANY),
+        "int64": plain(lambda value: Int64(to_int64(value)), ANY),
+        "float64": plain(to_float, ANY),
+        "atoi": plain(_atoi, STRING),
+        "toDecimal": function(_to_decimal, ANY),
+        "add1": plain(lambda value: _add(value, Int(1)), ANY),
+        "add": plain(_add, rest=ANY),
+        "sub": plain(_sub, ANY, ANY),
+        "mul": plain(_mul, ANY, rest=ANY),
+        "div": plain(_div, ANY, ANY),
+        "mod": plain(_mod, ANY, ANY),
+        "max": plain(_most(max), ANY, rest=ANY),
+        "min": plain(_most(min), ANY, rest=ANY),
+        "maxf": plain(_most_float, ANY, rest=ANY),
+        "minf": plain(_least_float, ANY, rest=ANY),
+        "floor": plain(_floor, ANY),
+        "ceil": plain(_ceil, ANY),
+        "round": plain(_round, ANY, INT, rest=FLOAT),
+        "add1f": function(_add1f, ANY),
+        "addf": function(_addf, rest=ANY),
+        "subf": _decimals(_EXACT.subtract),
+        "mulf": _decimals(_EXACT.multiply),
+        "divf": _decimals(_quotient),
+        "until": function(_until, INT),
+        "untilStep": function(_stepped, INT, INT, INT),
+        "seq": function(_seq, rest=INT),
+    },
+    biggest="max",
+)

@@ -1,0 +1,179 @@
+"""Regular expressions, in the syntax and with the guarantees of RE2."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import re2
+
+from reconciler.languages.gotemplate.functions.runes import runes
+from reconciler.languages.gotemplate.functions.strings import strings
+from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.signature import (
+    INT,
+    STRING,
+    Failure,
+    Family,
+    family,
+    function,
+    plain,
+)
+from reconciler.languages.gotemplate.values import Slice
+
+_MEMORY: Final = 1024 * 1024
+"""Bytes that a compiled expression may take."""
+_CALL: Final = 1024
+_SEARCH: Final = 128
+_STEPS: Final = 8
+"""Instructions of a compiled expression that take the time of a character."""
+_TEMPLATE: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
+_SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
+_UNKNOWN: Final = re.compile(r"\\C|\(\?<")
+"""What RE2 takes and Go 1.19 does not."""
+_QUOTED: Final = re.compile(r"\\[^C]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+
+
+def _compiled(run: Run, pattern: str) -> Any:
+    if _UNKNOWN.search(_QUOTED.sub("", pattern)):
+        raise Failure("a regular expression cannot be read")
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    try:
+        regex = re2.compile(runes(pattern), options)
+    except re2.error as error:
+        raise Failure("a regular expression cannot be read") from error
+    run.spend(_CALL + 8 * regex.programsize)
+    return regex
+
+
+def _spans(run: Run, regex: Any, text: str) -> Iterator[Any]:
+    """Yield the matches; an empty one right behind another is none."""
+    pace = 1 + regex.programsize // _STEPS
+    run.spend(_SEARCH + len(text) * pace // 4)
+    end = -1
+    for match in regex.finditer(text):
+        if match.end() == match.start() == end:
+            continue
+        end = match.end()
+        yield match
+        run.spend(_SEARCH + (len(text) - end) * pace // 4)
+
+
+def _must_match(run: Run, pattern: str, text: str) -> bool:
+    return next(_spans(run, _compiled(run, pattern), runes(text)), None) is not None
+
+
+def _match(run: Run, pattern: str, text: str) -> bool:
+    try:
+        return _must_match(run, pattern, text)
+    except Failure:
+        return False
+
+
+def _find(run: Run, pattern: str, text: str) -> str:
+    found = next(_spans(run, _compiled(run, pattern), runes(text)), None)
+    return "" if found is None else str(found.group())
+
+
+def _find_all(run: Run, pattern: str, text: str, count: int) -> Slice:
+    regex = _compiled(run, pattern)
+    found: list[str] = []
+    if count:
+        for match in _spans(run, regex, runes(text)):
+            found.append(match.group())
+            if len(found) == count:
+                break
+    run.grow(len(found))
+    return strings(found) if found else Slice(element=STRING, nil=True)
+
+
+def _split(run: Run, pattern: str, text: str, count: int) -> Slice:
+    regex = _compiled(run, pattern)
+    if not count:
+        return Slice(element=STRING, nil=True)
+    text = runes(text)
+    if pattern and not text:
+        return strings([""])
+    parts: list[str] = []
+    start = end = 0
+    for match in _spans(run, regex, text):
+        if count > 0 and len(parts) == count - 1:
+            break
+        end = match.start()
+        if match.end():
+            parts.append(text[start:end])
+        start = match.end()
+    if end != len(text):
+        parts.append(text[start:])
+    run.grow(len(parts))
+    return strings(parts)
+
+
+def _replace_all(run: Run, pattern: str, text: str, replacement: str) -> str:
+    regex = _compiled(run, pattern)
+    pieces = _pieces(runes(replacement), regex.groupindex, regex.groups)
+
+    def expanded(match: Any) -> str:
+        run.visit(len(pieces))
+        return "".join(
+            piece if isinstance(piece, str) else match.group(piece) or "" for piece in pieces
+        )
+
+    return _replaced(run, regex, runes(text), expanded)
+
+
+def _replace_all_literal(run: Run, pattern: str, text: str, replacement: str) -> str:
+    return _replaced(run, _compiled(run, pattern), runes(text), lambda _match: replacement)
+
+
+def _replaced(run: Run, regex: Any, text: str, replacement: Callable[[Any], str]) -> str:
+    pieces: list[str] = []
+    position, length = 0, len(text)
+    for match in _spans(run, regex, text):
+        new = replacement(match)
+        length += len(new)
+        run.write(length)
+        pieces += [text[position : match.start()], new]
+        position = match.end()
+    return "".join([*pieces, text[position:]])
+
+
+def _pieces(template: str, names: Mapping[str, int], groups: int) -> list[str | int]:
+    """Split a replacement into texts and numbers of groups; what does not exist is empty."""
+    pieces: list[str | int] = []
+    position = 0
+    for found in _TEMPLATE.finditer(template):
+        pieces.append(template[position : found.start()])
+        position = found.end()
+        if found[1]:
+            pieces.append("$")
+            continue
+        name = found[2] or found[3]
+        number = int(name) if name.isdecimal() and name.isascii() else names.get(name)
+        if number is not None and number <= groups:
+            pieces.append(number)
+    return [*pieces, template[position:]]
+
+
+def _quote_meta(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+FUNCTIONS: Family = family(
+    {
+        "regexMatch": function(_match, STRING, STRING),
+        "mustRegexMatch": function(_must_match, STRING, STRING),
+        "regexFind": function(_find, STRING, STRING),
+        "regexFindAll": function(_find_all, STRING, STRING, INT),
+        "regexReplaceAll": function(_replace_all, STRING, STRING, STRING),
+        "regexReplaceAllLiteral": function(_replace_all_literal, STRING, STRING, STRING),
+        "regexSplit": function(_split, STRING, STRING, INT),
+        "regexQuoteMeta": plain(_quote_meta, STRING),
+    },
+    mustRegexFind="regexFind",
+    mustRegexFindAll="regexFindAll",
+    mustRegexReplaceAll="regexReplaceAll",
+    mustRegexReplaceAllLiteral="regexReplaceAllLiteral",
+    mustRegexSplit="regexSplit",
+)

@@ -1,0 +1,72 @@
+"""All functions of Sprig that templates may call, and why some cannot be."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from reconciler.languages.gotemplate.functions import (
+    casing,
+    chance,
+    defaults,
+    dicts,
+    encodings,
+    jsontext,
+    lists,
+    numbers,
+    paths,
+    reflection,
+    regexes,
+    strings,
+    times,
+    urls,
+    versions,
+)
+from reconciler.languages.gotemplate.signature import Function
+
+_FAMILIES = (
+    casing,
+    chance,
+    defaults,
+    dicts,
+    encodings,
+    jsontext,
+    lists,
+    numbers,
+    paths,
+    reflection,
+    regexes,
+    strings,
+    times,
+    urls,
+    versions,
+)
+
+FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
+    {name: function for family in _FAMILIES for name, function in family.FUNCTIONS.items()}
+)
+
+_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("env", "expandenv"), "it reads the environment of the process"),
+        "getHostByName": "it asks the network",
+        **dict.fromkeys(
+            (
+                "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert",
+                "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
+                "buildCustomCert",
+            ),
+            "keys and certificates are not made by templates",
+        ),
+        **dict.fromkeys(
+            ("bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES"),
+            "passwords and ciphers are not for templates",
+        ),
+    }
+)  # fmt: skip
+
+
+def why_unknown(name: str) -> str:
+    """Say why a function cannot be called."""
+    if name in _REFUSED:
+        return f"the function {name} cannot be used here: {_REFUSED[name]}"
+    return f"there is no function {name}"

@@ -1,0 +1,53 @@
+"""Characters as Go classifies and maps them: each by itself, by the categories of Unicode."""
+
+import unicodedata
+from typing import Final
+
+SPACES: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+_SPACES: Final = frozenset(SPACES)
+_LONE: Final = range(0xDC80, 0xDD00)
+
+
+def runes(text: str) -> str:
+    """Give the characters of a string; a byte that belongs to none becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return "".join("\ufffd" if ord(each) in _LONE else each for each in text)
+
+
+def is_space(character: str) -> bool:
+    """Return whether a character is white space."""
+    return character in _SPACES
+
+
+def category(character: str) -> str:
+    """Give the general category of a character."""
+    return unicodedata.category(character)
+
+
+def upper(text: str) -> str:
+    """Map each character to upper case; what would become two stays."""
+    return text.upper() if text.isascii() else "".join(map(_upper, text))
+
+
+def lower(text: str) -> str:
+    """Map each character to lower case."""
+    return text.lower() if text.isascii() else "".join(map(_lower, text))
+
+
+def title(character: str) -> str:
+    """Map a character to title case."""
+    mapped = character.title()
+    return mapped if len(mapped) == 1 else character
+
+
+def _upper(character: str) -> str:
+    mapped = character.upper()
+    return mapped if len(mapped) == 1 else character
+
+
+def _lower(character: str) -> str:
+    mapped = character.lower()
+    return mapped[0] if mapped else character

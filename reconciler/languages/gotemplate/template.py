@@ -1,0 +1,109 @@
+"""Templates: compiled once, rendered on data."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from reconciler.engine.allowance import UNLIMITED, Allowance
+from reconciler.engine.environment import NOTHING_KNOWN, EvaluationEnvironment
+from reconciler.languages.gotemplate import builtins
+from reconciler.languages.gotemplate.evaluator import Body, Rendering
+from reconciler.languages.gotemplate.functions import registry
+from reconciler.languages.gotemplate.limits import DEFAULT_LIMITS, Limits, Run
+from reconciler.languages.gotemplate.parser import parse
+from reconciler.languages.gotemplate.signature import Function
+from reconciler.languages.gotemplate.values import encode
+
+BUILTIN: Final[Mapping[str, Function]] = builtins.FUNCTIONS
+SPRIG: Final[Mapping[str, Function]] = MappingProxyType(
+    {**builtins.FUNCTIONS, **registry.FUNCTIONS}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template that was compiled.
+
+    Attributes:
+        text: As it was written.
+        converges: It gives the same each time it is rendered on the same data.
+    """
+
+    text: str
+    converges: bool
+    _mutates: bool
+    _body: Body
+    _defined: Mapping[str, Body]
+    _functions: Mapping[str, Function]
+    _limits: Limits
+
+    def render(
+        self,
+        data: Any,
+        *,
+        allowance: Allowance = UNLIMITED,
+        environment: EvaluationEnvironment = NOTHING_KNOWN,
+    ) -> str:
+        """Render it as `render_bytes` does; what is not UTF-8 becomes U+FFFD."""
+        text = self._render(data, allowance, environment)
+        return text if text.isascii() else encode(text).decode("utf-8", "replace")
+
+    def render_bytes(
+        self,
+        data: Any,
+        *,
+        allowance: Allowance = UNLIMITED,
+        environment: EvaluationEnvironment = NOTHING_KNOWN,
+    ) -> bytes:
+        """Render it; the data stays as it is, whatever the template does to it.
+
+        Args:
+            data: What ``.`` is; usually a `Record`. Its plain integers are floats, as Go reads
+                those of JSON.
+            allowance: What it may cost.
+            environment: The time, and chance, for the functions that need them.
+
+        Raises:
+            EvaluationError: It cannot be rendered on this data. Its text may quote what the
+                template itself says; `without_values` never does.
+        """
+        return encode(self._render(data, allowance, environment))
+
+    def _render(self, data: Any, allowance: Allowance, environment: EvaluationEnvironment) -> str:
+        run = Run(self._limits, allowance, environment)
+        try:
+            rendering = Rendering(self.text, self._functions, self._defined, run)
+            return rendering.render(self._body, copy.deepcopy(data) if self._mutates else data)
+        finally:
+            run.settle()
+
+
+def compile(  # noqa: A001 - as that of the standard library's re
+    text: str,
+    *,
+    functions: Mapping[str, Function] = SPRIG,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Template:
+    """Compile a template.
+
+    Args:
+        text: Of the template.
+        functions: What it may call: `SPRIG`, or `BUILTIN`, which text/template has by itself.
+        limits: What it may cost.
+
+    Raises:
+        TemplateSyntaxError: It is none, or it calls a function that there is not.
+    """
+    parsed = parse(text, known=functions, unknown=registry.why_unknown, limits=limits)
+    called = [functions[name] for name in parsed.called]
+    return Template(
+        text=text,
+        converges=all(function.pure for function in called),
+        _mutates=any(function.mutates for function in called),
+        _body=parsed.body,
+        _defined=MappingProxyType(parsed.defined),
+        _functions=functions,
+        _limits=limits,
+    )

@@ -1,0 +1,265 @@
+"""What values are: those of Go, in Python's.
+
+`bool`, `str`, `float` and `complex` are what they are called; `list` and `dict` are slices of and
+maps to values of any type; None is a nil interface. A plain `int` comes from JSON and so is a
+float64, as Go reads it; Go's integers have types of this module. A byte that belongs to no
+character stands in a `str` as the lone surrogate that Python's ``surrogateescape`` makes of it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from reconciler.engine.values.gonumbers import UINT64_MAX
+
+if TYPE_CHECKING:
+    from reconciler.languages.gotemplate.signature import Function
+
+ANY: Final = "interface {}"
+_BITS: Final = 63
+
+
+class Missing:
+    """No value at all, as what a map does not have; that is not the same as nil."""
+
+    __slots__ = ()
+
+
+MISSING: Final = Missing()
+
+
+class Int(int):
+    """An ``int``; results of arithmetic wrap around as its 64 bits do."""
+
+    __slots__ = ()
+    type_name: ClassVar[str] = "int"
+    kind: ClassVar[str] = "int"
+
+
+class Int64(Int):
+    """An ``int64``."""
+
+    __slots__ = ()
+    type_name = "int64"
+    kind = "int64"
+
+
+class Uint(Int):
+    """An integer without a sign: ``uint64``."""
+
+    __slots__ = ()
+    type_name = "uint64"
+    kind = "uint64"
+
+
+class Uint8(Uint):
+    """A ``uint8``: a byte of a string."""
+
+    __slots__ = ()
+    type_name = "uint8"
+    kind = "uint8"
+
+
+class Opaque(ABC):
+    """A value of a type with methods and a text of its own, as a time or a version."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def type_name(self) -> str:
+        """Give the name of its type."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Give the kind of its type."""
+
+    @abstractmethod
+    def text(self) -> str:
+        """Give what its method String gives."""
+
+    @abstractmethod
+    def json(self) -> str:
+        """Give the text that stands for it in JSON."""
+
+    @classmethod
+    @abstractmethod
+    def methods(cls) -> "Mapping[str, Function]":
+        """Give its methods by name; each takes the value as its first argument."""
+
+
+class Slice(list[Any]):
+    """A slice of one type, or a nil slice.
+
+    Attributes:
+        element: The name of the type of its elements.
+        nil: It is none.
+    """
+
+    __slots__ = ("element", "nil")
+
+    def __init__(
+        self, items: Iterable[Any] = (), element: str = ANY, *, nil: bool = False
+    ) -> None:
+        super().__init__(items)
+        self.element = element
+        self.nil = nil
+
+
+class Map(dict[str, Any]):
+    """A map to one type, or a nil map.
+
+    Attributes:
+        element: The name of the type of its values.
+        nil: It is none.
+    """
+
+    __slots__ = ("element", "nil")
+
+    def __init__(
+        self, items: Mapping[str, Any] | None = None, element: str = ANY, *, nil: bool = False
+    ) -> None:
+        super().__init__(items or {})
+        self.element = element
+        self.nil = nil
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A pointer to an interface: fields and indexes go through it, functions get the pointer."""
+
+    target: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A struct, as data at the root: a field that it does not have is an error.
+
+    Attributes:
+        name: Of its type, with a ``*`` where the template gets a pointer to it.
+        fields: By name.
+    """
+
+    name: str
+    fields: Mapping[str, Any]
+
+
+def wrapped(value: int) -> int:
+    """Give what 64 bits with a sign hold of an integer."""
+    value &= UINT64_MAX
+    return value - UINT64_MAX - 1 if value >> _BITS else value
+
+
+def loaded(value: Any) -> Any:
+    """Give a value that was read from data: a number of JSON is a float64."""
+    return float(value) if type(value) is int else value
+
+
+def deref(value: Any) -> Any:
+    """Give what a pointer to an interface points to, else the value itself."""
+    while type(value) is Pointer:
+        value = loaded(value.target)
+    return value
+
+
+def is_nil(value: Any) -> bool:
+    """Return whether there is no value, or the nil of its type."""
+    return value is None or value is MISSING or getattr(value, "nil", False)
+
+
+def truth(value: Any) -> bool:
+    """Return whether ``if`` takes a value as true: it is not the zero value of its type."""
+    if isinstance(value, Opaque | Record | Pointer):
+        return True
+    return value is not MISSING and bool(value)
+
+
+def length(value: str) -> int:
+    """Count the bytes of a string."""
+    return len(value) if value.isascii() else len(encode(value))
+
+
+def encode(value: str) -> bytes:
+    """Give the bytes of a string."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def decode(content: bytes) -> str:
+    """Give the string of bytes."""
+    return content.decode("utf-8", "surrogateescape")
+
+
+_NAMES: Final[Mapping[type, str]] = {
+    str: "string",
+    bool: "bool",
+    int: "float64",
+    float: "float64",
+    complex: "complex128",
+    list: f"[]{ANY}",
+    dict: f"map[string]{ANY}",
+    Pointer: f"*{ANY}",
+}
+
+
+def type_name(value: Any) -> str:
+    """Give the name of a value's type, as %T writes it."""
+    name = _NAMES.get(type(value))
+    if name is not None:
+        return name
+    if isinstance(value, Slice):
+        return f"[]{value.element}"
+    if isinstance(value, Map):
+        return f"map[string]{value.element}"
+    if isinstance(value, Record):
+        return value.name
+    return value.type_name if isinstance(value, Int | Opaque) else "<nil>"
+
+
+def kind(value: Any) -> str:
+    """Give the kind of a value's type, as reflect names it; that of no value is ``invalid``."""
+    if isinstance(value, list):
+        return "slice"
+    if isinstance(value, dict):
+        return "map"
+    if isinstance(value, Record):
+        return "ptr" if value.name.startswith("*") else "struct"
+    if type(value) is Pointer:
+        return "ptr"
+    if isinstance(value, Int | Opaque):
+        return value.kind
+    return _NAMES.get(type(value), "invalid")
+
+
+_NOTHING: Final = (None, MISSING)
+
+
+def deep_equal(one: Any, other: Any, visit: Callable[[int], None]) -> bool:
+    """Return whether reflect.DeepEqual finds two values equal: types count, too.
+
+    Args:
+        one: Any.
+        other: Any.
+        visit: Counts what is looked at.
+    """
+    waiting = [(one, other)]
+    while waiting:
+        visit(1)
+        left, right = waiting.pop()
+        absent = left in _NOTHING or right in _NOTHING
+        if absent or type_name(left) != type_name(right):
+            if not (left in _NOTHING and right in _NOTHING):
+                return False
+        elif isinstance(left, list | dict):
+            if is_nil(left) != is_nil(right) or len(left) != len(right):
+                return False
+            if isinstance(left, dict) and left.keys() != right.keys():
+                return False
+            keys = left if isinstance(left, dict) else range(len(left))
+            waiting += ((left[key], right[key]) for key in keys)
+        elif isinstance(left, Pointer):
+            waiting.append((left.target, right.target))
+        elif left != right:
+            return False
+    return True

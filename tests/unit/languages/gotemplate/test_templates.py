@@ -1,0 +1,207 @@
+"""Go templates: what is written, what is refused, and what it may cost."""
+
+import random
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from reconciler.engine.allowance import Allowance, Exhausted
+from reconciler.engine.environment import EvaluationEnvironment
+from reconciler.errors import EvaluationError
+from reconciler.languages import gotemplate
+from reconciler.languages.gotemplate import Int, Pointer, Record, TemplateSyntaxError
+
+POD = {
+    "kind": "Pod",
+    "n": 3,
+    "big": 1000000,
+    "none": None,
+    "metadata": {"labels": {"app": "web", "tier": "front"}},
+    "ports": [80, 443],
+}
+
+
+def rendered(text: str, **environment: Any) -> str:
+    fields = {"Namespace": "shop", "Target": Pointer(POD), "Keys": [Int(2), "k"]}
+    return gotemplate.compile(text).render(
+        Record("*core.Context", fields), environment=EvaluationEnvironment(**environment)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a {{- .Namespace -}} b", "ashopb"),
+        ("{{ .Target.kind }} {{ .Target.big }} {{ .Target.n }}", "Pod 1e+06 3"),
+        ("{{ .Target.metadata }}", "map[labels:map[app:web tier:front]]"),
+        ("{{ .Target.no.such.key }}|{{ print .Target.no }}", "<no value>|<nil>"),
+        ("{{ range $i, $p := .Target.ports }}{{ $i }}={{ $p }};{{ end }}", "0=80;1=443;"),
+        ("{{ range .Target.none }}x{{ else }}none{{ end }}", "none"),
+        ("{{ with .Target.metadata.labels }}{{ .app }}{{ end }}", "web"),
+        ('{{ define "t" }}<{{ . }}>{{ end }}{{ template "t" .Namespace }}', "<shop>"),
+        ('{{ block "t" 1 }}[{{ . }}]{{ end }}', "[1]"),
+        ("{{ range .Target.ports }}{{ . }}{{ break }}{{ end }}", "80"),
+        ("{{ $x := 1 }}{{ if true }}{{ $x = 2 }}{{ end }}{{ $x }}", "2"),
+        ('{{ printf "%05.1f|%-4d|%+q|%x" 3.14159 7 "é" "hi" }}', '003.1|7   |"\\u00e9"|6869'),
+        ('{{ printf "%d %s" "a" }}', "%!d(string=a) %!s(MISSING)"),
+        (
+            '{{ eq .Target.kind "Job" "Pod" }} {{ lt 1 2 }} {{ and 0 (index .Keys 9) }}',
+            "true true 0",
+        ),
+        ("{{ index .Keys 0 }} {{ len .Target.ports }}", "2 2"),
+        ("{{ 1_000 }} {{ 0x1F }} {{ 'a' }} {{ 1e3 }} {{ 1+2i }}", "1000 31 97 1000 (1+2i)"),
+        ('{{ "{{ .Namespace }}" }}', "{{ .Namespace }}"),
+        ("{{ .Target.metadata.labels | toJson | sha256sum | trunc 8 }}", "a3c2dd55"),
+        ('{{ addf 0.1 0.2 }} {{ add 1 "2" 3.9 }} {{ div -7 2 }}', "0.3 6 -3"),
+        ('{{ semverCompare ">=1.2, <2" "1.9.0" }}', "true"),
+        ('{{ regexReplaceAll "(o)" "foo" "<$1>" }}', "f<o><o>"),
+        ('{{ toDate "2006-01-02" "2021-05-06" | date "Mon Jan _2" }}', "Thu May  6"),
+    ],
+)
+def test_a_template_writes_what_go_writes(text: str, wanted: str) -> None:
+    assert rendered(text, now=datetime(2026, 1, 2, tzinfo=UTC)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "problem"),
+    [
+        ("a\n  {{ .x", 2, 8, "without its closing }}"),
+        ("{{ if }}", 1, 7, "a value is missing"),
+        ("{{ end }}", 1, 10, "{{end}} without"),
+        ("{{ nope 1 }}", 1, 4, "there is no function nope"),
+        ('{{ env "HOME" }}', 1, 4, "env cannot be used here: it reads the environment"),
+        ('{{ getHostByName "a" }}', 1, 4, "it asks the network"),
+        ('{{ genCA "a" 1 }}', 1, 4, "keys and certificates"),
+        ('{{ derivePassword 1 "a" "b" "c" "d" }}', 1, 4, "passwords and ciphers"),
+        ("{{ $x }}", 1, 4, "the variable $x is not defined"),
+        ("{{ .Target.a-b }}", 1, 13, "index takes any key"),
+        ("{{ break }}", 1, 12, "outside {{range}}"),
+        ("{{ with 1 }}{{ else with 2 }}{{ end }}", 1, 21, "with is not expected"),
+        ("{{ " + "(" * 100 + "1" + ")" * 100 + " }}", 1, 65, "nested deeper than 60 levels"),
+        ("{{ 99999999999999999999 }}", 1, 4, "does not fit into 64 bits"),
+    ],
+)
+def test_what_is_no_template_is_refused_with_its_place(
+    text: str, line: int, column: int, problem: str
+) -> None:
+    with pytest.raises(TemplateSyntaxError) as caught:
+        gotemplate.compile(text)
+    assert problem in caught.value.message
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x\n{{ .Nope }}", "line 2, column 4: there is no field Nope in *core.Context"),
+        ("{{ .Target.none.x }}", "the field x of null"),
+        ("{{ upper .Target.n }}", "string is expected, and not float64"),
+        ("{{ upper .Target.no }}", "string is expected, and there is no value"),
+        ("{{ index .Target.ports .Target.n }}", "an index is an integer, not float64"),
+        ("{{ eq .Target.n 3 }}", "float64 cannot be compared with int"),
+        ('{{ get .Target "kind" }}', "map[string]interface {} is expected, and not *interface {}"),
+        ("{{ div 1 0 }}", "a division by zero"),
+        ("{{ range .Namespace }}{{ end }}", "range takes a list or a map"),
+        ('{{ printf "%p" .Target.ports }}', "no stable text"),
+        ("{{ now }}", "the time is not known here"),
+        ("{{ uuidv4 }}", "no source of chance"),
+    ],
+)
+def test_what_cannot_be_rendered_says_where_without_a_value(text: str, problem: str) -> None:
+    with pytest.raises(EvaluationError) as caught:
+        rendered(text)
+    assert problem in str(caught.value)
+    assert caught.value.without_values == str(caught.value)
+    assert "443" not in str(caught.value)
+
+
+def test_the_text_of_fail_is_kept_from_those_who_may_not_see_values() -> None:
+    with pytest.raises(EvaluationError) as caught:
+        rendered('{{ fail (printf "bad %s" .Target.kind) }}')
+    assert str(caught.value) == "line 1, column 4: fail: bad Pod"
+    assert caught.value.without_values == "line 1, column 4: fail fails"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{{ define "t" }}{{ template "t" . }}{{ end }}{{ template "t" . }}',
+        '{{ repeat 2000000 "x" }}',
+        "{{ until 1000000 }}",
+        '{{ printf "%1000000000d" 1 }}{{ printf "%999999d" 1 }}{{ printf "%999999d" 1 }}',
+        '{{ $x := "xxxxxxxxxx" }}' + '{{ $x = replace "x" "xxxxxxxxxx" $x }}' * 7,
+        "{{ range until 9999 }}{{ range until 9999 }}{{ range until 9999 }}{{ end }}{{ end }}{{ end }}",
+        '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ mustToJson $d }}',
+        '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $d }}',
+        '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ deepEqual $d (dict "d" $d) }}',
+        '{{ range until 9999 }}{{ regexFind "(x+x+)+y" (repeat 100000 "x") }}{{ end }}',
+    ],
+)
+def test_what_does_not_end_or_grows_is_stopped(text: str) -> None:
+    start = time.process_time()
+    with pytest.raises(EvaluationError):
+        rendered(text)
+    assert time.process_time() - start < 5
+
+
+def test_rendering_takes_from_the_allowance_that_it_shares() -> None:
+    allowance = Allowance(100_000)
+    template = gotemplate.compile('{{ range until 5000 }}{{ "x" | upper }}{{ end }}')
+    with pytest.raises(EvaluationError):
+        template.render({}, allowance=allowance)
+    assert allowance.exhausted
+    with pytest.raises(Exhausted):
+        template.render({}, allowance=allowance)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{{ $_ := set .Target.metadata.labels "x" 1 }}{{ .Target.metadata.labels }}',
+        '{{ $_ := unset .Target.metadata.labels "app" }}',
+        '{{ $_ := mergeOverwrite .Target.metadata (dict "labels" (dict "app" "x")) }}',
+    ],
+)
+def test_a_template_that_changes_its_data_changes_a_copy(text: str) -> None:
+    rendered(text)
+    assert POD["metadata"] == {"labels": {"app": "web", "tier": "front"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "converges"),
+    [
+        ("{{ .Namespace | upper }}", True),
+        ('{{ toDate "2006" "2021" | unixEpoch }}', True),
+        ("{{ now | unixEpoch }}", False),
+        ("{{ if false }}{{ uuidv4 }}{{ end }}", False),
+        ("{{ randAlphaNum 5 }}", False),
+        ('{{ shuffle "ab" }}', False),
+        ('{{ date "2006" .Target.at }}', False),
+    ],
+)
+def test_a_template_says_whether_it_gives_the_same_each_time(
+    text: str, *, converges: bool
+) -> None:
+    assert gotemplate.compile(text).converges is converges
+
+
+def test_time_and_chance_are_those_that_are_given() -> None:
+    given: Mapping[str, Any] = {
+        "now": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "below": random.Random(7).randrange,
+    }
+    text = '{{ now }} {{ date "15:04" "no date" }} {{ ago (int64 0) }}'
+    assert rendered(text, **given) == "2026-01-02 03:04:05 +0000 UTC 03:04 490923h4m5s"
+    drawn = rendered("{{ uuidv4 }} {{ randAlpha 3 }} {{ randInt 5 6 }}", **given)
+    assert len(drawn) == 36 + 1 + 3 + 2
+    assert drawn.endswith(" 5")
+    assert drawn[14] == "4"
+
+
+def test_a_cut_character_is_a_byte_in_bytes_and_replaced_in_text() -> None:
+    template = gotemplate.compile('{{ trunc 1 "é" }}|{{ trunc 1 "é" }}{{ trunc -1 "é" }}')
+    assert template.render_bytes({}) == b"\xc3|\xc3\xa9"
+    assert template.render({}) == "\ufffd|é"
