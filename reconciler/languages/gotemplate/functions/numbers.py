@@ -175,7 +175,7 @@ def _decimally(combine: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., 
                 result = combine(result, _decimal(other))
             except (DivisionByZero, InvalidOperation) as error:
                 raise Failure("a division by zero, or a number of too many digits") from error
-        return float(result)
+        return float(result) + 0.0  # the original has no zero with a sign
 
     return calculated
 

@@ -132,8 +132,7 @@ def test_the_text_of_fail_is_kept_from_those_who_may_not_see_values() -> None:
         "{{ until 1000000 }}",
         '{{ printf "%1000000000d" 1 }}{{ printf "%999999d" 1 }}{{ printf "%999999d" 1 }}',
         '{{ $x := "xxxxxxxxxx" }}' + '{{ $x = replace "x" "xxxxxxxxxx" $x }}' * 7,
-        "{{ range until 9999 }}{{ range until 9999 }}{{ range until 9999 }}"
-        "{{ end }}{{ end }}{{ end }}",
+        "{{ range until 9999 }}" * 3 + "{{ end }}" * 3,
         '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ mustToJson $d }}',
         '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $d }}',
         '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ deepEqual $d (dict "d" $d) }}',
