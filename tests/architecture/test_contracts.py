@@ -75,6 +75,17 @@ PLANTED = (
         "reconciler/services/processing/attempt.py",
         "import multiprocessing",
     ),
+    (
+        "Layers: every arrow points down",
+        "reconciler/dialects/base.py",
+        "import reconciler.hooks.config",
+    ),
+    ("The core does no I/O", "reconciler/hooks/monitor.py", "import asyncio"),
+    (
+        "Only a worker process loads libjq",
+        "reconciler/isolation/jq.py",
+        "import reconciler.isolation.jqworker",
+    ),
     ("No cycles between siblings", "admission/roles.py", "import admission.resources"),
 )
 

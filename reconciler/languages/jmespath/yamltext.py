@@ -6,7 +6,8 @@ may come out of a substituted value, would end the process.
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import yaml
 from yaml.events import (
     AliasEvent,
     CollectionEndEvent,
+    DocumentEndEvent,
     DocumentStartEvent,
     Event,
     MappingStartEvent,
@@ -62,8 +64,34 @@ def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
         TooManyValues: It has more than `values` of them, before more are built.
         ValueError: It is not readable or nested deeper than `depth`; the text says where.
     """
-    try:
+    with _readable():
         return _build(yaml.parse(text, Loader=_Parser), depth, values)
+
+
+def decode_documents(text: str, *, depth: int, values: int = MAX_VALUES) -> list[Any]:
+    """Read all documents of a text, each as `decode_yaml` does; an empty one is None.
+
+    Raises:
+        TooManyValues: They have more than `values` of them together.
+        ValueError: One is not readable or nested deeper than `depth`; the text says where.
+    """
+    found: list[Any] = []
+    events: list[Event] = []
+    with _readable():
+        for event in yaml.parse(text, Loader=_Parser):
+            events.append(event)
+            if isinstance(event, DocumentEndEvent):
+                found.append(_build(events, depth, values))
+                values -= len(events)
+                events = []
+    return found
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Say of whatever the library does not take where it stands."""
+    try:
+        yield
     except (yaml.MarkedYAMLError, _Unreadable) as error:
         mark = error.mark if isinstance(error, _Unreadable) else error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

@@ -1,0 +1,130 @@
+"""What a hook is told of why it runs: a list of binding contexts.
+
+A context is recorded when something happens, with the object as of that moment. It becomes what
+the hook reads when the run begins: then snapshots are taken, and contexts of a group that follow
+each other become one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from reconciler.hooks.bindings import KubernetesBinding, ScheduleBinding
+from reconciler.hooks.monitor import Change
+from reconciler.hooks.values import render_json
+
+SnapshotOf = Callable[[str], list[dict[str, Any]]]
+"""Gives what a binding, by its name, has in memory now."""
+
+
+class ContextType(StrEnum):
+    """Why a hook runs."""
+
+    STARTUP = "OnStartup"
+    SCHEDULE = "Schedule"
+    SYNCHRONIZATION = "Synchronization"
+    EVENT = "Event"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Something that a hook has to be told.
+
+    Attributes:
+        binding: Its name.
+        event: Of `EVENTS`, for the type `EVENT`; else empty.
+        shown: What is shown of the object of an event.
+        snapshots: The bindings whose objects are shown as well.
+    """
+
+    type: ContextType
+    binding: str
+    event: str = ""
+    shown: dict[str, Any] = field(default_factory=dict)
+    group: str = ""
+    snapshots: tuple[str, ...] = ()
+
+
+STARTUP = Context(type=ContextType.STARTUP, binding="onStartup")
+
+
+def of_schedule(binding: ScheduleBinding) -> Context:
+    """Return what a hook is told when its schedule is due."""
+    return Context(
+        type=ContextType.SCHEDULE,
+        binding=binding.name,
+        group=binding.group,
+        snapshots=binding.snapshots,
+    )
+
+
+def of_synchronization(binding: KubernetesBinding) -> Context | None:
+    """Return what a hook is told of the objects that are there at the start, if anything."""
+    if not binding.on_synchronization:
+        return None
+    return Context(
+        type=ContextType.SYNCHRONIZATION,
+        binding=binding.name,
+        group=binding.group,
+        snapshots=binding.snapshots,
+    )
+
+
+def of_change(binding: KubernetesBinding, change: Change) -> Context:
+    """Return what a hook is told of a change of an object."""
+    return Context(
+        type=ContextType.EVENT,
+        binding=binding.name,
+        event=change.event,
+        shown=change.observed.shown,
+        group=binding.group,
+        snapshots=binding.snapshots,
+    )
+
+
+def compact(contexts: Sequence[Context]) -> list[Context]:
+    """Return the contexts, of those of a group that follow each other the last."""
+    return [
+        context
+        for index, context in enumerate(contexts)
+        if not context.group
+        or index + 1 == len(contexts)
+        or contexts[index + 1].group != context.group
+    ]
+
+
+def render(contexts: Sequence[Context], snapshot_of: SnapshotOf) -> list[dict[str, Any]]:
+    """Return what the hook reads.
+
+    Each binding is asked once, so that all contexts of a run show the same objects.
+    """
+    taken: dict[str, list[dict[str, Any]]] = {}
+
+    def snapshot(name: str) -> list[dict[str, Any]]:
+        if name not in taken:
+            taken[name] = snapshot_of(name)
+        return taken[name]
+
+    return [_rendered(context, snapshot) for context in compact(contexts)]
+
+
+def document(contexts: Sequence[Context], snapshot_of: SnapshotOf) -> str:
+    """Return the text that a script finds at ``BINDING_CONTEXT_PATH``."""
+    return render_json(render(contexts, snapshot_of))
+
+
+def _rendered(context: Context, snapshot: SnapshotOf) -> dict[str, Any]:
+    shown: dict[str, Any] = {"binding": context.binding}
+    if context.type is ContextType.STARTUP:
+        return shown
+    if context.snapshots:
+        shown["snapshots"] = {name: snapshot(name) for name in context.snapshots}
+    if context.group:
+        return shown | {"type": "Group", "groupName": context.group}
+    shown["type"] = context.type.value
+    if context.type is ContextType.SYNCHRONIZATION:
+        shown["objects"] = snapshot(context.binding)
+    if context.type is ContextType.EVENT:
+        shown |= {"watchEvent": context.event, **context.shown}
+    return shown

@@ -1,0 +1,132 @@
+"""Bindings that the API server asks: admission, and conversion between versions.
+
+A validating webhook is held to what the API server asks of a configuration of them, since its
+names and rules go there as they are; a mutating one only to the types of its fields, as in the
+original.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from reconciler.hooks import selection
+from reconciler.hooks.bindings import AdmissionBinding, ConversionBinding
+from reconciler.hooks.fields import Fields
+
+_OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT", "*")
+_SCOPES: Final = ("Cluster", "Namespaced", "*")
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_DOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL}){{2,}}")
+_LONGEST_NAME: Final = 253
+_DEFAULT_TIMEOUT: Final = 10
+_LONGEST_TIMEOUT: Final = 30
+
+
+def validating(parts: Sequence[Fields]) -> tuple[AdmissionBinding, ...]:
+    """Read the bindings to validation."""
+    found = mutating(parts)
+    names: set[str] = set()
+    for fields, binding in zip(parts, found, strict=True):
+        if "name" in fields:
+            _check_name(fields, binding.name, names)
+        if not 1 <= binding.timeout <= _LONGEST_TIMEOUT:
+            fields.refuse("timeoutSeconds", f"must be from 1 to {_LONGEST_TIMEOUT}")
+        for index, rule in enumerate(binding.rules):
+            _check_rule(fields, f"rules[{index}]", rule)
+    return found
+
+
+def mutating(parts: Sequence[Fields]) -> tuple[AdmissionBinding, ...]:
+    """Read the bindings to mutation."""
+    return tuple(_admission(fields) for fields in parts)
+
+
+def conversions(parts: Sequence[Fields]) -> tuple[ConversionBinding, ...]:
+    """Read the bindings to conversion."""
+    return tuple(_conversion(fields) for fields in parts)
+
+
+def _admission(fields: Fields) -> AdmissionBinding:
+    fields.require("name")
+    timeout = fields.integer("timeoutSeconds")
+    found = AdmissionBinding(
+        name=fields.text("name"),
+        rules=tuple(_rule(part) for part in fields.parts("rules", least=1)),
+        conditions=tuple(_condition(part) for part in fields.parts("matchConditions")),
+        object_labels=selection.labels(fields),
+        namespace_labels=_namespace_labels(fields.part("namespace")),
+        failure_policy=fields.text("failurePolicy", "Fail", among=("Ignore", "Fail")),
+        side_effects=fields.text("sideEffects", "None", among=("None", "NoneOnDryRun")),
+        timeout=_DEFAULT_TIMEOUT if timeout is None else timeout,
+        snapshots=fields.texts("includeSnapshotsFrom", least=1),
+        group=fields.text("group"),
+    )
+    fields.close()
+    return found
+
+
+def _namespace_labels(fields: Fields | None) -> Any:
+    if fields is None:
+        return None
+    fields.require("labelSelector")
+    found = selection.labels(fields)
+    fields.close()
+    return found
+
+
+def _rule(fields: Fields) -> Mapping[str, Any]:
+    fields.require("apiVersions", "apiGroups", "resources", "operations")
+    found: dict[str, Any] = {
+        "operations": fields.texts("operations", least=1, among=_OPERATIONS),
+        "apiGroups": fields.texts("apiGroups", least=1),
+        "apiVersions": fields.texts("apiVersions", least=1),
+        "resources": fields.texts("resources", least=1),
+    }
+    if "scope" in fields:
+        found["scope"] = fields.text("scope", among=_SCOPES)
+    fields.close()
+    return found
+
+
+def _condition(fields: Fields) -> Mapping[str, Any]:
+    # Open, as in the original: what else stands there goes to the API server.
+    fields.require("expression", "name")
+    return {"name": fields.text("name"), "expression": fields.text("expression")}
+
+
+def _conversion(fields: Fields) -> ConversionBinding:
+    fields.require("name", "crdName", "conversions")
+    found = ConversionBinding(
+        name=fields.text("name"),
+        crd=fields.text("crdName"),
+        conversions=tuple(_step(part) for part in fields.parts("conversions", least=1)),
+        snapshots=fields.texts("includeSnapshotsFrom", least=1),
+        group=fields.text("group"),
+    )
+    fields.close()
+    return found
+
+
+def _step(fields: Fields) -> tuple[str, str]:
+    fields.require("fromVersion", "toVersion")
+    found = fields.text("fromVersion"), fields.text("toVersion")
+    fields.close()
+    return found
+
+
+def _check_name(fields: Fields, name: str, names: set[str]) -> None:
+    if not _DOMAIN.fullmatch(name) or len(name) > _LONGEST_NAME:
+        reason = f"{name!r} must be a domain of three segments or more, as pods.example.com"
+        fields.refuse("name", reason)
+    if name in names:
+        fields.refuse("name", f"another binding has the name {name!r}")
+    names.add(name)
+
+
+def _check_rule(fields: Fields, place: str, rule: Mapping[str, Any]) -> None:
+    for name in ("operations", "apiGroups", "apiVersions"):
+        if "*" in rule[name] and len(rule[name]) > 1:
+            fields.refuse(f"{place}.{name}", "'*' means all: nothing may stand beside it")
+    for name in ("apiVersions", "resources"):
+        if "" in rule[name]:
+            fields.refuse(f"{place}.{name}", "an empty text names nothing")

@@ -1,0 +1,217 @@
+"""The `Jq` port: libjq in worker processes, which are kept, and replaced when they end.
+
+libjq is a library in C that is given programs and objects of strangers. A worker has neither the
+memory nor the environment of its parent, and its limits end it, not the parent.
+`docs/design/0014-hooks.md` has the figures.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.hooks.programs import compilable
+from reconciler.hooks.values import input_text, output_of
+
+_SCRIPT: Final = Path(__file__).with_name("jqworker.py")
+_HEAD: Final = 4
+_MIB: Final = 1024 * 1024
+_WALL: Final = 30.0
+"""Seconds that an answer may take in which the worker may have got no processor at all."""
+_BATCH: Final = 64
+_PATIENCE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JqLimits:
+    """What a program may take, for each input.
+
+    Attributes:
+        seconds: Of a processor.
+        memory: Bytes of address space, beside what a worker has itself.
+        answer: Characters of its results.
+    """
+
+    seconds: float = 2.0
+    memory: int = 256 * _MIB
+    answer: int = 8 * _MIB
+
+
+class JqWorkers:
+    """A few workers, started when they are needed first."""
+
+    def __init__(self, *, workers: int = 2, limits: JqLimits | None = None) -> None:
+        self._limits = limits or JqLimits()
+        self._free: asyncio.LifoQueue[_Worker] = asyncio.LifoQueue()
+        self._all = [_Worker(self._limits) for _ in range(workers)]
+        for worker in self._all:
+            self._free.put_nowait(worker)
+
+    async def compile(self, program: str, *, location: str) -> None:
+        """Look whether a program can be compiled.
+
+        Raises:
+            InvalidPolicy: It cannot.
+        """
+        async with self._worker() as worker:
+            try:
+                await worker.begin(compilable(program), ())
+            except EvaluationError as error:
+                raise InvalidPolicy(location, str(error)) from error
+
+    async def evaluate(
+        self, program: str, inputs: Sequence[Any]
+    ) -> list[list[Any] | EvaluationError]:
+        """Return for each input the results, or why there are none."""
+        found: list[list[Any] | EvaluationError] = []
+        async with self._worker() as worker:
+            while len(found) < len(inputs):
+                texts = [input_text(item) for item in inputs[len(found) : len(found) + _BATCH]]
+                found += await _evaluated(worker, compilable(program), texts)
+        return found
+
+    async def close(self) -> None:
+        """End all workers; none of them may be at work."""
+        for worker in self._all:
+            await worker.stop()
+
+    @asynccontextmanager
+    async def _worker(self) -> AsyncIterator["_Worker"]:
+        worker = await self._free.get()
+        whole = False
+        try:
+            yield worker
+            whole = True
+        except (EvaluationError, InvalidPolicy):
+            whole = True
+            raise
+        finally:
+            # Whoever gave up in between leaves answers behind that belong to nobody.
+            if not whole:
+                await worker.stop(patience=False)
+            self._free.put_nowait(worker)
+
+
+async def _evaluated(
+    worker: "_Worker", program: str, texts: Sequence[str]
+) -> list[list[Any] | EvaluationError]:
+    """Return the answers for the first of the inputs: all, or those up to one that ended it."""
+    try:
+        await worker.begin(program, texts)
+    except EvaluationError as error:
+        return [error] * len(texts)
+    found: list[list[Any] | EvaluationError] = []
+    for _ in texts:
+        try:
+            answer = await worker.answer()
+        except EvaluationError as error:
+            return [*found, error]
+        found.append(_results(answer))
+    return found
+
+
+class _Worker:
+    """One process, which is there or is started."""
+
+    def __init__(self, limits: JqLimits) -> None:
+        self._limits = limits
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def begin(self, program: str, texts: Sequence[str]) -> None:
+        """Hand a program and its inputs over.
+
+        Raises:
+            EvaluationError: It cannot be compiled.
+        """
+        if self._process is None or self._process.returncode is not None:
+            self._process = await self._start()
+        body = orjson.dumps({"program": program, "inputs": texts})
+        if self._process.stdin is not None:
+            with contextlib.suppress(ConnectionError):
+                self._process.stdin.write(len(body).to_bytes(_HEAD, "big") + body)
+        answer = await self.answer()
+        if "error" in answer:
+            raise _failure(answer["error"], compiling=True)
+
+    async def answer(self) -> dict[str, str]:
+        """Return the next answer.
+
+        Raises:
+            EvaluationError: The process ended instead.
+        """
+        process = self._process
+        if process is None or process.stdout is None:
+            raise _ended(self._limits)
+        try:
+            async with asyncio.timeout(_WALL):
+                head = await process.stdout.readexactly(_HEAD)
+                body = await process.stdout.readexactly(int.from_bytes(head, "big"))
+        except (asyncio.IncompleteReadError, TimeoutError) as error:
+            await self.stop(patience=isinstance(error, asyncio.IncompleteReadError))
+            raise _ended(self._limits) from None
+        found: dict[str, str] = orjson.loads(body)
+        return found
+
+    async def stop(self, *, patience: bool = True) -> None:
+        """Wait until the process is gone: it ends when nothing more can come, or is killed.
+
+        Args:
+            patience: Wait a moment before it is killed.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), _PATIENCE if patience else 0)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        limits = (self._limits.seconds, self._limits.memory, self._limits.answer)
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            str(_SCRIPT),
+            *map(str, limits),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            close_fds=True,
+        )
+
+
+def _results(answer: dict[str, str]) -> list[Any] | EvaluationError:
+    if "error" in answer:
+        return _failure(answer["error"])
+    try:
+        return output_of(answer["results"])
+    except EvaluationError as error:
+        return error
+
+
+def _failure(text: str, *, compiling: bool = False) -> EvaluationError:
+    what = "the jq program cannot be compiled" if compiling else "the jq program failed"
+    lines = text.strip().splitlines()
+    said = lines[0].removeprefix("jq: error: ").partition(" at <top-level>")[0] if lines else ""
+    return EvaluationError(f"{what}: {said}").bare(what)
+
+
+def _ended(limits: JqLimits) -> EvaluationError:
+    text = (
+        f"the jq program was ended: it takes more than {limits.seconds:g} s"
+        f" or {limits.memory // _MIB} MiB for an input; narrow down what it goes through"
+    )
+    return EvaluationError(text).bare(text)

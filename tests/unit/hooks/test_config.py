@@ -1,0 +1,168 @@
+import pytest
+
+from reconciler.errors import InvalidPolicy
+from reconciler.hooks.bindings import EVENTS, Pace
+from reconciler.hooks.config import load_config
+
+MONITOR = "configVersion: v1\nkubernetes:\n- kind: Pod\n"
+NAME_AND_FIELD = """\
+  nameSelector: {matchNames: [a]}
+  fieldSelector: {matchExpressions: [{field: metadata.name, operator: '!=', value: b}]}
+"""
+
+
+def places(text: str) -> list[str]:
+    with pytest.raises(InvalidPolicy) as caught:
+        load_config(text)
+    return [caught.value.location, *(error.location for error in caught.value.others)]
+
+
+def test_every_error_has_its_place() -> None:
+    text = """
+configVersion: v1
+onStartup: soon
+colour: red
+schedule:
+- crontab: '*/0 * * * *'
+  includeSnapshotsFrom: [nothing]
+kubernetes:
+- kind: Pod
+  nameSelector: {matchNames: [5]}
+  labelSelector: {matchLabels: {app: '*'}}
+  jqFilter: input
+- nameSelector: {}
+  fieldSelector: {matchExpressions: [{field: a, operator: '='}]}
+"""
+    assert set(places(text)) == {
+        "onStartup",
+        "colour",
+        "schedule[0].crontab",
+        "schedule[0].includeSnapshotsFrom[0]",
+        "kubernetes[0].nameSelector.matchNames[0]",
+        "kubernetes[0].labelSelector.matchLabels.app",
+        "kubernetes[0].jqFilter",
+        "kubernetes[1].kind",
+        "kubernetes[1].nameSelector.matchNames",
+        "kubernetes[1].fieldSelector.matchExpressions[0].value",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", "configVersion"),
+        ("onStartup: 1", "configVersion"),
+        ("configVersion: v1", "configVersion"),
+        ("configVersion: 1\nonStartup: 1", "configVersion"),
+        ("[1]", "configuration"),
+        ("{", "configuration"),
+        ("\x00\x01", "configuration"),
+        ("configVersion: v1\nschedule: []", "schedule"),
+        ("configVersion: v1\nschedule: null", "schedule"),
+        ("configVersion: v1\nonStartup: true", "onStartup"),
+        (f"{MONITOR}  apiVersion: a/b/c", "kubernetes[0].apiVersion"),
+        (f"{MONITOR}  labelSelector: {{}}", "kubernetes[0].labelSelector"),
+        (f"{MONITOR}  namespace: {{}}", "kubernetes[0].namespace"),
+        (
+            f"{MONITOR}  labelSelector: {{matchExpressions: [{{key: a, operator: In}}]}}",
+            "kubernetes[0].labelSelector.matchExpressions[0].values",
+        ),
+        (
+            MONITOR + NAME_AND_FIELD,
+            "kubernetes[0].fieldSelector",
+        ),
+        (
+            f"{MONITOR}- kind: Node\n  includeSnapshotsFrom: [kubernetes]",
+            "kubernetes[1].includeSnapshotsFrom[0]",
+        ),
+        (f"{MONITOR}settings: {{executionMinInterval: 3s}}", "settings.executionBurst"),
+        (
+            f"{MONITOR}settings: {{executionMinInterval: soon, executionBurst: 1}}",
+            "settings.executionMinInterval",
+        ),
+    ],
+)
+def test_what_is_refused_names_its_place(text: str, place: str) -> None:
+    assert places(text) == [place]
+
+
+def test_defaults_and_what_takes_their_place() -> None:
+    config = load_config(
+        f"{MONITOR}  executeHookOnEvent: []\n  watchEvent: [Added]\n"
+        "- {kind: Node, name: nodes, watchEvent: [Deleted], waitForSynchronization: false}\n"
+        "- {kind: Node, name: slow, waitForSynchronization: false, queue: slow}\n"
+        "settings: {executionMinInterval: 1m30s, executionBurst: 4}\n"
+    )
+    pods, nodes, slow = config.kubernetes
+    assert (pods.name, pods.queue, pods.events) == ("kubernetes", "main", ())
+    assert (nodes.events, nodes.wait_for_synchronization) == (("Deleted",), True)
+    assert (slow.events, slow.wait_for_synchronization) == (EVENTS, False)
+    assert config.pace == Pace(interval=90.0, burst=4)
+
+
+def test_a_group_adds_its_monitors_after_what_is_named() -> None:
+    config = load_config(
+        "configVersion: v1\n"
+        "kubernetes:\n"
+        "- {kind: Pod, name: a, group: g}\n"
+        "- {kind: Pod, name: b, group: g, includeSnapshotsFrom: [c]}\n"
+        "- {kind: Pod, name: c}\n"
+        "schedule: [{crontab: '@hourly', group: g}, {crontab: '@hourly', group: other}]\n"
+    )
+    assert [item.snapshots for item in config.kubernetes] == [("a", "b"), ("c", "a", "b"), ()]
+    assert [item.snapshots for item in config.schedules] == [("a", "b"), ()]
+
+
+def test_a_selection_says_what_it_takes() -> None:
+    (binding,) = load_config(
+        f"{MONITOR}  nameSelector: {{matchNames: [a, b]}}\n"
+        "  labelSelector: {matchLabels: {app: web}, matchExpressions:"
+        " [{key: old, operator: DoesNotExist}]}\n"
+        "  fieldSelector: {matchExpressions:"
+        " [{field: spec.nodeName, operator: '!=', value: ''}]}\n"
+        "  namespace: {nameSelector: {matchNames: [shop]},"
+        " labelSelector: {matchLabels: {team: x}}}\n"
+    ).kubernetes
+    pod = {
+        "metadata": {"name": "a", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"nodeName": "n"},
+    }
+
+    def takes(team: str = "x", **meta: object) -> bool:
+        changed = {**pod, "metadata": {**pod["metadata"], **meta}}
+        return binding.selection.accepts(changed, {"team": team})
+
+    assert takes()
+    assert not takes(name="c")
+    assert not takes(namespace="other")
+    assert not takes(labels={"app": "web", "old": ""})
+    assert not takes(team="y")
+    assert not binding.selection.accepts({**pod, "spec": {}}, {"team": "x"})
+    assert binding.selection.labels is not None
+    assert binding.selection.labels.server == "app=web,!old"
+    assert [test.server for test in binding.selection.fields or ()] == ["spec.nodeName!="]
+
+
+@pytest.mark.parametrize(
+    ("rule", "place"),
+    [
+        ("operations: ['*', CREATE]", "rules[0].operations"),
+        ("operations: [PATCH]", "rules[0].operations[0]"),
+        ("resources: ['']", "rules[0].resources"),
+        ("scope: All", "rules[0].scope"),
+    ],
+)
+def test_a_validating_rule_is_what_the_api_server_takes(rule: str, place: str) -> None:
+    whole = {
+        "operations": "[CREATE]",
+        "apiGroups": "['']",
+        "apiVersions": "[v1]",
+        "resources": "[pods]",
+    }
+    name, _, value = rule.partition(": ")
+    fields = ", ".join(f"{key}: {text}" for key, text in {**whole, name: value}.items())
+    text = (
+        "configVersion: v1\nkubernetesValidating:\n"
+        f"- {{name: a.example.com, rules: [{{{fields}}}]}}\n"
+    )
+    assert places(text) == [f"kubernetesValidating[0].{place}"]

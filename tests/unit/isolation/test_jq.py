@@ -1,0 +1,100 @@
+"""jq in worker processes: what they answer, and what they cannot do."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.isolation import jqworker
+from reconciler.isolation.jq import JqLimits, JqWorkers
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+async def workers() -> AsyncIterator[JqWorkers]:
+    made = JqWorkers(workers=1, limits=JqLimits(seconds=0.1, memory=64 * MIB, answer=1000))
+    yield made
+    await made.close()
+
+
+async def one(workers: JqWorkers, program: str, value: object = None) -> list[object]:
+    (found,) = await workers.evaluate(program, [value])
+    if isinstance(found, EvaluationError):
+        raise found
+    return found
+
+
+async def test_answers_come_in_the_order_of_the_inputs(workers: JqWorkers) -> None:
+    found = await workers.evaluate(".a[]", [{"a": [index, -index]} for index in range(300)])
+    assert found == [[index, -index] for index in range(300)]
+
+
+async def test_one_input_that_ends_the_worker_takes_no_other_with_it(workers: JqWorkers) -> None:
+    program = 'if . == 1 then repeat(.) elif . == 2 then error("no") else . end'
+    found = await workers.evaluate(program, [0, 1, 2, 3])
+    assert [found[0], found[3]] == [[0], [3]]
+    assert "ended" in str(found[1])
+    assert str(found[2]) == "the jq program failed: no"
+
+
+@pytest.mark.parametrize("program", ["def f: f; f", "[range(1e9)]", '"a" * 1e9', "[range(1000)]"])
+async def test_what_takes_too_much_is_an_error(workers: JqWorkers, program: str) -> None:
+    with pytest.raises(EvaluationError):
+        await one(workers, program)
+    assert await one(workers, ". + 1", 1) == [2]
+
+
+async def test_a_program_that_cannot_be_compiled_is_refused_with_its_place(
+    workers: JqWorkers,
+) -> None:
+    with pytest.raises(InvalidPolicy, match=r"^here: .*nothing/0 is not defined"):
+        await workers.compile("nothing", location="here")
+    await workers.compile(".a", location="here")
+
+
+async def test_no_environment_can_be_seen(
+    workers: JqWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY", "secret")
+    assert await one(workers, "[env, $ENV]") == [[{}, {}]]
+
+
+def test_a_worker_can_open_no_file(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text('"secret"')
+    # What `check_program` refuses; a program that got past it still finds nothing.
+    program = f'import "data" as $data {{search: "{tmp_path}"}}; $data'
+    request = json.dumps({"program": program, "inputs": ["null"]}).encode()
+    done = subprocess.run(
+        [sys.executable, "-I", jqworker.__file__, "2", str(64 * MIB), "1000"],
+        input=len(request).to_bytes(4, "big") + request,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout[4:]).keys() == {"error"}
+
+
+async def test_what_json_cannot_hold_is_an_error(workers: JqWorkers) -> None:
+    for program in ("nan", "[infinite]", "{a: (-1 | sqrt)}", "1e308 * 10", '"nan" | tonumber'):
+        with pytest.raises(EvaluationError):
+            await one(workers, program)
+
+
+async def test_the_keys_of_what_a_program_makes_are_in_order(workers: JqWorkers) -> None:
+    made = "{b: {d: 1, c: 2}, a: 1}"
+    assert await one(workers, f"{made} | tojson") == ['{"a":1,"b":{"c":2,"d":1}}']
+    assert await one(workers, f"{made} | [to_entries[].key]") == [["a", "b"]]
+    assert await one(workers, f"{made} | with_entries(.key |= . + .) | keys") == [["aa", "bb"]]
+
+
+async def test_whoever_gives_up_leaves_no_answer_to_the_next(workers: JqWorkers) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await workers.evaluate("repeat(.)", [1, 2])
+    assert await one(workers, ".", "mine") == ["mine"]
