@@ -35,11 +35,13 @@ class Served:
 
     Attributes:
         preferred: Its version is the first of its group that has the resource.
+        aliases: Its singular and its short names.
     """
 
     kind: Kind
     preferred: bool
     verbs: frozenset[str]
+    aliases: frozenset[str] = frozenset()
 
 
 class KubeKinds(Discoverer):
@@ -82,6 +84,11 @@ class KubeKinds(Discoverer):
         wanted = (group, version, *_split(plural, "/"))
         key = (f"{group}/{version}", f"resource {plural}")
         return await self._found(key, lambda: self._by_resource.get(wanted))
+
+    async def named(self, api_version: str, name: str) -> Kind | None:
+        """Return the kind that people call so, None where it is not served."""
+        key = (f"{api_version} alias", name)
+        return await self._found(key, lambda: call(self._served, api_version, name))
 
     @override
     async def search(  # type: ignore[override]
@@ -211,6 +218,20 @@ def select(served: Iterable[Served], api_version: str, kind: str) -> Iterator[Ki
             yield item.kind
 
 
+def call(served: Iterable[Served], api_version: str, name: str) -> Kind | None:
+    """Return the first that has a name, as `KubeKinds.named` describes it."""
+    wanted = name.lower()
+    for item in served:
+        kind = item.kind
+        if kind.subresource or not (api_version or item.preferred):
+            continue
+        if api_version in {"", kind.api_version} and (
+            wanted in {kind.kind.lower(), kind.plural} or wanted in item.aliases
+        ):
+            return kind
+    return None
+
+
 def _named(kind: Kind, wanted: tuple[str, str, str, str]) -> bool:
     parts = (kind.group, kind.version, kind.kind, kind.subresource)
     # A wildcard never leads from an object to a subresource; that part has to be named.
@@ -249,7 +270,13 @@ def _of_aggregated(group: str, version: str, resource: Mapping[str, Any]) -> Ite
 
 
 def _served(kind: Kind, raw: Mapping[str, Any]) -> Served:
-    return Served(kind=kind, preferred=False, verbs=frozenset(raw.get("verbs") or ()))
+    aliases = {str(raw.get("singularResource") or ""), *(raw.get("shortNames") or ())} - {""}
+    return Served(
+        kind=kind,
+        preferred=False,
+        verbs=frozenset(raw.get("verbs") or ()),
+        aliases=frozenset(aliases),
+    )
 
 
 def _mark_preferred(served: Iterable[Served]) -> Iterator[Served]:

@@ -8,7 +8,9 @@ from tenacity import (
     AsyncRetrying,
     RetryCallState,
     retry_if_exception,
+    retry_if_result,
     stop_after_attempt,
+    stop_after_delay,
     stop_any,
     stop_before_delay,
     stop_never,
@@ -81,6 +83,17 @@ async def until_done(
     async for state in retrying:
         with state:
             await attempt()
+
+
+async def holds(condition: Callable[[], Awaitable[bool]], *, within: float) -> bool:
+    """Ask until something holds; return whether it did within so many seconds."""
+    retrying = AsyncRetrying(
+        retry=retry_if_result(lambda held: not held),
+        wait=wait_random_exponential(multiplier=0.05, max=1.0),
+        stop=stop_after_delay(within),
+        retry_error_callback=lambda _: False,
+    )
+    return bool(await retrying(condition))
 
 
 def _pause(state: RetryCallState) -> float:

@@ -61,6 +61,38 @@ kyverno.io/v2 PolicyException=policyexceptions N
 kyverno.io/v2 UpdateRequest=updaterequests N status
 """
 
+_SHORT_NAMES = {
+    "cm": "configmaps",
+    "ep": "endpoints",
+    "ev": "events",
+    "ns": "namespaces",
+    "no": "nodes",
+    "po": "pods",
+    "pv": "persistentvolumes",
+    "sa": "serviceaccounts",
+    "pvc": "persistentvolumeclaims",
+    "rc": "replicationcontrollers",
+    "svc": "services",
+    "crd": "customresourcedefinitions",
+    "crds": "customresourcedefinitions",
+    "ds": "daemonsets",
+    "deploy": "deployments",
+    "rs": "replicasets",
+    "sts": "statefulsets",
+    "hpa": "horizontalpodautoscalers",
+    "cj": "cronjobs",
+    "ing": "ingresses",
+    "netpol": "networkpolicies",
+    "pdb": "poddisruptionbudgets",
+    "sc": "storageclasses",
+    "quota": "resourcequotas",
+    "limits": "limitranges",
+    "pc": "priorityclasses",
+    "ur": "updaterequests",
+    "cpol": "clusterpolicies",
+    "pol": "policies",
+}
+
 
 def _table() -> Iterator[Kind]:
     for line in _BUILT_IN.strip().splitlines():
@@ -135,6 +167,15 @@ class MemoryKinds:
         if has_wildcard(version):
             found = list({_resource(item): item for item in reversed(found)}.values())[::-1]
         return tuple(found)
+
+    async def named(self, api_version: str, name: str) -> Kind | None:
+        """Return the kind that people call so, None where it is not served."""
+        wanted = _SHORT_NAMES.get(name.lower(), name.lower())
+        for item in self._served:
+            is_version = not item.subresource and api_version in {"", item.api_version}
+            if is_version and wanted in {item.kind.lower(), item.plural}:
+                return item
+        return None
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind behind a resource name, None where it is not served."""

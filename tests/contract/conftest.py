@@ -15,16 +15,19 @@ from reconciler.clock import SystemClock
 from reconciler.errors import AlreadyExists, Denied
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.operations import KubeOperations
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.operations import MemoryOperations
 from reconciler.memory.requests import MemoryPolicies, MemoryRequests
-from reconciler.services.ports.objects import Kinds, Reader, Writer
+from reconciler.services.ports.objects import Kinds, Operations, Reader, Writer
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.requests import Requests
 
+_PATIENCE = 1.0
 VERBS = ("get", "list", "create", "patch", "update", "delete")
 CRDS = Kind(
     group="apiextensions.k8s.io",
@@ -78,6 +81,7 @@ class World:
     kinds: Kinds
     reader: Reader
     writer: Writer
+    operations: Operations
     requests: Requests
     policies: Policies
     namespace: str
@@ -248,6 +252,7 @@ async def world(cluster: Cluster | None) -> AsyncIterator[World]:
             kinds=memory.cluster,
             reader=memory.cluster,
             writer=memory.cluster,
+            operations=MemoryOperations(memory.cluster),
             requests=MemoryRequests(memory.cluster, namespace, page=2),
             policies=MemoryPolicies(memory.cluster),
             namespace=namespace,
@@ -268,6 +273,7 @@ async def world(cluster: Cluster | None) -> AsyncIterator[World]:
         kinds=kinds,
         reader=KubeReader(client),
         writer=KubeWriter(client, clock),
+        operations=KubeOperations(client, patience=_PATIENCE),
         requests=KubeRequests(client, namespace, page=2),
         policies=KubePolicies(client),
         namespace=namespace,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final
 
 import yaml
@@ -65,7 +66,7 @@ def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
         ValueError: It is not readable or nested deeper than `depth`; the text says where.
     """
     with _readable():
-        return _build(yaml.parse(text, Loader=_Parser), depth, values)
+        return _build(yaml.parse(text, Loader=_Parser), depth, values).value
 
 
 def decode_documents(text: str, *, depth: int, values: int = MAX_VALUES) -> list[Any]:
@@ -76,15 +77,19 @@ def decode_documents(text: str, *, depth: int, values: int = MAX_VALUES) -> list
         ValueError: One is not readable or nested deeper than `depth`; the text says where.
     """
     found: list[Any] = []
-    events: list[Event] = []
     with _readable():
-        for event in yaml.parse(text, Loader=_Parser):
-            events.append(event)
-            if isinstance(event, DocumentEndEvent):
-                found.append(_build(events, depth, values))
-                values -= len(events)
-                events = []
+        # As they come: the time that the library takes grows as the square of the depth.
+        events = iter(yaml.parse(text, Loader=_Parser))
+        for event in events:
+            if isinstance(event, DocumentStartEvent):
+                document = _build(takewhile(_is_within, events), depth, values)
+                values -= document.count
+                found.append(document.value)
     return found
+
+
+def _is_within(event: Event) -> bool:
+    return not isinstance(event, DocumentEndEvent)
 
 
 @contextmanager
@@ -132,6 +137,11 @@ class _Document:
     anchors: dict[str, _Node] = field(default_factory=dict)
     count: int = 0
 
+    @property
+    def value(self) -> Any:
+        """What it is; None where the text has nothing."""
+        return self.root[0] if self.root else None
+
     def put(self, event: Event, node: _Node) -> None:
         """Store a value where it stands in the text; a key waits for its value."""
         frame = self.frames[-1] if self.frames else _Frame(self.root)
@@ -170,7 +180,7 @@ class _Document:
             self.anchors[frame.anchor] = _Node(frame.value, count, frame.height)
 
 
-def _build(events: Iterable[Event], depth: int, values: int) -> Any:
+def _build(events: Iterable[Event], depth: int, values: int) -> _Document:
     document = _Document(depth=depth, values=values)
     for event in events:
         match event:
@@ -190,7 +200,7 @@ def _build(events: Iterable[Event], depth: int, values: int) -> Any:
                 document.put(event, document.anchors[event.anchor])
             case DocumentStartEvent() if document.root:
                 raise _Unreadable(event, "a second document begins; only one is allowed")
-    return document.root[0] if document.root else None
+    return document
 
 
 def _key(event: Event) -> str:

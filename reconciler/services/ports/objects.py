@@ -1,6 +1,7 @@
 """Objects of any kind: which kinds there are, reads and guarded writes."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from reconciler.api.account import ServiceAccount
@@ -40,6 +41,15 @@ class Kinds(Protocol):
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind behind a resource name, None where it is not served."""
+        ...
+
+    async def named(self, api_version: str, name: str) -> Kind | None:
+        """Return the kind that people call so, None where it is not served.
+
+        Args:
+            api_version: Empty for the preferred version of the first group that has it.
+            name: A kind, a plural, a singular or a short name, in any case.
+        """
         ...
 
 
@@ -138,5 +148,50 @@ class Writer(Protocol):
             Forbidden: Neither verb is granted; names the missing one.
             Invalid: The content is refused.
             Denied: Another admission webhook refused it.
+        """
+        ...
+
+
+class Propagation(StrEnum):
+    """What becomes of the objects that a deleted one owns."""
+
+    FOREGROUND = "Foreground"
+    BACKGROUND = "Background"
+    ORPHAN = "Orphan"
+
+
+class Operations(Protocol):
+    """Writes in the words of somebody else, without a guard."""
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        """Store a new object, with what the API server makes of it.
+
+        Raises:
+            AlreadyExists: There is one of that name.
+            Unavailable: Nobody knows whether it was stored.
+        """
+        ...
+
+    async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+        """Send a merge patch, of a kind with subresource to that; return the object."""
+        ...
+
+    async def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Any]) -> Object:
+        """Send a JSON patch likewise.
+
+        Raises:
+            Invalid: A step of it does not fit.
+            Unavailable: Nobody knows whether it was applied.
+        """
+        ...
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, propagation: Propagation
+    ) -> None:
+        """Delete an object; in the foreground it is gone afterwards.
+
+        Raises:
+            NotFound: There is no such object.
+            Unavailable: It is still there, after twenty seconds in the foreground.
         """
         ...

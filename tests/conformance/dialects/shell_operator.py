@@ -1,4 +1,4 @@
-"""Cases of shell-operator's hooks: configurations, schedules, jq, contexts."""
+"""Cases of shell-operator's hooks: configurations, schedules, jq, contexts, operations."""
 
 import asyncio
 import json
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from reconciler.api.meta import CONFIG_MAPS
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.hooks import contexts
 from reconciler.hooks.bindings import AdmissionBinding, HookConfig, KubernetesBinding
@@ -16,10 +17,14 @@ from reconciler.hooks.config import decode_text, load_config, read_config, versi
 from reconciler.hooks.contexts import Context
 from reconciler.hooks.crontab import parse_crontab
 from reconciler.hooks.monitor import Monitor, ObservedObject, observe
+from reconciler.hooks.operations import Operation, parse_operations
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.values import render_json, result_of
 from reconciler.isolation.jq import JqWorkers
+from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
+from reconciler.memory.operations import MemoryOperations
+from reconciler.services.hooks.operations import OperationRunner
 from tests.conformance.dialects.cases import CASES, Case, runs
 
 _DEPTH: Final = 6
@@ -255,8 +260,8 @@ class _Hook:
     async def _observed(
         self, binding: KubernetesBinding, state: Sequence[Mapping[str, Any]]
     ) -> list[ObservedObject]:
-        kinds = await MemoryKinds().find("*", binding.kind)
-        names = {kind.kind for kind in kinds} or {binding.kind}
+        kind = await MemoryKinds().named("", binding.kind)
+        names = {kind.kind if kind else binding.kind}
         labels = {
             obj["metadata"]["name"]: obj["metadata"].get("labels") or {}
             for obj in state
@@ -279,3 +284,51 @@ class _Hook:
             for obj, found in zip(chosen, results, strict=True)
             if isinstance(found, list)
         ]
+
+
+@runs("shell-operator/operations")
+def run_operations(case: Case) -> None:
+    given, wanted = case["input"], case["expected"]
+    if not wanted["accepted"]:
+        with pytest.raises(InvalidPolicy):
+            parse_operations(given["text"])
+        return
+    operations = parse_operations(given["text"])
+    assert len(operations) == wanted["operations"]
+    if case["kind"] == "execute":
+        failed, stored = asyncio.run(_executed(given, operations))
+        assert failed is wanted["error"]
+        assert stored == sorted(wanted["stored"], key=_name)
+
+
+async def _executed(
+    given: Mapping[str, Any], operations: Sequence[Operation]
+) -> tuple[bool, list[Any]]:
+    cluster = MemoryCluster()
+    for obj in given["stored"]:
+        cluster.add(obj)
+    jq = JqWorkers(workers=1)
+    runner = OperationRunner(
+        kinds=cluster,
+        reader=cluster,
+        writer=cluster,
+        operations=MemoryOperations(cluster),
+        jq=jq,
+    )
+    try:
+        results = await runner.run(operations)
+    finally:
+        await jq.close()
+    page = await cluster.list_page(CONFIG_MAPS, namespace=given["namespace"])
+    return any(result.error for result in results), sorted(map(own_part, page.items), key=_name)
+
+
+def own_part(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without what its cluster adds."""
+    meta = obj["metadata"]
+    kept = {name: meta[name] for name in ("name", "namespace", "labels") if name in meta}
+    return {**obj, "metadata": kept}
+
+
+def _name(obj: Mapping[str, Any]) -> str:
+    return str(obj["metadata"]["name"])

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from reconciler.errors import InvalidPolicy
@@ -123,7 +125,7 @@ def test_a_selection_says_what_it_takes() -> None:
         "  namespace: {nameSelector: {matchNames: [shop]},"
         " labelSelector: {matchLabels: {team: x}}}\n"
     ).kubernetes
-    pod = {
+    pod: dict[str, Any] = {
         "metadata": {"name": "a", "namespace": "shop", "labels": {"app": "web"}},
         "spec": {"nodeName": "n"},
     }

@@ -1,0 +1,235 @@
+"""What a hook answers: operations on objects, several documents of YAML or JSON.
+
+All documents are looked at before the first is carried out. What stands in an operation as text,
+an object or a patch, is read when its turn comes, and so is a jq program: there it fails alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.errors import ErrorList, Invalid, InvalidPolicy
+from reconciler.hooks.fields import kind_of
+from reconciler.languages.jmespath.yamltext import decode_documents
+
+_MAX_DEPTH: Final = 200
+_STATUS: Final = "status"
+
+
+class OperationType(StrEnum):
+    """What is done."""
+
+    CREATE = "Create"
+    CREATE_OR_UPDATE = "CreateOrUpdate"
+    CREATE_IF_NOT_EXISTS = "CreateIfNotExists"
+    DELETE = "Delete"
+    DELETE_IN_BACKGROUND = "DeleteInBackground"
+    DELETE_NON_CASCADING = "DeleteNonCascading"
+    JQ_PATCH = "JQPatch"
+    MERGE_PATCH = "MergePatch"
+    JSON_PATCH = "JSONPatch"
+
+
+_CREATES: Final = frozenset(
+    {OperationType.CREATE, OperationType.CREATE_OR_UPDATE, OperationType.CREATE_IF_NOT_EXISTS}
+)
+_PAYLOADS: Final = {
+    OperationType.JQ_PATCH: "jqFilter",
+    OperationType.MERGE_PATCH: "mergePatch",
+    OperationType.JSON_PATCH: "jsonPatch",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation.
+
+    Attributes:
+        location: Of it among the documents.
+        api_version: Empty for the preferred version of whatever the kind names.
+        kind: A kind, a plural or a short name, in any case.
+        namespace: Empty for a cluster-wide object.
+        subresource: Of a patch; without a slash.
+        payload: The object, the patch or the program; a text where its author wrote one.
+        ignore_missing: That the object is not there is no failure.
+        ignore_hook_error: Patches of the status that are carried out although the hook failed.
+    """
+
+    type: OperationType
+    location: str
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    payload: Any = None
+    ignore_missing: bool = False
+    ignore_hook_error: bool = False
+
+    def object(self) -> Object:
+        """Return the object to create.
+
+        Raises:
+            Invalid: It stands there as text that is none.
+        """
+        found = self._decoded("object")
+        if not isinstance(found, dict):
+            raise Invalid(f"{self.location}.object: expected an object, got {kind_of(found)}")
+        return found
+
+    def patch(self) -> Any:
+        """Return the merge patch or JSON patch.
+
+        Raises:
+            Invalid: It stands there as text that is none.
+        """
+        name = _PAYLOADS[self.type]
+        found = self._decoded(name)
+        expected = list if self.type is OperationType.JSON_PATCH else dict
+        if not isinstance(found, expected):
+            wanted = "a list" if expected is list else "an object"
+            raise Invalid(f"{self.location}.{name}: expected {wanted}, got {kind_of(found)}")
+        return found
+
+    def _decoded(self, name: str) -> Any:
+        if not isinstance(self.payload, str):
+            return self.payload
+        try:
+            documents = _documents(self.payload)
+        except ValueError as error:
+            raise Invalid(f"{self.location}.{name}: {error}") from error
+        return documents[0] if documents else None
+
+
+def parse_operations(text: str) -> tuple[Operation, ...]:
+    """Read all operations; none where the text is empty.
+
+    Raises:
+        InvalidPolicy: One of them is none, with all places; nothing may be carried out.
+    """
+    try:
+        documents = _documents(text)
+    except ValueError as error:
+        raise InvalidPolicy("operations", str(error)) from error
+    found: list[Operation] = []
+    with ErrorList() as errors:
+        for index, document in enumerate(documents):
+            operation = errors.attempt(_operation, document, f"operations[{index}]")
+            if operation is not None:
+                found.append(operation)
+    return tuple(found)
+
+
+def after_failure(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Return what is carried out although the hook failed: such patches of a status."""
+    return tuple(
+        operation
+        for operation in operations
+        if operation.ignore_hook_error
+        and operation.subresource == _STATUS
+        and operation.type in _PAYLOADS
+    )
+
+
+def _documents(text: str) -> list[Any]:
+    """Return the documents of JSON texts one after the other, or of YAML."""
+    decoder, found, place = json.JSONDecoder(), [], 0
+    try:
+        while rest := text[place:].lstrip():
+            value, length = decoder.raw_decode(rest)
+            found.append(value)
+            place = len(text) - len(rest) + length
+    except (ValueError, RecursionError):
+        return decode_documents(text, depth=_MAX_DEPTH)
+    return found
+
+
+def _operation(raw: Any, location: str) -> Operation:
+    if not isinstance(raw, Mapping):
+        reason = f"expected an object, got {kind_of(raw)}"
+        if raw is None:
+            reason = "is empty: take the --- in front of it away, or write an operation"
+        raise InvalidPolicy(location, reason)
+    if raw.get("operation") not in list(OperationType):
+        known = ", ".join(OperationType)
+        reason = f"{raw.get('operation')!r:.80} is not known, use one of {known}"
+        raise InvalidPolicy(f"{location}.operation", reason)
+    kind = OperationType(raw["operation"])
+    with ErrorList() as errors:
+        texts = {
+            name: errors.attempt(_text, raw.get(name), f"{location}.{name}") or ""
+            for name in ("apiVersion", "kind", "namespace", "name", "subresource")
+        }
+        flags = {
+            name: errors.attempt(_flag, raw.get(name), f"{location}.{name}") or False
+            for name in ("ignoreMissingObject", "ignoreHookError")
+        }
+        if kind not in _CREATES:
+            for name in ("kind", "name"):
+                if not texts[name]:
+                    errors.add(InvalidPolicy(f"{location}.{name}", "is required"))
+        payload = errors.attempt(_payload, kind, raw, location)
+    return Operation(
+        type=kind,
+        location=location,
+        api_version=texts["apiVersion"],
+        kind=texts["kind"],
+        namespace=texts["namespace"],
+        name=texts["name"],
+        subresource=texts["subresource"].strip("/"),
+        payload=payload,
+        ignore_missing=flags["ignoreMissingObject"],
+        ignore_hook_error=flags["ignoreHookError"],
+    )
+
+
+def _text(raw: Any, location: str) -> str:
+    if raw is None:
+        return ""
+    # A name of digits alone is a number in YAML.
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return str(raw)
+    if not isinstance(raw, str):
+        raise InvalidPolicy(location, f"expected a text, got {kind_of(raw)}")
+    return raw
+
+
+def _flag(raw: Any, location: str) -> bool:
+    if not isinstance(raw, bool | None):
+        raise InvalidPolicy(location, f"expected true or false, got {kind_of(raw)}")
+    return bool(raw)
+
+
+def _payload(kind: OperationType, raw: Mapping[str, Any], location: str) -> Any:
+    name = "object" if kind in _CREATES else _PAYLOADS.get(kind, "")
+    if not name:
+        return None
+    value, place = raw.get(name), f"{location}.{name}"
+    if not value:
+        raise InvalidPolicy(place, "is required and must not be empty")
+    if isinstance(value, str):
+        return value
+    if kind is OperationType.JSON_PATCH:
+        _check_list(value, place)
+    elif kind is OperationType.JQ_PATCH or not isinstance(value, Mapping):
+        wanted = "a text" if kind is OperationType.JQ_PATCH else "an object or a text"
+        raise InvalidPolicy(place, f"expected {wanted}, got {kind_of(value)}")
+    return value
+
+
+def _check_list(value: Any, location: str) -> None:
+    """Look at the first step alone, as the original does; the API server looks at the others."""
+    if not isinstance(value, list):
+        raise InvalidPolicy(location, f"expected a list or a text, got {kind_of(value)}")
+    first = value[0]
+    if not isinstance(first, Mapping):
+        raise InvalidPolicy(f"{location}[0]", f"expected an object, got {kind_of(first)}")
+    for name in ("op", "path"):
+        if not isinstance(first.get(name), str) or not first[name]:
+            raise InvalidPolicy(f"{location}[0].{name}", "is required")
+    if "value" not in first:
+        reason = 'is required, whatever op says: write value: ""'
+        raise InvalidPolicy(f"{location}[0].value", reason)

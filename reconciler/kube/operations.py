@@ -1,0 +1,71 @@
+"""The `Operations` port: whole objects and patches, as somebody else worded them."""
+
+from typing import Any, Final
+
+from reconciler.api.meta import Kind, Object
+from reconciler.errors import NotFound, Unavailable
+from reconciler.kube.client import Client
+from reconciler.kube.decoding import JSON_PATCH, MERGE_PATCH
+from reconciler.kube.retrying import holds
+from reconciler.services.ports.objects import Propagation
+
+_PATIENCE: Final = 20.0
+
+
+class KubeOperations:
+    """Writes without a guard; what a repetition could do twice is sent once.
+
+    A misspelled field is dropped, as the API server does it for a client that asks for nothing.
+    """
+
+    def __init__(self, client: Client, *, patience: float = _PATIENCE) -> None:
+        self._client = client
+        self._patience = patience
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        """Store a new object, with what the API server makes of it."""
+        namespace = str((obj.get("metadata") or {}).get("namespace", ""))
+        answer: Object = await self._client.resource(kind).create(obj, namespace, repeat=False)
+        return answer
+
+    async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+        """Send a merge patch, of a kind with subresource to that; return the object."""
+        answer: Object = await self._client.resource(kind).patch(
+            patch, name, namespace, content_type=MERGE_PATCH
+        )
+        return answer
+
+    async def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Any]) -> Object:
+        """Send a JSON patch likewise."""
+        answer: Object = await self._client.resource(kind).patch(
+            patch, name, namespace, content_type=JSON_PATCH, repeat=False
+        )
+        return answer
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, propagation: Propagation
+    ) -> None:
+        """Delete an object; in the foreground it is gone afterwards."""
+        resource = self._client.resource(kind)
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation.value,
+        }
+        answer = await resource.delete(name, namespace, body=options)
+        if propagation is not Propagation.FOREGROUND or answer.get("kind") == "Status":
+            return
+        uid = (answer.get("metadata") or {}).get("uid")
+
+        async def is_gone() -> bool:
+            try:
+                found = await resource.get(name, namespace)
+            except NotFound:
+                return True
+            return bool((found.get("metadata") or {}).get("uid") != uid)
+
+        if not await holds(is_gone, within=self._patience):
+            raise Unavailable(
+                f'{kind.resource} "{name}" is deleted, but still there after'
+                f" {self._patience:g} s: it waits for what it owns, or for a finalizer"
+            )

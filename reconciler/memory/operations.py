@@ -1,0 +1,49 @@
+"""The `Operations` port on the in-memory cluster."""
+
+from typing import Any
+
+import jsonpatch
+
+from reconciler.api.meta import Kind, Object
+from reconciler.engine.patch.merge7386 import apply_merge_patch
+from reconciler.errors import Invalid, NotFound, Unavailable
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.ports.objects import Propagation
+
+
+class MemoryOperations:
+    """Writes without a guard."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        """Store a new object."""
+        return self._cluster.create(kind, obj)
+
+    async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+        """Apply a merge patch; return the object."""
+        before = await self._cluster.get(kind, namespace, name)
+        return await self._cluster.change(kind, before, apply_merge_patch(before, patch))
+
+    async def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Any]) -> Object:
+        """Apply a JSON patch; return the object."""
+        before = await self._cluster.get(kind, namespace, name)
+        try:
+            after = jsonpatch.apply_patch(before, patch)
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+            raise Invalid(f"the patch does not fit: {error}", status=422) from error
+        return await self._cluster.change(kind, before, after)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, propagation: Propagation
+    ) -> None:
+        """Delete an object; nothing here owns another."""
+        self._cluster.delete(kind, namespace, name)
+        if propagation is not Propagation.FOREGROUND:
+            return
+        try:
+            await self._cluster.get(kind, namespace, name)
+        except NotFound:
+            return
+        raise Unavailable(f'{kind.resource} "{name}" is deleted, but waits for a finalizer')

@@ -1,0 +1,1 @@
+"""What is done for hooks: their operations are carried out."""

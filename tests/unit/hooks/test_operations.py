@@ -1,0 +1,115 @@
+import pytest
+
+from reconciler.errors import Invalid, InvalidPolicy
+from reconciler.hooks.operations import OperationType, after_failure, parse_operations
+
+DELETE = "{operation: Delete, kind: Pod, name: a}"
+
+
+def places(text: str) -> list[str]:
+    with pytest.raises(InvalidPolicy) as caught:
+        parse_operations(text)
+    return [caught.value.location, *(error.location for error in caught.value.others)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{DELETE}\n---\n{DELETE}\n",
+        f"---\n{DELETE}\n---\n{DELETE}\n...\n",
+        '{"operation":"Delete","kind":"Pod","name":"a"}{"operation":"Delete","kind":"Pod","name":"a"}',
+        '{"operation": "Delete", "kind": "Pod",\n"name": "a"}\n' * 2 + "\n",
+    ],
+)
+def test_documents_come_as_yaml_or_as_json_one_after_the_other(text: str) -> None:
+    found = parse_operations(text)
+    assert [(item.type, item.kind, item.name) for item in found] == [
+        (OperationType.DELETE, "Pod", "a")
+    ] * 2
+
+
+@pytest.mark.parametrize("text", ["", " \n", "# nothing\n"])
+def test_no_text_is_no_operation(text: str) -> None:
+    assert parse_operations(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (f"{DELETE}\n---\n", ["operations[1]"]),
+        (f"{DELETE}\n---\n[1]", ["operations[1]"]),
+        ("{operation: delete, kind: Pod, name: a}", ["operations[0].operation"]),
+        ("{kind: Pod}", ["operations[0].operation"]),
+        ("{operation: [Delete]}", ["operations[0].operation"]),
+        ("{operation: Delete}", ["operations[0].kind", "operations[0].name"]),
+        (
+            "{operation: MergePatch, kind: [], name: a, ignoreMissingObject: 1, mergePatch: []}",
+            [
+                "operations[0].kind",
+                "operations[0].ignoreMissingObject",
+                "operations[0].kind",
+                "operations[0].mergePatch",
+            ],
+        ),
+        ("{operation: Create, object: 5}", ["operations[0].object"]),
+        ("{operation: CreateIfNotExists, object: ''}", ["operations[0].object"]),
+        (
+            "{operation: JQPatch, kind: a, name: a, jqFilter: {a: 1}}",
+            ["operations[0].jqFilter"],
+        ),
+        (
+            "{operation: JSONPatch, kind: a, name: a, jsonPatch: [{op: remove, path: /a}]}",
+            ["operations[0].jsonPatch[0].value"],
+        ),
+        (
+            "{operation: JSONPatch, kind: a, name: a, jsonPatch: [x]}",
+            ["operations[0].jsonPatch[0]"],
+        ),
+        (f"{DELETE[:-8]}", ["operations"]),
+        ("\x00\x01\x02", ["operations"]),
+        ("a: " + "[" * 100_000, ["operations"]),
+        ("{" * 100_000, ["operations"]),
+    ],
+)
+def test_one_that_is_none_stops_all_with_its_place(text: str, wrong: list[str]) -> None:
+    assert places(text) == wrong
+
+
+def test_a_name_of_digits_is_a_name() -> None:
+    (found,) = parse_operations("{operation: Delete, kind: Pod, name: 12, namespace: 7}")
+    assert (found.name, found.namespace) == ("12", "7")
+
+
+def test_only_the_first_step_of_a_json_patch_needs_a_value() -> None:
+    (found,) = parse_operations(
+        "{operation: JSONPatch, kind: a, name: a, jsonPatch:"
+        " [{op: remove, path: /a, value: null}, {op: remove, path: /b}]}"
+    )
+    assert found.patch() == [
+        {"op": "remove", "path": "/a", "value": None},
+        {"op": "remove", "path": "/b"},
+    ]
+
+
+def test_what_stands_as_text_is_read_when_its_turn_comes() -> None:
+    good, bad = parse_operations(
+        "{operation: MergePatch, kind: a, name: a, mergePatch: 'a: 1'}\n---\n"
+        "{operation: MergePatch, kind: a, name: a, mergePatch: '- 1'}"
+    )
+    assert good.patch() == {"a": 1}
+    with pytest.raises(Invalid, match=r"^operations\[1\]\.mergePatch: expected an object"):
+        bad.patch()
+
+
+def test_after_a_failure_only_such_patches_of_a_status_are_left() -> None:
+    fields = "kind: a, name: a, mergePatch: {status: {a: 1}}"
+    text = "\n---\n".join(
+        (
+            f"{{operation: MergePatch, {fields}, subresource: /status, ignoreHookError: true}}",
+            f"{{operation: MergePatch, {fields}, subresource: status}}",
+            f"{{operation: MergePatch, {fields}, ignoreHookError: true}}",
+            "{operation: Delete, kind: a, name: a, subresource: status, ignoreHookError: true}",
+        )
+    )
+    operations = parse_operations(text)
+    assert after_failure(operations) == operations[:1]
