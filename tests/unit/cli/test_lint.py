@@ -273,7 +273,11 @@ def test_positions_in_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "place", "text"),
     [
-        (("rules:", "emitWarning: 5\n  rules:"), "spec.emitWarning", "true or false, got 5"),
+        (
+            ("rules:", "useServerSideApply: 5\n  rules:"),
+            "spec.useServerSideApply",
+            "true or false, got 5",
+        ),
         (
             ("rules:", "schemaValidation: {}\n  rules:"),
             "spec.schemaValidation",
