@@ -190,8 +190,11 @@ def _show_webhooks(layout: Layout, credentials: Credentials) -> str:
         "kind": "WebhookAdmissionConfiguration",
         "kubeConfigFile": str(layout.webhook_kubeconfig),
     }
-    plugin = {"name": "ValidatingAdmissionWebhook", "configuration": webhooks}
-    document = {"apiVersion": group, "kind": "AdmissionConfiguration", "plugins": [plugin]}
+    plugins = [
+        {"name": f"{kind}AdmissionWebhook", "configuration": webhooks}
+        for kind in ("Validating", "Mutating")
+    ]
+    document = {"apiVersion": group, "kind": "AdmissionConfiguration", "plugins": plugins}
     layout.admission_configuration.write_text(yaml.safe_dump(document))
     return f"--admission-control-config-file={layout.admission_configuration}"
 

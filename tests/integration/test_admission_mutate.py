@@ -1,0 +1,228 @@
+"""Rules without targets on a real API server: what they change is stored, and nothing else."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.errors import ClusterError, Denied, Invalid, NotFound
+from reconciler.services.rollout.webhook_config import MUTATING_CONFIGURATION
+from tests.faults.rig import Rig, config_map, rule, target
+
+pytestmark = pytest.mark.cluster
+
+SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def change(rig: Rig, patch: Any, **more: Any) -> Object:
+    """Return a rule that changes the ConfigMaps ``trigger-*`` of the test's namespace."""
+    made = rule(rig.namespace, [], patch, **more)
+    del made["mutate"]["targets"]
+    return made
+
+
+def labelled(**labels: str) -> Object:
+    return {"metadata": {"labels": labels}}
+
+
+async def stored(rig: Rig, name: str = "trigger", **data: str) -> Object:
+    """Create a ConfigMap and return it as it was stored."""
+    await rig.create(config_map(rig.namespace, name, **data))
+    return await rig.get("ConfigMap", name)
+
+
+async def kubectl(rig: Rig, *args: str, stdin: Object | None = None) -> str:
+    """Run kubectl in the test's namespace."""
+    text = None if stdin is None else json.dumps(stdin)
+    return await asyncio.to_thread(
+        rig.cluster.kubectl, *args, "-n", rig.namespace, stdin=text or ""
+    )
+
+
+async def test_rules_act_in_order_on_what_is_written_and_on_what_rules_made(rig: Rig) -> None:
+    seen = {
+        "all": [{"key": "{{ request.object.data.a || '' }}", "operator": "Equals", "value": "1"}]
+    }
+    await rig.apply(
+        change(rig, {"data": {"a": "1"}}, name="first"),
+        change(
+            rig, {"data": {"b": "{{ request.object.data.a }}"}}, name="second", preconditions=seen
+        ),
+    )
+    assert (await stored(rig, "trigger-1", x="y"))["data"] == {"x": "y", "a": "1", "b": "1"}
+    await rig.merge("ConfigMap", "trigger-1", {"data": {"b": "edited", "x": None}})
+    assert await rig.data("trigger-1") == {"a": "1", "b": "1"}
+    assert "data" not in await stored(rig, "other")
+
+
+async def test_one_rule_of_a_policy_may_be_enough(rig: Rig) -> None:
+    await rig.apply(
+        change(rig, {"data": {"a": "1"}}, name="first"),
+        change(rig, {"data": {"b": "1"}}, name="second"),
+        applyRules="One",
+    )
+    assert (await stored(rig, "trigger-1"))["data"] == {"a": "1"}
+
+
+async def test_what_triggers_other_rules_is_recorded_as_it_was_changed(rig: Rig) -> None:
+    await rig.create(config_map(rig.namespace, "target"))
+    copies = {"data": {"got": "{{ request.object.data.added }}"}}
+    await rig.apply(
+        rule(rig.namespace, [target(rig.namespace, "target")], copies, name="copies"),
+        change(rig, {"data": {"added": "{{ request.object.metadata.name }}"}}, name="adds"),
+    )
+    await rig.create(config_map(rig.namespace, "trigger-1"))
+    await rig.finish()
+    assert await rig.data("target") == {"got": "trigger-1"}
+
+
+async def test_names_that_are_made_up_dry_runs_and_namespaced_policies(rig: Rig) -> None:
+    own = change(rig, {"data": {"by": "{{ request.namespace }}"}})
+    del own["match"]["any"][0]["resources"]["namespaces"]
+    await rig.apply(own, kind="Policy")
+    body = config_map(rig.namespace, "")
+    body["metadata"] = {"generateName": "trigger-", "namespace": rig.namespace}
+    made = json.loads(await kubectl(rig, "create", "-o", "json", "-f", "-", stdin=body))
+    assert made["data"] == {"by": rig.namespace}
+    trial = config_map(rig.namespace, "trigger-dry")
+    args = ("create", "--dry-run=server", "-o", "json", "-f", "-")
+    assert json.loads(await kubectl(rig, *args, stdin=trial))["data"] == {"by": rig.namespace}
+    assert await rig.find("ConfigMap", "trigger-dry") is None
+
+
+async def test_a_container_is_added_once_and_a_scale_is_limited(rig: Rig) -> None:
+    sidecar = json.dumps(
+        [
+            {
+                "op": "add",
+                "path": "/spec/template/spec/containers/-",
+                "value": {"name": "side", "image": "s"},
+            }
+        ]
+    )
+    limited = {"spec": {"replicas": 3}}
+    more = {
+        "all": [
+            {"key": "{{ request.object.spec.replicas }}", "operator": "GreaterThan", "value": 3}
+        ]
+    }
+    await rig.apply(
+        change(rig, sidecar, name="sidecar", kinds=["Deployment"], operations=["CREATE"]),
+        change(rig, limited, name="limit", kinds=["Deployment/scale"], preconditions=more),
+    )
+    labels = {"app": "web"}
+    pod = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "m"}]},
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": pod}
+    meta = {"name": "trigger-web", "namespace": rig.namespace}
+    await rig.create(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+    )
+    found = await rig.get("Deployment", "trigger-web")
+    names = [item["name"] for item in found["spec"]["template"]["spec"]["containers"]]
+    assert names == ["main", "side"]
+    await kubectl(rig, "scale", "--replicas=7", "deployment/trigger-web")
+    assert (await rig.get("Deployment", "trigger-web"))["spec"]["replicas"] == 3
+
+
+async def test_a_namespace_itself_and_objects_of_a_new_kind_are_changed(rig: Rig) -> None:
+    group, name = f"{rig.namespace}.example.com", f"{rig.namespace}-new"
+    made = change(rig, labelled(team="a"), kinds=["Namespace"], names=name, name="namespaces")
+    other = change(rig, {"spec": {"added": "yes"}}, kinds=[f"{group}/v1/Widget"], name="widgets")
+    for item in (made, other):
+        del item["match"]["any"][0]["resources"]["namespaces"]
+    await define(rig, group)
+    try:
+        await rig.learn(f"{group}/v1", "Widget")
+        await rig.apply(made, other)
+        await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        assert (await rig.get("Namespace", name, ""))["metadata"]["labels"]["team"] == "a"
+        widget = {"name": "trigger-1", "namespace": rig.namespace}
+        await rig.create({"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": widget})
+        assert (await rig.get("Widget", "trigger-1"))["spec"] == {"added": "yes"}
+    finally:
+        await kubectl(rig, "delete", "crd", f"widgets.{group}")
+        with contextlib.suppress(NotFound):
+            await rig.delete("Namespace", name, "")
+
+
+async def define(rig: Rig, group: str) -> None:
+    """Make a kind Widget of a group."""
+    names = {"kind": "Widget", "plural": "widgets"}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": SCHEMA},
+    }
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    meta = {"name": f"widgets.{group}"}
+    kind = "CustomResourceDefinition"
+    await rig.create(
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "metadata": meta, "spec": spec}
+    )
+
+
+MISSING = {"data": {"a": "{{ request.object.data.missing }}"}}
+
+
+async def test_a_rule_that_cannot_be_evaluated_refuses_and_says_where(rig: Rig) -> None:
+    await rig.apply(
+        change(rig, {"data": {"x": "y"}}, name="good"), change(rig, MISSING, name="bad")
+    )
+    with pytest.raises((Denied, Invalid)) as refused:
+        await rig.create(config_map(rig.namespace, "trigger-1"))
+    assert f"policy {rig.namespace} rule bad: spec.rules[1]: " in str(refused.value)
+    assert await rig.find("ConfigMap", "trigger-1") is None
+
+
+async def test_under_ignore_its_policy_changes_nothing_and_a_warning_says_so(rig: Rig) -> None:
+    await rig.apply(
+        change(rig, {"data": {"x": "y"}}, name="good"),
+        change(rig, MISSING, name="bad"),
+        failurePolicy="Ignore",
+    )
+    assert "data" not in await stored(rig, "trigger-1")
+    body = config_map(rig.namespace, "trigger-2")
+    with pytest.raises(ClusterError, match="Warning: kube-retrofit: not changed, because policy"):
+        await kubectl(rig, "create", "--warnings-as-errors", "-f", "-", stdin=body)
+
+
+async def test_a_rule_reads_a_config_map_and_an_api_path_in_the_call(rig: Rig) -> None:
+    settings = rig.namespace
+    await rig.create(config_map(settings, "settings", mode="fast"))
+    entries = [
+        {"name": "settings", "configMap": {"name": "settings", "namespace": settings}},
+        {
+            "name": "count",
+            "apiCall": {"urlPath": f"/api/v1/namespaces/{settings}", "jmesPath": "metadata.name"},
+        },
+    ]
+    patch = {"data": {"mode": "{{ settings.data.mode }}", "place": "{{ count }}"}}
+    await rig.apply(change(rig, patch, context=entries))
+    assert (await stored(rig, "trigger-1"))["data"] == {"mode": "fast", "place": settings}
+
+
+async def test_the_configuration_is_restored_and_its_policies_are_not_ready_meanwhile(
+    rig: Rig,
+) -> None:
+    await rig.apply(change(rig, {"data": {"x": "y"}}))
+    before = (await rig.get(*MUTATING_CONFIGURATION, ""))["webhooks"]
+    await rig.delete(*MUTATING_CONFIGURATION, "")
+    said: list[tuple[str, str]] = []
+
+    async def absent() -> Any:
+        policy = await rig.get("ClusterPolicy", rig.namespace, "")
+        said.extend((item["status"], item["reason"]) for item in policy["status"]["conditions"])
+        found = await rig.find(*MUTATING_CONFIGURATION, "")
+        back = found is not None and found.get("webhooks") == before
+        return "" if back and ("False", "WebhookMissing") in said else found or "absent"
+
+    await rig.settle(absent, within=10.0)
+    await rig.ready()
+    assert (await stored(rig, "trigger-1"))["data"] == {"x": "y"}
