@@ -139,15 +139,23 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
         ),
         first_only=one,
         emit_warning=bool(errors.attempt(read_flag, spec, "emitWarning", "spec", default=False)),
-        on_existing=errors.attempt(_on_existing, policy, programs) or (),
+        on_existing=errors.attempt(_on_existing, policy, programs, webhook) or (),
         generated=tuple(shown(rule) for _, rule in made),
     )
 
 
-def _on_existing(policy: Object, programs: Sequence[Program]) -> tuple[Program, ...]:
+def _on_existing(
+    policy: Object, programs: Sequence[Program], webhook: Mapping[str, Any]
+) -> tuple[Program, ...]:
     """Return the rules without targets as they run on what exists, where the policy wants it."""
     if not wants_existing(policy):
         return ()
+    if webhook["matchConditions"]:
+        raise InvalidPolicy(
+            PLACE,
+            "only the API server evaluates matchConditions, and only on requests, so nobody can"
+            " say which of the objects that exist they mean; use match and preconditions",
+        )
     found: dict[int, Program] = {}
     for program in programs:
         if not program.changes_trigger:

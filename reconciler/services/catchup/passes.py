@@ -266,7 +266,7 @@ class CatchUpPasses(SaysOnce):
             for item in self._former
             if item.policy.failure_policy == IGNORE
         ]
-        return list(tasks_of(times, self.search.reach))
+        return list(tasks_of(times, self.search.reach, doubt=False))
 
     async def _pass(
         self,
@@ -283,7 +283,7 @@ class CatchUpPasses(SaysOnce):
         in_force = {start.uid for start in known if start is not None and start.ready is not None}
         tasks = [
             task
-            for task in tasks_of(times, self.search.reach)
+            for task in tasks_of(times, self.search.reach, doubt=doubt)
             # What was there when a policy came into force is in its sweep.
             if task.policy.uid in in_force
             and (task.policy.failure_policy == IGNORE or not task.program.on_policy_change)

@@ -95,7 +95,7 @@ class Recovery:
         ]
         ended = [item for item in due if item.until is not None]
         counted = [task for policy in policies for task in self._counted(policy, ended, until)]
-        tasks = [*tasks_of(times, self.search.reach), *counted]
+        tasks = [*tasks_of(times, self.search.reach, doubt=True), *counted]
         try:
             await self.search.run(tasks, found, doubt=True)
         finally:

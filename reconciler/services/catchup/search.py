@@ -13,6 +13,7 @@ from datetime import datetime
 from reconciler.api.meta import Kind, Object, PolicyRef, ref_of, resource_version
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.engine.match import Decision, Listing, Subject
+from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.engine.run import RuleRun
 from reconciler.errors import (
@@ -34,6 +35,7 @@ from reconciler.services.catchup.scope import Reach
 from reconciler.services.ports.objects import Page, Reader
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Processor
+from reconciler.services.processing.loading import Loads
 from reconciler.services.sweeping.listing import ListScope, ObjectLister
 
 _MOST_NAMESPACES = 20
@@ -247,7 +249,8 @@ class _Walk:
         """Tell whether admission would have recorded it; where that is not known, it would."""
         program, account = lead.task.program, lead.task.program.origin.account
         processor = self.search.processor.acting_as(account)
-        plain = program.condition is None and not program.before
+        itself = Phase.EXISTING in program.phases
+        plain = program.condition is None and not program.before and not itself
         if plain and not lead.digests and not processor.exceptions.of(program):
             return True
         ref = order.spec.resource
@@ -267,9 +270,19 @@ class _Walk:
                 return True
             run = RuleRun.of(program, trigger.subject, loads.of(trigger.context))
             closed = await processor.eligibility.skip_reason(order.spec, run, loads)
+            if itself and closed is None:
+                return await self._changes(run, live, loads)
         except (EvaluationError, Forbidden, Interrupted, NotReady):
             return True
         return closed is None
+
+    async def _changes(self, run: RuleRun, live: Object, loads: Loads) -> bool:
+        """Tell whether there is anything that the rule would change, or could not."""
+        lanes = self.search.processor.lanes
+        table = await lanes.keys.merge_keys(str(live.get("apiVersion", "")))
+        guarded = lanes.protection.guarded
+        change = await loads.evaluate(lambda: run.change(0, live, keys=table, guarded=guarded))
+        return change.status is not RuleStatus.SKIP
 
     async def _record(self, lead: _Lead, order: RequestDraft) -> None:
         key = lead.task.policy.uid, lead.task.program.rule, order.spec.resource.uid
@@ -304,9 +317,18 @@ def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
         yield ListScope(kind=places[0].kind, namespace=name, listing=listing)
 
 
-def tasks_of(times: Iterable[tuple[CompiledPolicy, Window]], reach: Reach) -> Iterator[Task]:
-    """Yield a task for each rule that can be caught up, given what is looked for of policies."""
+def tasks_of(
+    times: Iterable[tuple[CompiledPolicy, Window]], reach: Reach, *, doubt: bool
+) -> Iterator[Task]:
+    """Yield a task for each rule that can be caught up.
+
+    Args:
+        times: What is looked for of which policies.
+        reach: What the settings leave to be looked for.
+        doubt: Something is known to be missing. Else nothing is looked for of rules on what
+            exists: admission leaves no request behind, and each object would be evaluated.
+    """
     for policy, window in times:
-        for program in policy.in_phase(Phase.TRIGGERED):
+        for program in policy.in_background if doubt else policy.in_phase(Phase.TRIGGERED):
             if not reach.why_lost(policy, program):
                 yield Task(policy=policy, program=program, window=window)

@@ -229,6 +229,13 @@ def test_a_rule_that_needs_a_user_is_none_for_what_exists(make, rule, reason):
     assert refused.value.location == f"metadata.annotations[{ANNOTATION_EXISTING}]"
 
 
+def test_conditions_that_only_the_api_server_knows_are_none_for_what_exists(make):
+    conditions = [{"name": "x", "expression": "object.metadata.name == 'x'"}]
+    policy = existing(make, spec={"webhookConfiguration": {"matchConditions": conditions}})
+    with pytest.raises(InvalidPolicy, match="only the API server evaluates matchConditions"):
+        compile_policy(policy)
+
+
 @pytest.mark.parametrize("value", ["yes", "", "True"])
 def test_the_annotation_is_true_or_false(make, value):
     policy = existing(make)
