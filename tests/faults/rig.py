@@ -107,6 +107,19 @@ def config_map(namespace: str, name: str, **data: str) -> Object:
     }
 
 
+def pod(namespace: str, name: str) -> Object:
+    """Return a Pod that no node runs."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "main", "image": "registry.invalid/none"}],
+        },
+    }
+
+
 def target(namespace: str, name: str, kind: str = "ConfigMap", api: str = "v1") -> Object:
     """Return one entry of ``mutate.targets``."""
     return {"apiVersion": api, "kind": kind, "namespace": namespace, "name": name}

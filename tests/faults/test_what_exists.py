@@ -5,7 +5,7 @@ from typing import Any
 from devcluster.programs import CONTROLLER
 from reconciler.api.meta import ANNOTATION_EXISTING, Object
 from reconciler.api.updaterequest import Reason, State, UpdateRequest
-from tests.faults.rig import Rig
+from tests.faults.rig import Rig, pod
 
 COUNT = 500
 AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
@@ -39,18 +39,6 @@ def deployment(namespace: str, name: str) -> Object:
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
-    }
-
-
-def pod(namespace: str, name: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "containers": [{"name": "main", "image": "registry.invalid/none"}],
-        },
     }
 
 

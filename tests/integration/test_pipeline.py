@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from tests.faults.rig import Rig, config_map, rule, target
+from tests.faults.rig import Rig, config_map, pod, rule, target
 
 pytestmark = pytest.mark.cluster
 
@@ -420,19 +420,6 @@ def deployment(namespace: str, name: str) -> Object:
             "paused": True,
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
-
-
-def pod(namespace: str, name: str) -> Object:
-    """Return a Pod that no node runs."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "containers": [{"name": "main", "image": "registry.invalid/none"}],
         },
     }
 

@@ -10,6 +10,7 @@ from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.webhooks import ConfigurationRef, Webhooks, ref_of
 from reconciler.services.rollout.in_force import InForce
+from reconciler.services.rollout.rollout import Rollout
 from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
 from reconciler.services.rollout.webhook_writer import Place, WebhookWriter
 from tests.unit.rights import Account
@@ -169,4 +170,16 @@ def new_registrar(
             timeout=10.0,
         ),
         live=SettingsHolder.of("kyverno"),
+    )
+
+
+def new_rollout(world: World) -> Rollout:
+    """Return what follows the policies of a world, and tells nobody."""
+    return Rollout(
+        index=world.index,
+        policies=world.policies,
+        requests=world.requests,
+        webhook_writer=new_registrar(world),
+        say=lambda _text: None,
+        warn=lambda _policy, _caveat: None,
     )

@@ -15,7 +15,7 @@ from reconciler.services.rollout.delegation import Delegation
 from reconciler.services.rollout.rollout import Rollout
 from reconciler.services.upkeep.permission_watch import PermissionWatch
 from tests.unit.rights import Account
-from tests.unit.services.configurations import new_registrar
+from tests.unit.services.configurations import new_rollout
 from tests.unit.services.conftest import Make, World
 
 P = policy_named("p")
@@ -173,14 +173,7 @@ async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missin
 
 @pytest.fixture
 def rollout(world: World) -> Rollout:
-    return Rollout(
-        index=world.index,
-        policies=world.policies,
-        requests=world.requests,
-        webhook_writer=new_registrar(world),
-        say=lambda _text: None,
-        warn=lambda _policy, _caveat: None,
-    )
+    return new_rollout(world)
 
 
 @pytest.fixture

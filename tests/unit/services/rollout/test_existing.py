@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.meta import ANNOTATION_EXISTING, ANNOTATION_RUN, Object
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.services.rollout.rollout import Rollout
-from tests.unit.services.configurations import new_registrar
+from tests.unit.services.configurations import new_rollout
 from tests.unit.services.conftest import Make, World
 
 AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
@@ -16,14 +16,7 @@ AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
 
 @pytest.fixture
 def rollout(world: World) -> Rollout:
-    return Rollout(
-        index=world.index,
-        policies=world.policies,
-        requests=world.requests,
-        webhook_writer=new_registrar(world),
-        say=lambda _: None,
-        warn=lambda _policy, _caveat: None,
-    )
+    return new_rollout(world)
 
 
 @pytest.fixture
