@@ -45,7 +45,7 @@ class RuleWebhooks:
     authenticated: bool
     standing_by: Callable[[], str]
 
-    def mutating(self) -> MutateWebhook:
+    def mutating(self, lost: Callable[[], None]) -> MutateWebhook:
         """Return what changes objects before they are stored."""
         settings = self.settings
         loader = KubeLoader(
@@ -61,6 +61,7 @@ class RuleWebhooks:
             metrics=self.metrics,
             namespace=settings.namespace,
             standing_by=self.standing_by,
+            lost=lost,
         )
 
     def recording(self, estimate: BacklogEstimate, lost: Callable[[], None]) -> ResourceWebhook:

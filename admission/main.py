@@ -196,7 +196,7 @@ class Admission:
         server = WebhookServer(
             self._transport(),
             webhooks.recording(estimate, heartbeat.missed),
-            webhooks.mutating(),
+            webhooks.mutating(heartbeat.missed),
             self._policies(kinds, holder).review,
             ExceptionWebhook(honoured).review,
         )

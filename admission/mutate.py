@@ -19,7 +19,7 @@ from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.admission import is_own_write, subject_of
 from reconciler.requests.draft import AdmissionRequest
-from reconciler.services.admitting.admit import Admit, Admitted, Failure, Question
+from reconciler.services.admitting.admit import Admit, Admitted, Failure, Question, Reason
 
 _log = logger("admission.mutate")
 
@@ -33,6 +33,7 @@ class MutateWebhook:
     Attributes:
         namespace: Of the programs; nothing is changed there.
         standing_by: Returns why nothing is to be changed, empty where all is.
+        lost: Told that something was admitted that no rule had its turn at, and another time may.
     """
 
     lookup: RuleLookup
@@ -41,6 +42,7 @@ class MutateWebhook:
     metrics: Metrics
     namespace: str
     standing_by: Callable[[], str] = str
+    lost: Callable[[], None] = lambda: None
 
     async def review(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
@@ -139,6 +141,8 @@ class MutateWebhook:
         counter = self.metrics.mutations_refused if refuses else self.metrics.mutations_lost
         label = self.metrics.labels.policy(policy)
         counter.labels(policy=label, reason=failure.reason.value).inc()
+        if not (refuses or request.dry_run or failure.reason is Reason.EVALUATION):
+            self.lost()
 
     def _undecided(
         self, request: AdmissionRequest, address: Address, error: ClusterError
@@ -153,6 +157,8 @@ class MutateWebhook:
         )
         counter = self.metrics.mutations_refused if refuses else self.metrics.mutations_lost
         counter.labels(policy="", reason="unknown").inc()
+        if not (refuses or request.dry_run):
+            self.lost()
         return unknown(address.failure_policy, text)
 
 

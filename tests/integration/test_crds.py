@@ -449,6 +449,7 @@ def test_policy_columns(cluster: Cluster) -> None:
     status = {
         "conditions": [ready],
         "rulecount": {"validate": 0, "mutate": 1, "generate": 2, "verifyimages": 3},
+        "phases": ["admission", "triggered"],
         "mutateExisting": {
             "pending": 4,
             "patched": 5,
@@ -480,12 +481,20 @@ def test_policy_columns(cluster: Cluster) -> None:
     ]
     assert short[1].split()[:-1] == ["stamp-secrets", "True", "Succeeded", *"456"]
     header = (
-        "FAILURE POLICY VALIDATE MUTATE GENERATE VERIFY IMAGES ADMISSION BACKGROUND MESSAGE"
+        "FAILURE POLICY VALIDATE MUTATE GENERATE VERIFY IMAGES ADMISSION BACKGROUND PHASES MESSAGE"
         " TRIGGERS UNCHANGED LAST RUN OUTCOME"
     )
     assert wide[0].split()[7:] == header.split()
     *shown, last_run, outcome = wide[1].split()[7:]
-    assert shown == ["Fail", *"0123", "true", "true", "in_force", *"78"]
+    assert shown == [
+        "Fail",
+        *"0123",
+        "true",
+        "true",
+        '["admission","triggered"]',
+        "in_force",
+        *"78",
+    ]
     assert last_run.endswith("d")
     assert outcome == "4_wait"
     assert "stamp-secrets" in by_category

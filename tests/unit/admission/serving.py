@@ -152,6 +152,7 @@ class World:
             metrics=self.metrics,
             namespace="kyverno",
             standing_by=standing_by,
+            lost=callbacks.get("lost", lambda: None),
         )
         resources = ResourceWebhook(
             lookup=lookup,

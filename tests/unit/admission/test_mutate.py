@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import jsonpatch
@@ -137,10 +138,11 @@ async def test_under_ignore_a_policy_that_fails_is_left_out_whole_and_others_go_
         rules=[{"name": "a", **labels(a="1")}, {"name": "b", "mutate": MISSING}],
     )
     fine = make.mutating("fine", spec=lax)
-    obj = make.thing()
-    async with World(make.index(broken, fine)) as world:
+    obj, told = make.thing(), list[str]()
+    async with World(make.index(broken, fine), lost=partial(told.append, "lost")) as world:
         response = await ask(world, "/mutate/ignore", make.review(obj=obj))
         assert changed(obj, response)["metadata"]["labels"] == LABEL
+        assert told == [], "no other time does the rule any good"
         (warning,) = response["warnings"]
         assert "not changed, because policy broken rule b: spec.rules[1]: " in warning
         assert world.count("mutations_lost_total", policy="broken", reason="evaluation") == 1
@@ -256,10 +258,15 @@ class TestEntries:
         index = make.index(
             make.mutating("reads", spec=lax, **FROM_SETTINGS), make.mutating("xlater", spec=lax)
         )
-        obj = make.thing()
-        async with World(index, loader=loader, budget=budget) as world:
+        obj, told = make.thing(), list[str]()
+        lost = partial(told.append, "lost")
+        async with World(index, loader=loader, budget=budget, lost=lost) as world:
             response = await ask(world, "/mutate/ignore", make.review(obj=obj))
             assert world.count("mutations_lost_total", policy="reads", reason=reason) == 1
+            # Who looks for what is missing finds it, where the policy runs on what exists.
+            assert told == ["lost"]
+            await ask(world, "/mutate/ignore", make.review(obj=obj, dryRun=True))
+            assert told == ["lost"]
         assert changed(obj, response)["metadata"]["labels"] == LABEL
 
     async def test_of_a_policy_with_an_account_are_refused(self, make):
