@@ -50,8 +50,10 @@ Hits = Callable[[Run, Any], Iterator[Hit]]
 
 _COMPILING = 1024
 """Steps that it takes to compile a regular expression, beside those for each instruction."""
-_SEARCH = 128
+_SEARCH = 320
 """Steps that the start of a search takes."""
+_OPERATION = 64
+"""Steps that an operator or a function takes beside its operands."""
 
 
 class WrongRegex(Failure):
@@ -80,12 +82,14 @@ def _infix(node: Infix) -> Evaluate:
         decides = decided
 
         def short(run: Run, current: Any) -> Any:
+            run.spend(_OPERATION)
             first = left(run, current)
             return first if decides(first) else operation(first, right(run, current))
 
         return short
 
     def evaluate(run: Run, current: Any) -> Any:
+        run.spend(_OPERATION)
         first, second = left(run, current), right(run, current)
         run.weigh(first)
         run.weigh(second)
@@ -157,6 +161,7 @@ def _call(node: Call) -> Evaluate:
     function = FUNCTIONS.get(name)
 
     def evaluate(run: Run, current: Any) -> Any:
+        run.spend(_OPERATION)
         values = [argument(run, current) for argument in arguments]
         if function is None:
             raise Failure(f"there is no function {name}")

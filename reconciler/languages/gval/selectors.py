@@ -18,6 +18,9 @@ Evaluate = Callable[[Run, Any], Any]
 Captured = int | str | tuple[int | str, ...]
 """The key of a member, as an integer in a list; ``..`` captures all keys on its way at once."""
 
+_DESCENT = 96
+"""Steps that a value takes which ``..`` visits, beside its keys."""
+
 Single = Callable[[Run, Any], Any]
 """A step with one result."""
 
@@ -63,7 +66,7 @@ def descent_step(run: Run, value: Any) -> Iterator[tuple[Captured, Any]]:
     waiting: list[tuple[tuple[int | str, ...], Any]] = [((), value)]
     while waiting:
         keys, current = waiting.pop()
-        run.spend(len(keys))
+        run.spend(_DESCENT + len(keys))
         yield keys, current
         members = [((*keys, key), member) for key, member in wildcard_step(run, current)]
         waiting += reversed(members)
@@ -90,6 +93,7 @@ def filter_step(condition: Evaluate) -> Several:
 
     def step(run: Run, value: Any) -> Iterator[tuple[Captured, Any]]:
         for key, member in wildcard_step(run, value):
+            run.visit(1)
             try:
                 kept = to_condition(condition(run, member))
             except Failure:
