@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
+from reconciler.engine.values.gonumbers import parse_float
 from reconciler.languages.gval.functions import FUNCTIONS
 from reconciler.languages.gval.lexer import Token, TokenKind, tokens
 from reconciler.languages.gval.operators import DECIDED, INFIX, PRECEDENCES, PREFIX, REGEX
@@ -29,7 +30,7 @@ from reconciler.languages.gval.syntax import (
     Variable,
     Wildcard,
 )
-from reconciler.languages.gval.values import Failure, parse_number
+from reconciler.languages.gval.values import Failure
 
 _LOWEST: Final = -1
 _TO_THE_END: Final = float(2**31 - 1)
@@ -186,7 +187,7 @@ class Parser:
 
     def _number(self) -> Constant:
         token = self._token
-        value = parse_number(token.text)
+        value = parse_float(token.text)
         if value is None:
             self._refuse("a decimal number is expected")
         self._advance()

@@ -5,14 +5,14 @@ reads as a number is one where a number is needed, and everything has the text o
 """
 
 import math
-import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from typing_extensions import override
 
-from reconciler.engine.values.gotext import go_text
+from reconciler.engine.values.gonumbers import parse_float
+from reconciler.engine.values.gotext import float_of, go_text
 from reconciler.errors import EvaluationError
 
 
@@ -57,14 +57,6 @@ class Moment:
         return self.text
 
 
-_DECIMAL: Final = re.compile(
-    r"[+-]?(\d(_?\d)*\.?(\d(_?\d)*)?|\.\d(_?\d)*)([eE][+-]?\d(_?\d)*)?", re.ASCII
-)
-_HEXADECIMAL: Final = re.compile(
-    r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+", re.ASCII
-)
-_INFINITE: Final = re.compile(r"([+-]?)inf(inity)?", re.IGNORECASE | re.ASCII)
-
 _TRUE: Final = ("true", "TRUE")
 _FALSE: Final = ("false", "FALSE")
 
@@ -79,27 +71,10 @@ def to_number(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value)
+        return float_of(value)
     if value is UNDEFINED:
         return math.nan
-    return parse_number(value) if isinstance(value, str) else None
-
-
-def parse_number(text: str) -> float | None:
-    """Read a number as Go writes them; None where the text is none or too large."""
-    if _DECIMAL.fullmatch(text):
-        number = float(text)
-        return None if math.isinf(number) else number
-    if found := _INFINITE.fullmatch(text):
-        return -math.inf if found[1] == "-" else math.inf
-    if text.lower() == "nan":
-        return math.nan
-    if _HEXADECIMAL.fullmatch(text):
-        try:
-            return float.fromhex(text)
-        except OverflowError:
-            return None
-    return None
+    return parse_float(value) if isinstance(value, str) else None
 
 
 def to_index(value: Any) -> int:

@@ -23,6 +23,7 @@ from reconciler.engine.values.gotext import go_text
         (0, "0"),
         (5e-324, "5e-324"),
         (float("-inf"), "-Inf"),
+        (-(10**400), "-Inf"),
         (True, "true"),
         (None, "<nil>"),
         ({"b": 1, "a": [1.5, None, "x y", True]}, "map[a:[1.5 <nil> x y true] b:1]"),
