@@ -13,6 +13,14 @@ POLICIES = Kind(
     group=GROUP, version=POLICY_VERSION, kind="Policy", plural="policies", namespaced=True
 )
 
+MOD_RULES = Kind(
+    group="api.kubemod.io",
+    version="v1beta1",
+    kind="ModRule",
+    plural="modrules",
+    namespaced=True,
+)
+
 
 def policy_named(key: str) -> PolicyRef:
     """Return which policy a text means: ``name`` a ClusterPolicy, ``namespace/name`` a Policy.

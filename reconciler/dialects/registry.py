@@ -6,6 +6,7 @@ from typing import Final
 
 from reconciler.api.meta import Kind, Object, PolicyRef, split_api_version
 from reconciler.dialects.base import Dialect
+from reconciler.dialects.kubemod import KUBEMOD
 from reconciler.dialects.kyverno import KYVERNO
 from reconciler.dialects.kyverno.exception import KIND as EXCEPTION
 from reconciler.dialects.kyverno.exception import compile_exception, is_exception
@@ -23,6 +24,7 @@ from reconciler.errors import InvalidPolicy, NoKindMatch
 __all__ = [
     "DIALECTS",
     "EXCEPTION",
+    "KNOWN_KINDS",
     "POLICY_KINDS",
     "REQUIRED_KINDS",
     "CallSource",
@@ -42,9 +44,13 @@ __all__ = [
 
 DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO,)
 
+KNOWN: Final = (*DIALECTS, KUBEMOD)
+"""The languages of the desk; what is not among DIALECTS no program acts on in a cluster."""
+
+KNOWN_KINDS: Final = tuple(kind for dialect in KNOWN for kind in dialect.kinds)
 
 POLICY_KINDS: Final = tuple(kind for dialect in DIALECTS for kind in dialect.kinds)
-"""The kinds of all languages: watched, listed, and checked when they are written."""
+"""The kinds of those that act in a cluster: watched, listed, and checked when they are written."""
 
 REQUIRED_KINDS: Final = tuple(
     kind for dialect in DIALECTS if not dialect.optional for kind in dialect.kinds
@@ -70,20 +76,20 @@ def dialect_of(policy: Object) -> Dialect:
     Raises:
         InvalidPolicy: It is of none that is known.
     """
-    for dialect in DIALECTS:
+    for dialect in KNOWN:
         if _is_of(dialect, policy):
             return dialect
     api_version, kind = str(policy.get("apiVersion", "")), str(policy.get("kind", ""))
     known = " and ".join(
         f"{' and '.join(sorted(kind.kind for kind in dialect.kinds))} of {dialect.kinds[0].group}"
-        for dialect in DIALECTS
+        for dialect in KNOWN
     )
     raise InvalidPolicy("kind", f"{api_version} {kind} is no policy; {known} are known")
 
 
 def is_policy(obj: Object) -> bool:
     """Return whether an object is a policy of a known language."""
-    return any(_is_of(dialect, obj) for dialect in DIALECTS)
+    return any(_is_of(dialect, obj) for dialect in KNOWN)
 
 
 def _is_of(dialect: Dialect, obj: Object) -> bool:

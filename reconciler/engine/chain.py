@@ -102,7 +102,7 @@ class Step:
         if excepted := run.excepted():
             return self.skip(skipped(excepted))
         if self.program.verdict is not None:
-            return self._refuse(self.program.verdict.message(run.context))
+            return self.refuse(self.program.verdict.message(run.context))
         if not self.program.changes_trigger:
             return replace(self.skip(""), fired=True)
         changing = run if self.obj is self.seen else run_on(self.obj)
@@ -130,7 +130,8 @@ class Step:
             matched=matched,
         )
 
-    def _refuse(self, message: str) -> StepResult:
+    def refuse(self, message: str) -> StepResult:
+        """Return that the rule refuses the request."""
         return StepResult(
             program=self.program,
             status=RuleStatus.FAIL,

@@ -8,12 +8,13 @@ from reconciler.api.meta import Object, own_namespaces
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.values import DeskValues, Values, split_path
 from reconciler.cli.output.words import nearest
-from reconciler.dialects.registry import compile_policy, is_exception, is_policy
+from reconciler.dialects.registry import KNOWN_KINDS, compile_policy, is_exception, is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.requests.account import parse_account
 from reconciler.services.catalog.protection import OWN_NAMESPACE
 
+_NAMESPACED: Final = frozenset(kind.kind for kind in KNOWN_KINDS if kind.namespaced)
 _OPERATIONS: Final = ("validate", "generate", "verifyImages")
 _OF_OBJECTS: Final = frozenset({"target", "element", "elementIndex"})
 _OF_REQUESTS: Final = frozenset(
@@ -144,7 +145,7 @@ def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
 
 def _placed(obj: Object) -> Object:
     meta = obj["metadata"]
-    if obj["kind"] != "Policy" or meta.get("namespace"):
+    if obj["kind"] not in _NAMESPACED or meta.get("namespace"):
         return obj
     return {**obj, "metadata": {**meta, "namespace": "default"}}
 

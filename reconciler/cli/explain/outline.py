@@ -85,13 +85,16 @@ def _rule(program: Program, policy: Mapping[str, Any], page: Page, *, existing: 
         written = written_at(policy, target.location)
         means = {name: written[name] for name in _SELECTING if name in written}
         page.line("target", f"target {shown(means)}", means=means)
-    if program.changes_trigger:
+    if program.verdict is not None:
+        page.line("target", "refuses what it fires for")
+    elif program.changes_trigger:
         page.line("target", "changes its trigger itself")
     reads = sorted({".".join(path) for path in program.reads if path})
     if reads:
         page.line("reads", f"reads {', '.join(reads)}", paths=reads)
-    known = program.mutation.convergence
-    page.line("convergence", _CONVERGENCE[known], converges=known.value)
+    if program.verdict is None:
+        known = program.mutation.convergence
+        page.line("convergence", _CONVERGENCE[known], converges=known.value)
 
 
 def _catch_up(policy: CompiledPolicy, program: Program, page: Page) -> None:

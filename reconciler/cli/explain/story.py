@@ -1,7 +1,8 @@
 """A policy on a request, step by step, with the engine's own answers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for
@@ -20,6 +21,7 @@ from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, compile_fil
 from reconciler.engine.chain import Chain, Step, StepResult
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject
+from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import CompiledPolicy
 from reconciler.engine.run import RuleRun, comes_first
 from reconciler.errors import RetrofitError
@@ -101,6 +103,9 @@ class Story:
             )
         if not await self._fires(run, values, page):
             return step.skip("")
+        if program.verdict is not None:
+            message = partial(program.verdict.message, run.context)
+            return await self._refused(step, message, values, page)
         targets = TargetStory(
             run=run, policy=self.policy, world=self.world, desk=self.desk, values=values
         )
@@ -108,6 +113,17 @@ class Story:
             await targets.tell(page)
             return replace(step.skip(""), fired=True)
         return step.changed(await targets.tell_trigger(page))
+
+    async def _refused(
+        self, step: Step, message: Callable[[], str], values: Values, page: Page
+    ) -> StepResult:
+        said = await values.get(message)
+        text = values.mask.text(str(said))
+        if isinstance(said, RetrofitError):
+            page.answer(FAIL, "result", text)
+            return step.failed(said)
+        page.answer(FAIL, "result", f"the request is refused: {text}", status=RuleStatus.FAIL)
+        return step.refuse(said)
 
     async def _fires(self, run: RuleRun, values: Values, page: Page) -> bool:
         decision = await values.get(run.decide)

@@ -16,7 +16,7 @@ from reconciler.cli.lint.sources import Broken, Source, read_sources
 from reconciler.cli.output.exits import FINDINGS, NOT_RUN
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.words import number
-from reconciler.dialects.registry import EXCEPTION, POLICY_KINDS
+from reconciler.dialects.registry import EXCEPTION, KNOWN_KINDS
 from reconciler.errors import InvalidSetting
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.lint import (
@@ -27,7 +27,7 @@ from reconciler.services.authoring.lint import (
     lint_policy,
 )
 
-_POLICIES = frozenset(kind.kind for kind in POLICY_KINDS)
+_POLICIES = frozenset(kind.kind for kind in KNOWN_KINDS)
 _KINDS = _POLICIES | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
 _EPILOG = """\b

@@ -23,6 +23,7 @@ _FILES: Final = {
     "Policy": "policies",
     "PolicyException": "policyexceptions",
     "GlobalContextEntry": "globalcontextentries",
+    "ModRule": "dialects/kubemod/modrules",
 }
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _META_FIELDS: Final = ("apiVersion", "kind", "metadata")

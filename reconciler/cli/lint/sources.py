@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from reconciler.api.meta import GROUP, Object
+from reconciler.api.meta import GROUP, Object, split_api_version
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.files import objects, read_contents
 from reconciler.cli.lint.positions import Position, Positions
+from reconciler.dialects.registry import KNOWN_KINDS
 from reconciler.errors import InvalidSetting
 
+_GROUPS: Final = {GROUP} | {kind.group for kind in KNOWN_KINDS}
 _MOST_BROKEN: Final = 20
 """Documents of one file that are reported as broken; the rest of the file is left out."""
 
@@ -120,7 +122,7 @@ def _is_one(value: Any, kinds: Collection[str]) -> bool:
         return False
     # Other projects have a Policy as well, and another language its own exceptions.
     api_version = value.get("apiVersion")
-    return not isinstance(api_version, str) or api_version.startswith(f"{GROUP}/")
+    return not isinstance(api_version, str) or split_api_version(api_version)[0] in _GROUPS
 
 
 def _values(value: Any) -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,132 @@
+"""This language, as the registry knows it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.kinds import MOD_RULES
+from reconciler.api.meta import Kind, Object, policy_ref
+from reconciler.dialects.finding import Finding, Guard, Scope
+from reconciler.dialects.kubemod.kinds import KINDS_ANNOTATION, kinds_of
+from reconciler.dialects.kubemod.lint import rule_findings
+from reconciler.dialects.kubemod.parts import Items, Names, Rejection, Unchanged
+from reconciler.dialects.kubemod.rule import Rule, read_rule
+from reconciler.dialects.kubemod.scope import Scope as RuleScope
+from reconciler.engine.given import Given
+from reconciler.engine.match.kinds import KindTable
+from reconciler.engine.program import (
+    FAIL,
+    IGNORE,
+    CompiledPolicy,
+    Origin,
+    Phase,
+    Program,
+    Projection,
+)
+from reconciler.errors import InvalidPolicy
+
+SYSTEM_NAMESPACE: Final = "kubemod-system"
+"""Rules in it are for the whole cluster."""
+FAILURE_POLICY_ANNOTATION: Final = "kube-retrofit.dev/failure-policy"
+"""``Fail`` refuses what a rule cannot be asked about; without it such a request is admitted."""
+
+_OBJECT: Final = ("request", "object")
+_NAMESPACE: Final = ("request", "namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class KubeMod:
+    """ModRules of KubeMod; see `reconciler.dialects.base.Dialect`."""
+
+    name: str = "kubemod"
+    kinds: tuple[Kind, ...] = (MOD_RULES,)
+    optional: bool = True
+
+    def compile(
+        self, policy: Object, *, given: Mapping[str, Given] | None = None
+    ) -> CompiledPolicy:
+        """Return the program of a rule; nothing can be given in place of its parts."""
+        del given
+        ref, meta = policy_ref(policy), policy["metadata"]
+        rule = read_rule(policy.get("spec"))
+        uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
+        origin = Origin(
+            dialect=self.name,
+            policy=ref,
+            uid=uid,
+            generation=generation,
+            rule="reject" if rule.patch is None else "patch",
+            location="spec",
+        )
+        annotations = meta.get("annotations") or {}
+        return CompiledPolicy(
+            ref=ref,
+            uid=uid,
+            generation=generation,
+            programs=(_program(rule, origin, annotations),),
+            failure_policy=_failure_policy(annotations),
+        )
+
+    def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
+        """Return what compiles of a rule, and what is wrong with it."""
+        try:
+            return self.compile(policy), ()
+        except InvalidPolicy as error:
+            return None, (error, *error.others)
+
+    def lint(
+        self,
+        policy: Object,
+        compiled: CompiledPolicy,
+        *,
+        scope: Scope,
+        guard: Guard,
+        wrong: Sequence[InvalidPolicy] = (),
+    ) -> Iterator[Finding]:
+        """Yield what only the text of the rule shows."""
+        del scope, guard, wrong
+        (program,) = compiled.programs
+        in_system = not program.match.namespace
+        yield from rule_findings(policy, read_rule(policy["spec"]), in_system=in_system)
+
+
+def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Program:
+    selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
+    in_system = origin.policy.namespace == SYSTEM_NAMESPACE
+    names = rule.references
+    return Program(
+        origin=origin,
+        phases=frozenset({Phase.ADMISSION}),
+        match=RuleScope(
+            home="" if in_system else origin.policy.namespace or "default",
+            pattern=rule.pattern if in_system else None,
+            operations=rule.operations,
+            selectors=selectors,
+            table=KindTable(selectors),
+        ),
+        binding=Names(references=names),
+        condition=Items(items=rule.items, references=names),
+        targets=None,
+        mutation=rule.patch or Unchanged(),
+        projection=Projection(
+            object=frozenset({()}), request=frozenset({"namespace", "operation"})
+        ),
+        reads=frozenset({_OBJECT, _NAMESPACE}),
+        on_policy_change=False,
+        skip_background=False,
+        tier=rule.tier,
+        verdict=None
+        if rule.patch
+        else Rejection(rule=origin.policy.key, text=rule.message, references=names),
+    )
+
+
+def _failure_policy(annotations: Mapping[str, Any]) -> str:
+    given = annotations.get(FAILURE_POLICY_ANNOTATION, IGNORE)
+    if given not in (FAIL, IGNORE):
+        place = f"metadata.annotations[{FAILURE_POLICY_ANNOTATION}]"
+        raise InvalidPolicy(place, f"{FAIL} or {IGNORE} is expected")
+    return str(given)
+
+
+KUBEMOD: Final = KubeMod()

@@ -1,0 +1,176 @@
+"""What a ModRule matches: select expressions, and what is wanted of their results."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.engine.allowance import Allowance
+from reconciler.engine.reading import mapping, sequence
+from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
+from reconciler.languages.gval import (
+    UNDEFINED,
+    Expression,
+    Failure,
+    compile_expression,
+    text_of,
+)
+
+_FIELDS: Final = ("select", "matchFor", "matchValue", "matchValues", "matchRegex", "negate")
+_FOR: Final = ("Any", "All")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One item of ``match``.
+
+    Attributes:
+        location: In the rule.
+        values: Texts of which a result has to be one; None where nothing is said of that.
+        regex: What a result has to match, where no values are given.
+        every: All results have to fit; else one is enough.
+        negate: The outcome is turned round.
+    """
+
+    location: str
+    select: Expression
+    values: frozenset[str] | None = None
+    regex: Regex | None = field(default=None, compare=False)
+    every: bool = False
+    negate: bool = False
+
+    @property
+    def names_references(self) -> bool:
+        """Return whether it looks at what is no part of the object itself."""
+        return "syntheticRefs" in self.select.source
+
+    def why_not(self, view: Mapping[str, Any], allowance: Allowance) -> str:
+        """Return why the item does not hold, empty where it does; never a value of the object.
+
+        Raises:
+            EvaluationError: Deciding it takes too long.
+        """
+        try:
+            found = self.select.evaluate(view, allowance)
+        except Failure as error:
+            held, reason = False, f"select fails: {error}"
+        else:
+            held, reason = self._holds(found, allowance)
+        if held is not self.negate:
+            return ""
+        return f"{self.location} does not hold: {reason}{' (negate: true)' if self.negate else ''}"
+
+    def _holds(self, found: Any, allowance: Allowance) -> tuple[bool, str]:
+        if isinstance(found, bool):
+            return found, f"select gives {'true' if found else 'false'}"
+        results = found if isinstance(found, list) else [found]
+        defined = [result for result in results if result is not UNDEFINED]
+        if found is None or not defined:
+            return False, "select gives nothing"
+        if self.every and len(defined) < len(results):
+            return False, "a result of select is undefined"
+        allowance.spend(len(defined))
+        fits = (self._fits(text_of(result), allowance) for result in defined)
+        if all(fits) if self.every else any(fits):
+            return True, "select gives what is asked for"
+        return False, f"select gives {'others, too' if self.every else 'nothing that fits'}"
+
+    def _fits(self, text: str, allowance: Allowance) -> bool:
+        if self.values is not None:
+            return text in self.values
+        return self.regex is None or matches(self.regex, text, allowance)
+
+    def accepts_text(self, text: str) -> bool:
+        """Return whether the item holds where select gives one text."""
+        return self._fits(text, Allowance()) is not self.negate
+
+
+def matches(regex: Regex, text: str, allowance: Allowance) -> bool:
+    """Return whether a regular expression matches somewhere in a text."""
+    allowance.spend(len(text) * pace_of(regex) // 4)
+    try:
+        return regex.search(text) is not None
+    except UnicodeError:
+        return False
+
+
+def read_items(raw: Any, location: str) -> tuple[Item, ...]:
+    """Read the list of items, which all have to hold.
+
+    Raises:
+        InvalidPolicy: For each place that is wrong.
+    """
+    items = sequence(raw, location)
+    if not items:
+        raise InvalidPolicy(location, "at least one item is needed, such as select: $.kind")
+    return read_each(_item, items, location)
+
+
+def _item(raw: Any, location: str) -> Item:
+    with ErrorList() as errors:
+        fields = mapping(raw, location, allowed=_FIELDS, errors=errors)
+        source = text_in(fields, "select", location, errors)
+        if not source:
+            errors.add(InvalidPolicy(f"{location}.select", "an expression is needed, as $.kind"))
+        place = f"{location}.select"
+        select = errors.attempt(compile_expression, source or "$", location=place)
+        values = errors.attempt(_values, fields, location)
+        pattern = text_in(fields, "matchRegex", location, errors)
+        regex = errors.attempt(read_regex, pattern, f"{location}.matchRegex")
+        wanted = fields.get("matchFor") or _FOR[0]
+        if wanted not in _FOR:
+            errors.add(InvalidPolicy(f"{location}.matchFor", "Any or All is expected"))
+        negate = fields.get("negate") or False
+        if not isinstance(negate, bool):
+            errors.add(InvalidPolicy(f"{location}.negate", "true or false is expected"))
+    return Item(
+        location=location,
+        select=select or compile_expression("$"),
+        values=values,
+        regex=regex,
+        every=wanted == _FOR[1],
+        negate=bool(negate),
+    )
+
+
+def text_in(fields: Mapping[str, Any], name: str, location: str, errors: ErrorList) -> str | None:
+    """Read a text that may be left out; what is none is noted."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    return errors.attempt(_text, value, f"{location}.{name}")
+
+
+def _text(value: Any, location: str) -> str:
+    """Read a text; a number or a boolean of a file is one, though no cluster takes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidPolicy(location, "expected a text: put the value in quotes")
+
+
+def read_regex(pattern: str | None, location: str) -> Regex | None:
+    """Compile a regular expression that may be left out.
+
+    Raises:
+        InvalidPolicy: It is none.
+    """
+    if pattern is None:
+        return None
+    try:
+        return compile_regex(pattern)
+    except ValueError as error:
+        raise InvalidPolicy(location, str(error)) from None
+
+
+def _values(fields: Mapping[str, Any], location: str) -> frozenset[str] | None:
+    """Return the wanted texts; one value counts before several, both before a pattern."""
+    with ErrorList() as errors:
+        one = text_in(fields, "matchValue", location, errors)
+        place = f"{location}.matchValues"
+        several = errors.attempt(sequence, fields.get("matchValues"), place) or ()
+        texts = errors.attempt(read_each, _text, several, place) or ()
+    if one is not None:
+        return frozenset({one})
+    return frozenset(texts) or None

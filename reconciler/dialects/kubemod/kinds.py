@@ -1,0 +1,124 @@
+"""The kinds that a ModRule is for, as far as its text tells them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from reconciler.dialects.kubemod.items import Item
+from reconciler.engine.match import KindSelector, parse_kind
+from reconciler.engine.values.wildcard import has_wildcard
+from reconciler.languages.gval.syntax import Array, Constant, Infix, Key, Node, Path
+
+KINDS_ANNOTATION: Final = "kube-retrofit.dev/kinds"
+"""The kinds of a rule whose text does not tell them, as ``Pod, apps/v1/Deployment``."""
+
+DEFAULT_KINDS: Final = tuple(
+    map(
+        parse_kind,
+        (
+            "v1/Namespace",
+            "v1/Node",
+            "v1/ConfigMap",
+            "v1/PersistentVolumeClaim",
+            "v1/PersistentVolume",
+            "v1/Secret",
+            "v1/Service",
+            "apps/*/DaemonSet",
+            "apps/*/Deployment",
+            "apps/*/ReplicaSet",
+            "apps/*/StatefulSet",
+            "autoscaling/*/HorizontalPodAutoscaler",
+            "networking.k8s.io/*/Ingress",
+            "v1/Pod",
+            "batch/*/CronJob",
+            "batch/*/Job",
+            "v1/ServiceAccount",
+            "rbac.authorization.k8s.io/*/ClusterRoleBinding",
+            "rbac.authorization.k8s.io/*/ClusterRole",
+            "rbac.authorization.k8s.io/*/RoleBinding",
+            "rbac.authorization.k8s.io/*/Role",
+        ),
+    )
+)
+"""What a rule is for that says nothing of kinds: the list that KubeMod ships."""
+
+_CLUSTER_SCOPED: Final = frozenset(
+    {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}
+)
+
+
+def is_namespaced(selector: KindSelector) -> bool:
+    """Return whether a kind is one of the default ones, and namespaced."""
+    known = {kind.kind for kind in DEFAULT_KINDS}
+    return selector.kind in known - _CLUSTER_SCOPED
+
+
+def kinds_of(items: Sequence[Item], annotation: str) -> tuple[KindSelector, ...]:
+    """Return the kinds that the items name, else the annotation's, else the default ones."""
+    named = _agreed(items, "kind")
+    if named is None:
+        given = tuple(parse_kind(part.strip()) for part in annotation.split(",") if part.strip())
+        asked = [item for item in items if _reads(item.select.tree, "kind")]
+        return tuple(
+            selector
+            for selector in given or DEFAULT_KINDS
+            if has_wildcard(selector.kind)
+            or all(item.accepts_text(selector.kind) for item in asked)
+        )
+    versions = _agreed(items, "apiVersion")
+    return tuple(
+        KindSelector(group=group, version=version, kind=kind, subresource="")
+        for kind in sorted(named)
+        if not has_wildcard(kind)
+        for group, version in _groups(versions)
+    )
+
+
+def tells_kinds(items: Sequence[Item]) -> bool:
+    """Return whether the items name the kinds."""
+    return _agreed(items, "kind") is not None
+
+
+def _groups(versions: frozenset[str] | None) -> Iterator[tuple[str, str]]:
+    if versions is None:
+        yield "*", "*"
+    for text in sorted(versions or ()):
+        group, _, version = text.rpartition("/")
+        yield group, version
+
+
+def _agreed(items: Sequence[Item], field: str) -> frozenset[str] | None:
+    """Return the only texts that a field can have where all items hold; None: any."""
+    agreed: frozenset[str] | None = None
+    for item in items:
+        if item.negate:
+            continue
+        tree = item.select.tree
+        found = item.values if _reads(tree, field) else _compared(tree, field)
+        if found is not None:
+            agreed = found if agreed is None else agreed & found
+    return agreed
+
+
+def _compared(node: Node, field: str) -> frozenset[str] | None:
+    """Return the only texts that a field can have where an expression is true; None: any."""
+    match node:
+        case Infix("==", left, Constant(str(text))) if _reads(left, field):
+            return frozenset({text})
+        case Infix("==", Constant(str(text)), right) if _reads(right, field):
+            return frozenset({text})
+        case Infix("in", left, Array(parts)) if _reads(left, field):
+            texts = [part.value for part in parts if isinstance(part, Constant)]
+            return frozenset(map(str, texts)) if len(texts) == len(parts) else None
+        case Infix("||", left, right):
+            one, other = _compared(left, field), _compared(right, field)
+            return None if one is None or other is None else one | other
+        case Infix("&&", left, right):
+            found = [part for part in (_compared(left, field), _compared(right, field)) if part]
+            return frozenset.intersection(*found) if found else None
+        case _:
+            return None
+
+
+def _reads(node: Node, field: str) -> bool:
+    """Return whether an expression is a field of the object, and nothing else."""
+    return node == Path(from_root=True, steps=(Key(Constant(field)),))

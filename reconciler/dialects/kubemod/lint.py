@@ -1,0 +1,164 @@
+"""What the author of a ModRule should know: it works, but hardly as meant.
+
+Most of it is where the language does something else than its documentation says; rules do what
+the original program does.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from reconciler.api.meta import Object
+from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.kubemod.items import Item
+from reconciler.dialects.kubemod.kinds import (
+    KINDS_ANNOTATION,
+    is_namespaced,
+    kinds_of,
+    tells_kinds,
+)
+from reconciler.dialects.kubemod.patch import Edit
+from reconciler.dialects.kubemod.rule import Rule
+from reconciler.dialects.kubemod.texts import parts_of
+from reconciler.languages.gval.syntax import Constant, Filter, Infix, Key, Node, Path
+
+_LONG_NUMBER: Final = re.compile(r"[0-9]{7,}")
+_QUOTED: Final = re.compile(r'".*"|\'.*\'', re.DOTALL)
+
+
+def rule_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[Finding]:
+    """Yield what the text of a rule shows.
+
+    Args:
+        policy: The object, for what is ignored of it.
+        rule: The same, read.
+        in_system: The rule is one for the whole cluster.
+    """
+    for item in rule.items:
+        yield from _item_findings(item)
+    for index, edit in enumerate(rule.patch.edits if rule.patch else ()):
+        yield from _edit_findings(rule, edit, f"spec.patch[{index}]")
+    yield from _scope_findings(policy, rule, in_system=in_system)
+
+
+def _item_findings(item: Item) -> Iterator[Finding]:
+    place = f"{item.location}.select"
+    yield from _expression_findings(item.select.tree, place)
+    for value in sorted(item.values or ()):
+        if _QUOTED.fullmatch(value):
+            yield _warning(
+                "quoted-value",
+                item.location,
+                f"{value} is compared with its quotes, which no result has",
+                "write it without the inner quotes",
+            )
+        elif _LONG_NUMBER.fullmatch(value):
+            yield _warning(
+                "long-number",
+                item.location,
+                f"a number of a million or more is compared as Go prints it, not as {value}",
+                "compare in the expression, as select: $.spec.replicas == 1000000",
+            )
+
+
+def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
+    for node in parts_of(tree):
+        match node:
+            case Infix("!=" | "!~" as sign, left, right) if _may_be_undefined(left, right):
+                yield _warning(
+                    "undefined-differs",
+                    place,
+                    f"{sign} is true where its path leads nowhere",
+                    "add && isDefined(...) if only what is there is meant",
+                )
+            case Filter(Path()):
+                yield _warning(
+                    "existence-filter",
+                    place,
+                    "the filter keeps every element without the field as well",
+                    "write [? isDefined(@.field)]",
+                )
+            case Path(False, steps) if node is tree and steps:
+                yield _warning(
+                    "no-element",
+                    place,
+                    "@ is nothing outside of a filter",
+                    "write $ for the object",
+                )
+
+
+def _may_be_undefined(left: Node, right: Node) -> bool:
+    """Return whether a path is compared with a literal; an element itself is always there."""
+    paths = [side for side in (left, right) if isinstance(side, Path) and side.steps]
+    return bool(paths) and any(isinstance(side, Constant) for side in (left, right))
+
+
+def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:
+    if edit.select is not None:
+        yield from _expression_findings(edit.select.tree, f"{location}.select")
+    elif any("#" in str(piece) for part in edit.path.parts for piece in part):
+        yield _warning(
+            "placeholder-without-select",
+            f"{location}.path",
+            "without select, # in the path is plain text",
+            "add the select whose keys are meant",
+        )
+    if edit.name == "add" and edit.path.ends_a_list and not _is_guarded(rule, edit):
+        yield _warning(
+            "append",
+            location,
+            "it adds to the end of a list each time that the object is written",
+            "add an item to match that looks whether it is there already, with negate: true",
+        )
+
+
+def _is_guarded(rule: Rule, edit: Edit) -> bool:
+    """Return whether an item of the rule, or its select, looks at the list that grows."""
+    *_, name = (part[0] for part in edit.path.parts[:-1] if part and not str(part[0]).isdecimal())
+    trees = [item.select.tree for item in rule.items]
+    if edit.select is not None:
+        trees.append(edit.select.tree)
+    keys = (node.key for tree in trees for node in parts_of(tree) if isinstance(node, Key))
+    return any(key == Constant(name) for key in keys)
+
+
+def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[Finding]:
+    spec = policy["spec"]
+    if spec.get("targetNamespaceRegex") and not in_system:
+        yield _warning(
+            "no-system-namespace",
+            "spec.targetNamespaceRegex",
+            "outside of kubemod-system it is ignored: the rule is for its own namespace",
+            "move the rule to kubemod-system, or remove the field",
+        )
+    if rule.patch and rule.operations == ("DELETE",):
+        yield _warning(
+            "patch-on-delete",
+            "spec.admissionOperations",
+            "what is deleted is not changed any more",
+            "make the type Reject, or list CREATE and UPDATE",
+        )
+    annotations = policy["metadata"].get("annotations") or {}
+    selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
+    if not tells_kinds(rule.items) and KINDS_ANNOTATION not in annotations:
+        yield Finding(
+            level=Level.NOTE,
+            code="default-kinds",
+            location="spec.match",
+            text="no item tells the kinds, so the rule is for those that KubeMod has by default",
+            cure=f"add select: $.kind with matchValue, or the annotation {KINDS_ANNOTATION}",
+        )
+    elif not selectors:
+        text = "the items exclude one another's kinds, so that the rule is for none"
+        yield _warning("no-kind", "spec.match", text, "")
+    if in_system and rule.pattern is None and selectors and all(map(is_namespaced, selectors)):
+        yield _warning(
+            "no-target-namespace",
+            "spec",
+            "without targetNamespaceRegex it is for cluster-scoped objects, and its kinds are not",
+            'add targetNamespaceRegex: ".*" for all namespaces',
+        )
+
+
+def _warning(code: str, location: str, text: str, cure: str) -> Finding:
+    return Finding(level=Level.WARNING, code=code, location=location, text=text, cure=cure)

@@ -1,0 +1,91 @@
+"""The parts of a ModRule's program beside its scope and its patch."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.api.rights import Need
+from reconciler.dialects.kubemod.items import Item
+from reconciler.dialects.kubemod.values import Message
+from reconciler.dialects.kubemod.view import References, View
+from reconciler.engine.context import Context
+from reconciler.engine.outcome import ConditionResult, Convergence
+from reconciler.engine.patch import KeyTable
+from reconciler.errors import EvaluationError
+
+_READS: Final = frozenset(
+    {("request", "object"), ("request", "namespace"), ("request", "operation")}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """The items of a rule, which all have to hold; see `reconciler.engine.ports.Condition`."""
+
+    items: tuple[Item, ...]
+    references: References
+    roots: frozenset[str] = field(default=frozenset({"request"}), repr=False)
+    reads: frozenset[tuple[str, ...]] = field(default=_READS, repr=False)
+
+    def evaluate(self, context: Context) -> ConditionResult:
+        """Decide; the first item that does not hold is named."""
+        view = View(context, context.data["request"]["object"] or {}, self.references)
+        for item in self.items:
+            seen = view.full() if item.names_references else view.plain
+            if reason := item.why_not(seen, context.allowance):
+                return ConditionResult(passed=False, message=reason)
+        return ConditionResult(passed=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """A ModRule adds no names to the data; see `reconciler.engine.ports.Binding`."""
+
+    references: References
+
+    @property
+    def loads(self) -> bool:
+        """Whether a synthetic reference may be read."""
+        return bool(self.references)
+
+    def bind(self, context: Context) -> Context:
+        """Return the context as it is."""
+        return context
+
+    def read_rights(self) -> Iterator[Need]:
+        """Return what reading the references takes."""
+        return self.references.needs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """What a rule of type Reject says; see `reconciler.engine.ports.Refusal`."""
+
+    rule: str
+    text: Message | None
+    references: References
+
+    def message(self, context: Context) -> str:
+        """Return the name of the rule, and what it says; it rejects even if that fails."""
+        if self.text is None:
+            return self.rule
+        view = View(context, context.data["request"]["object"] or {}, self.references)
+        try:
+            return f'{self.rule}: "{self.text.of(view)}"'
+        except EvaluationError:
+            return self.rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged:
+    """The mutation of a rule that rejects: none."""
+
+    convergence: Convergence = Convergence.YES
+    merge_keys: bool = False
+
+    def apply(
+        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
+    ) -> dict[str, Any]:
+        """Return the object as it is."""
+        del index, context, keys
+        return dict(obj)

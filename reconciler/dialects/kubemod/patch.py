@@ -1,0 +1,272 @@
+"""The patch of a ModRule: operations made of the object as the rule found it."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.dialects.kubemod.items import text_in
+from reconciler.dialects.kubemod.values import Value, read_value
+from reconciler.dialects.kubemod.view import LAST_APPLIED, REFERENCES, References, View
+from reconciler.engine.context import Context
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.patch import KeyTable
+from reconciler.engine.patch.paths import MAX_DEPTH, Pointer, parse_index, parse_pointer
+from reconciler.engine.patch.rfc6902 import LENIENT, Operation, OperationName, apply_operations
+from reconciler.engine.reading import mapping, sequence
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
+from reconciler.languages.gval import Selection, compile_selection
+from reconciler.languages.gval.syntax import Descent, Key, Script
+
+MAX_OPERATIONS: Final = 10_000
+"""Operations that a rule may make of one object; no object has so many parts to be changed."""
+
+_FIELDS: Final = ("op", "select", "path", "value")
+_OPERATIONS: Final[Mapping[str, OperationName]] = {
+    "add": "add",
+    "remove": "remove",
+    "replace": "replace",
+}
+_PLACEHOLDER: Final = re.compile(r"#(\d+)")
+_STEPS: Final = 256
+"""What an operation takes of an allowance beside its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTemplate:
+    """A path in which ``#0``, ``#1`` and so on stand for captured keys.
+
+    Attributes:
+        parts: Those between the slashes, each in pieces: texts, and numbers of keys.
+    """
+
+    location: str
+    parts: tuple[tuple[str | int, ...], ...]
+
+    @property
+    def highest(self) -> int:
+        """The highest number of a key that it names, -1 without any."""
+        numbers = (piece for part in self.parts for piece in part if isinstance(piece, int))
+        return max(numbers, default=-1)
+
+    @property
+    def ends_a_list(self) -> bool:
+        """Return whether it is the place behind the last element of a list."""
+        return bool(self.parts) and self.parts[-1] in (("-",), ("-1",))
+
+    def filled(self, keys: Sequence[int | str]) -> Pointer:
+        """Return the path for captured keys; a key is one part, or of one, whatever is in it.
+
+        Raises:
+            EvaluationError: It names a key that was not captured.
+        """
+        if self.highest >= len(keys):
+            count = f"{len(keys)} key{'' if len(keys) == 1 else 's'}"
+            reason = f"{self.location}: #{self.highest} is not there, select captures {count}"
+            raise EvaluationError(reason).bare(reason)
+        return tuple(
+            "".join(str(keys[piece]) if isinstance(piece, int) else piece for piece in part)
+            for part in self.parts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One item of ``patch``: an operation, or one for each hit of a path.
+
+    Attributes:
+        path: Where no path selects, placeholders in it are plain text.
+    """
+
+    name: OperationName
+    select: Selection | None
+    path: PathTemplate
+    value: Value
+
+    def operations(self, view: View) -> Iterator[Operation]:
+        """Yield the operations in the order in which they are applied.
+
+        Raises:
+            EvaluationError: A value or a path cannot be made.
+        """
+        if self.select is None:
+            value = self.value.of(view)
+            yield Operation(name=self.name, path=self.path.filled(()), value=value)
+            return
+        found = [
+            Operation(
+                name=self.name,
+                path=self.path.filled(hit.keys),
+                value=self.value.of(view, hit.value, hit.keys),
+            )
+            for hit in self.select.hits(view.full(), view.context.allowance)
+        ]
+        if self.name == "remove":
+            # What is removed moves what stands behind it.
+            found.sort(key=lambda operation: _order(operation.path), reverse=True)
+        yield from found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """What a rule makes of an object; see `reconciler.engine.ports.Mutation`.
+
+    Attributes:
+        appends: It adds to lists by position.
+    """
+
+    edits: tuple[Edit, ...]
+    references: References
+    appends: bool
+    convergence: Convergence
+    merge_keys: bool = field(default=False, repr=False)
+
+    def apply(
+        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
+    ) -> dict[str, Any]:
+        """Return the object with all operations applied.
+
+        In a request what client-side apply stored of the object is changed as well, so that the
+        next apply does not take the change back. In an object that exists it would hide the
+        change from whoever applies it next.
+
+        Raises:
+            EvaluationError: An operation cannot be made, or does not fit the object.
+        """
+        del keys
+        view = View(context, obj, self.references)
+        operations: list[Operation] = []
+        for edit in self.edits:
+            for operation in edit.operations(view):
+                context.allowance.spend(_STEPS)
+                operations.append(operation)
+                if len(operations) > MAX_OPERATIONS:
+                    reason = f"the patch makes more than {MAX_OPERATIONS} operations of one object"
+                    raise EvaluationError(reason).bare(reason)
+        after = self._applied(obj, view, tuple(operations))
+        return after if index is not None else _with_last_applied(after, tuple(operations))
+
+    def _applied(
+        self, obj: Mapping[str, Any], view: View, operations: tuple[Operation, ...]
+    ) -> dict[str, Any]:
+        seen = dict(obj)
+        if self.references:
+            seen[REFERENCES] = view.full()[REFERENCES]
+        after = apply_operations(seen, operations, profile=LENIENT)
+        if not isinstance(after, dict):
+            raise EvaluationError("the patch makes something that is no object")
+        return {name: value for name, value in after.items() if name != REFERENCES or name in obj}
+
+
+def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
+    """Return an object whose last applied configuration is patched, too, where that fits."""
+    meta = obj.get("metadata")
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    text = annotations.get(LAST_APPLIED) if isinstance(annotations, dict) else None
+    if not isinstance(text, str) or annotations is None:
+        return obj
+    try:
+        after = apply_operations(json.loads(text), operations, profile=LENIENT)
+    except (ValueError, RecursionError, EvaluationError):
+        return obj
+    written = json.dumps(after, ensure_ascii=False, separators=(",", ":"))
+    return {
+        **obj,
+        "metadata": {**obj["metadata"], "annotations": {**annotations, LAST_APPLIED: written}},
+    }
+
+
+def _order(path: Pointer) -> list[tuple[int, str]]:
+    """Return what sorts the places of a document: indexes as numbers, parents first."""
+    return [(-1, part) if (place := parse_index(part)) is None else (place, "") for part in path]
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def read_patch(raw: Any, location: str, references: References) -> Patch:
+    """Read the list of operations.
+
+    Raises:
+        InvalidPolicy: For each place that is wrong.
+    """
+    edits = read_each(_edit, sequence(raw, location), location)
+    appends = any(edit.name == "add" and edit.path.ends_a_list for edit in edits)
+    stable = all(edit.value.converges for edit in edits)
+    return Patch(
+        edits=edits,
+        references=references,
+        appends=appends,
+        convergence=Convergence.PROBED if stable else Convergence.NO,
+    )
+
+
+def _edit(raw: Any, location: str) -> Edit:
+    with ErrorList() as errors:
+        fields = mapping(raw, location, allowed=_FIELDS, errors=errors)
+        name = fields.get("op")
+        if not isinstance(name, str) or name not in _OPERATIONS:
+            reason = f"expected one of {', '.join(_OPERATIONS)}"
+            errors.add(InvalidPolicy(f"{location}.op", reason))
+        source = text_in(fields, "select", location, errors)
+        select = None
+        if source:
+            place = f"{location}.select"
+            select = errors.attempt(compile_selection, source, location=place)
+        text = text_in(fields, "path", location, errors)
+        place = f"{location}.path"
+        path = errors.attempt(read_path, text, place, captures=bool(source))
+        if path is not None and select is not None:
+            errors.attempt(_check_captures, path, select)
+        written = text_in(fields, "value", location, errors)
+        value = errors.attempt(read_value, written, f"{location}.value")
+    return Edit(
+        name=_OPERATIONS[str(name)],
+        select=select,
+        path=path or PathTemplate(location=location, parts=()),
+        value=value or Value(location=location),
+    )
+
+
+def read_path(text: str | None, location: str, *, captures: bool) -> PathTemplate:
+    """Read a JSON pointer with placeholders.
+
+    Args:
+        text: As written.
+        location: Of it.
+        captures: Whether there are keys to put in; else a placeholder is plain text.
+
+    Raises:
+        InvalidPolicy: It is none.
+    """
+    try:
+        pointer = parse_pointer(text or "")
+    except ValueError as error:
+        raise InvalidPolicy(location, str(error)) from error
+    if not pointer:
+        raise InvalidPolicy(location, "a path is needed, such as /metadata/labels/color")
+    if len(pointer) > MAX_DEPTH:
+        raise InvalidPolicy(location, f"deeper than {MAX_DEPTH} levels")
+    parts = tuple(_pieces(part) if captures else (part,) for part in pointer)
+    return PathTemplate(location=location, parts=parts)
+
+
+def _pieces(part: str) -> tuple[str | int, ...]:
+    pieces = _PLACEHOLDER.split(part)
+    return tuple(
+        int(piece[:9]) if position % 2 else piece for position, piece in enumerate(pieces) if piece
+    )
+
+
+def _check_captures(path: PathTemplate, select: Selection) -> None:
+    """Refuse a placeholder that no hit can fill."""
+    several = [step for step in select.tree.steps if not isinstance(step, Key | Script)]
+    # How many keys ``..`` captures is another thing for each hit.
+    if any(isinstance(step, Descent) for step in several) or path.highest < len(several):
+        return
+    known = "no wildcard or filter, and so no key"
+    if several:
+        known = f"{len(several)}: #0" + (f" to #{len(several) - 1}" if len(several) > 1 else "")
+    reason = f"#{path.highest} is none of the keys that select captures ({known})"
+    raise InvalidPolicy(path.location, reason)

@@ -1,0 +1,135 @@
+"""The fields of a ModRule, and the places where they are wrong."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.dialects.kubemod.items import Item, read_items, read_regex, text_in
+from reconciler.dialects.kubemod.patch import Patch, read_patch
+from reconciler.dialects.kubemod.texts import refuse_misreadings
+from reconciler.dialects.kubemod.values import Message, read_message
+from reconciler.dialects.kubemod.view import References
+from reconciler.engine.reading import mapping, sequence
+from reconciler.engine.values.regexes import Regex
+from reconciler.errors import ErrorList, InvalidPolicy
+
+_FIELDS: Final = (
+    "type",
+    "executionTier",
+    "admissionOperations",
+    "match",
+    "patch",
+    "rejectMessage",
+    "targetNamespaceRegex",
+)
+_TYPES: Final = ("Patch", "Reject")
+OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
+DEFAULT_OPERATIONS: Final = ("CREATE", "UPDATE")
+TIERS: Final = range(-32767, 32767)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A ModRule.
+
+    Attributes:
+        patch: None where it rejects.
+        message: Of a rejection, None where it has none of its own.
+        pattern: Of the namespaces of a rule of the system namespace.
+    """
+
+    tier: int
+    operations: tuple[str, ...]
+    items: tuple[Item, ...]
+    references: References
+    patch: Patch | None
+    message: Message | None
+    pattern: Regex | None = field(compare=False)
+
+
+def read_rule(spec: Any) -> Rule:
+    """Read the specification of a rule.
+
+    Raises:
+        InvalidPolicy: For each place that is wrong.
+    """
+    with ErrorList() as errors:
+        fields = mapping(spec, "spec", allowed=_FIELDS, errors=errors)
+        kind = fields.get("type")
+        if kind not in _TYPES:
+            errors.add(InvalidPolicy("spec.type", "Patch or Reject is expected"))
+        tier = errors.attempt(_tier, fields.get("executionTier"))
+        operations = errors.attempt(_operations, fields.get("admissionOperations"))
+        items = errors.attempt(read_items, fields.get("match"), "spec.match")
+        errors.attempt(refuse_misreadings, items or ())
+        pattern = text_in(fields, "targetNamespaceRegex", "spec", errors)
+        place = "spec.targetNamespaceRegex"
+        namespaces = errors.attempt(read_regex, pattern or None, place)
+        references = References.in_texts(_texts(fields))
+        patch = errors.attempt(_patch, fields, kind, references)
+        message = errors.attempt(_message, fields, kind, errors)
+    return Rule(
+        tier=tier or 0,
+        operations=operations or DEFAULT_OPERATIONS,
+        items=items or (),
+        references=references,
+        patch=patch,
+        message=message,
+        pattern=namespaces,
+    )
+
+
+def _tier(raw: Any) -> int:
+    if raw is None:
+        return 0
+    if not isinstance(raw, int) or isinstance(raw, bool) or raw not in TIERS:
+        reason = f"expected an integer from {TIERS[0]} to {TIERS[-1]}"
+        raise InvalidPolicy("spec.executionTier", reason)
+    return raw
+
+
+def _operations(raw: Any) -> tuple[str, ...]:
+    place = "spec.admissionOperations"
+    with ErrorList() as errors:
+        found = sequence(raw, place)
+        for index, item in enumerate(found):
+            if item not in OPERATIONS:
+                reason = f"expected one of {', '.join(OPERATIONS)}"
+                errors.add(InvalidPolicy(f"{place}[{index}]", reason))
+    return tuple(name for name in OPERATIONS if name in found) or DEFAULT_OPERATIONS
+
+
+def _patch(fields: Mapping[str, Any], kind: Any, references: References) -> Patch | None:
+    raw = fields.get("patch")
+    if kind == "Reject" and raw:
+        raise InvalidPolicy("spec.patch", "a rule of type Reject has no patch; remove it")
+    if kind != "Patch":
+        return None
+    if not raw:
+        reason = "a rule of type Patch needs at least one operation, with op, path and value"
+        raise InvalidPolicy("spec.patch", reason)
+    return read_patch(raw, "spec.patch", references)
+
+
+def _message(fields: Mapping[str, Any], kind: Any, errors: ErrorList) -> Message | None:
+    text = text_in(fields, "rejectMessage", "spec", errors)
+    if text is None:
+        return None
+    if kind == "Patch":
+        reason = "a rule of type Patch rejects nothing; remove it, or make the type Reject"
+        raise InvalidPolicy("spec.rejectMessage", reason)
+    return read_message(text, "spec.rejectMessage")
+
+
+def _texts(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield all texts in which a rule can name a reference."""
+    for list_name in ("match", "patch"):
+        parts = fields.get(list_name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                yield from (
+                    part[name] for name in ("select", "value") if isinstance(part.get(name), str)
+                )
+    message = fields.get("rejectMessage")
+    if isinstance(message, str):
+        yield message

@@ -1,0 +1,111 @@
+"""Which objects and requests a ModRule is for, before its expressions are asked."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.dialects.kubemod.items import matches
+from reconciler.engine.match import (
+    Decision,
+    KindScope,
+    KindSelector,
+    Listing,
+    MatchNeeds,
+    Subject,
+    Verdict,
+)
+from reconciler.engine.match.kinds import KindTable
+from reconciler.engine.values.regexes import Regex
+
+IGNORE_LABEL: Final = "admission.kubemod.io/ignore"
+"""On a Namespace, with the value ``true``: no ModRule concerns what is in it, or itself."""
+
+_CREATE: Final = "CREATE"
+_UPDATE: Final = "UPDATE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The objects of some kinds in some namespaces.
+
+    Attributes:
+        home: The namespace of the rule, where it is an ordinary one; empty for a rule of the
+            system namespace.
+        pattern: Of the namespaces of a rule of the system namespace; None: what is cluster-scoped.
+        operations: Which it is for.
+        selectors: The kinds that it is for.
+    """
+
+    home: str
+    pattern: Regex | None = field(default=None, compare=False)
+    operations: tuple[str, ...]
+    selectors: tuple[KindSelector, ...]
+    table: KindTable = field(compare=False, repr=False)
+    needs: MatchNeeds = field(
+        default=MatchNeeds(operations=True, namespace_labels=True), repr=False
+    )
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that the rule does not leave; empty for a rule of the system namespace."""
+        return self.home
+
+    @property
+    def namespaces(self) -> tuple[str, ...] | None:
+        """The same as a list, None where it is open."""
+        return (self.home,) if self.home else None
+
+    @property
+    def names(self) -> None:
+        """Expressions tell, and nobody else."""
+        return
+
+    def kinds(self) -> tuple[KindScope, ...]:
+        """Return the kinds, each with the operations of the rule."""
+        return tuple(
+            KindScope(selector=item, operations=self.operations) for item in self.selectors
+        )
+
+    def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
+        """Return where the existing objects are."""
+        del requests
+        return (
+            Listing(
+                kinds=self.selectors, namespaces=self.namespaces, names=None, label_selector=""
+            ),
+        )
+
+    def evaluate(self, subject: Subject) -> Verdict:
+        """Decide whether the rule is for a subject."""
+        if reason := self._why_not(subject):
+            return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))
+        labels = subject.labels if _is_namespace(subject) else subject.namespace_labels
+        if labels is None:
+            reason = f"the labels of namespace {subject.namespace} are not known"
+            return Verdict(decision=Decision.UNDECIDED, reasons=(reason,))
+        if labels.get(IGNORE_LABEL) == "true":
+            reason = f"its namespace has the label {IGNORE_LABEL}"
+            return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))
+        return Verdict(decision=Decision.MATCH)
+
+    def _why_not(self, subject: Subject) -> str:
+        if subject.subresource:
+            return "ModRules are for objects, not for their subresources"
+        if not self.table.accepts(subject):
+            return f"{subject.kind} is none of the kinds that the rule is for"
+        operations = (subject.operation,) if subject.operation else (_CREATE, _UPDATE)
+        if not set(operations) & set(self.operations):
+            asked = subject.operation or "what exists"
+            return f"the rule is for {', '.join(self.operations)}, not for {asked}"
+        # The API server says of a Namespace that it is in itself.
+        namespace = "" if _is_namespace(subject) else subject.namespace
+        if self.home:
+            return "" if namespace == self.home else f"it is not in namespace {self.home}"
+        if self.pattern is None:
+            return "the rule has no targetNamespaceRegex for namespaces" if namespace else ""
+        if matches(self.pattern, namespace, subject.allowance):
+            return ""
+        return "targetNamespaceRegex does not fit its namespace"
+
+
+def _is_namespace(subject: Subject) -> bool:
+    return subject.kind == "Namespace" and not subject.group

@@ -1,0 +1,124 @@
+"""Values of patches and messages of rejections: texts, mostly Go templates."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.dialects.kubemod.view import View
+from reconciler.engine.environment import NOTHING_KNOWN, SURROUNDINGS
+from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.languages import gotemplate, goyaml
+
+_KEY: Final = re.compile(r"\.#(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A text that becomes a YAML value: as it stands, or what a template makes of it.
+
+    Attributes:
+        constant: The value where the text is no template.
+    """
+
+    location: str
+    template: gotemplate.Template | None = field(default=None, compare=False)
+    constant: Any = None
+
+    @property
+    def converges(self) -> bool:
+        """Return whether it is the same each time that it is made of the same object."""
+        return self.template is None or self.template.converges
+
+    def of(self, view: View, item: Any = None, keys: Sequence[int | str] = ()) -> Any:
+        """Return the value for one hit.
+
+        Args:
+            view: Of the object.
+            item: What ``.SelectedItem`` is.
+            keys: What ``.SelectKeyParts`` are.
+
+        Raises:
+            EvaluationError: The template fails, or what it makes is no YAML.
+        """
+        if self.template is None:
+            return self.constant
+        fields = {
+            "Namespace": view.namespace,
+            "Target": gotemplate.Pointer(view.full()),
+            "SelectedItem": item,
+            "SelectKeyParts": [gotemplate.Int(key) if _is_number(key) else key for key in keys],
+        }
+        data = gotemplate.Record("*core.PatchTemplateContext", fields)
+        text = _rendered(self.template, data, view, self.location)
+        try:
+            return goyaml.parse(text)
+        except goyaml.YAMLError as error:
+            reason = f"{self.location}: what the template makes {error}"
+            raise EvaluationError(reason).bare(reason) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a rejection says."""
+
+    location: str
+    template: gotemplate.Template = field(compare=False)
+
+    def of(self, view: View) -> str:
+        """Return the message for an object.
+
+        Raises:
+            EvaluationError: The template fails.
+        """
+        fields = {"Namespace": view.namespace, "Target": gotemplate.Pointer(view.full())}
+        data = gotemplate.Record("core.RejectTemplateContext", fields)
+        return _rendered(self.template, data, view, self.location)
+
+
+def read_value(text: str | None, location: str) -> Value:
+    """Read the value of a patch; without one it is null.
+
+    Raises:
+        InvalidPolicy: It is no template, or no YAML.
+    """
+    source = _KEY.sub(r"(index .SelectKeyParts \1)", "null" if text is None else text)
+    if "{{" in source:
+        return Value(location=location, template=_compiled(source, location))
+    try:
+        return Value(location=location, constant=goyaml.parse(source))
+    except goyaml.YAMLError as error:
+        raise InvalidPolicy(location, f"the value {error}") from error
+
+
+def read_message(text: str, location: str) -> Message:
+    """Read the message of a rejection.
+
+    Raises:
+        InvalidPolicy: It is no template.
+    """
+    return Message(location=location, template=_compiled(text, location))
+
+
+def _compiled(text: str, location: str) -> gotemplate.Template:
+    try:
+        return gotemplate.compile(text)
+    except gotemplate.TemplateSyntaxError as error:
+        raise InvalidPolicy(location, f"the template cannot be parsed: {error}") from error
+
+
+def _rendered(
+    template: gotemplate.Template, data: gotemplate.Record, view: View, location: str
+) -> str:
+    known: Mapping[str, Any] = view.context.data
+    environment = known.get(SURROUNDINGS, NOTHING_KNOWN)
+    try:
+        return template.render(data, allowance=view.context.allowance, environment=environment)
+    except EvaluationError as error:
+        bare = f"{location}: {error.without_values}"
+        raise EvaluationError(f"{location}: {error}").bare(bare) from error
+
+
+def _is_number(key: int | str) -> bool:
+    """Return whether the original takes a key for a number; it reads their texts."""
+    return isinstance(key, int) or (key.isdecimal() and str(int(key)) == key)

@@ -1,0 +1,141 @@
+"""What a ModRule sees: the object, and what KubeMod calls synthetic references.
+
+A reference is read from outside when an expression or a template that names it is evaluated.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.api.rights import Need, Right
+from reconciler.engine.context import Context
+from reconciler.engine.loads import ApiLoad, LoadFailure, NeedsLoad
+from reconciler.errors import EvaluationError
+
+REFERENCES: Final = "syntheticRefs"
+NODE_ANNOTATIONS: Final = ("ref.kubemod.io/nodename", "ref.kubemod.io/node")
+"""On a Pod: the name of its node. The original writes and reads the first, and documents both."""
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+_NAMED: Final = re.compile(rf'{REFERENCES}(?:\s*\.\s*|\s*\[\s*"|\s*")(namespace|node)\b')
+_MENTIONED: Final = re.compile(rf"\b{REFERENCES}\b")
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_REQUESTS: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Which references a rule names."""
+
+    namespace: bool = False
+    node: bool = False
+
+    @classmethod
+    def in_texts(cls, texts: Iterator[str]) -> "References":
+        """Return those that some texts name; one that names them as a whole means all."""
+        names: set[str] = set()
+        for text in texts:
+            named = _NAMED.findall(text)
+            whole = len(_MENTIONED.findall(text)) > len(named)
+            names |= {"namespace", "node"} if whole else set(named)
+        return cls(namespace="namespace" in names, node="node" in names)
+
+    def __bool__(self) -> bool:
+        return self.namespace or self.node
+
+    def needs(self) -> Iterator[Need]:
+        """Yield the rights that reading them takes."""
+        for wanted, resource in ((self.namespace, "namespaces"), (self.node, "nodes")):
+            if wanted:
+                right = Right(verb="get", group="", resource=resource)
+                yield Need(location="spec", options=(right,))
+
+
+@dataclass(slots=True)
+class View:
+    """An object as a rule sees it.
+
+    Attributes:
+        context: Of the request that carries it.
+        obj: The object.
+        references: Which of them the rule names.
+        plain: The object without them, and without its managed fields.
+    """
+
+    context: Context
+    obj: Mapping[str, Any]
+    references: References
+    plain: dict[str, Any] = field(init=False)
+    _full: dict[str, Any] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.plain = _without_managed_fields(self.obj)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the object; that of a Namespace is none."""
+        if self.obj.get("kind") == "Namespace" and self.obj.get("apiVersion") == "v1":
+            return ""
+        return str(self.context.data["request"].get("namespace") or "")
+
+    def full(self) -> dict[str, Any]:
+        """Return the object with the references that the rule names.
+
+        Raises:
+            EvaluationError: One of them cannot be read.
+            NeedsLoad: One of them has not been read yet.
+        """
+        if self._full is None:
+            if self.references:
+                found = dict(self._loaded())
+                self._full = {**self.plain, REFERENCES: found}
+            else:
+                self._full = self.plain
+        return self._full
+
+    def _loaded(self) -> Iterator[tuple[str, Any]]:
+        if self.references.namespace and (name := self.namespace):
+            yield "namespace", _read(self.context, "namespaces", name)
+        if self.references.node and (node := self._node()):
+            yield "node", _read(self.context, "nodes", node)
+
+    def _node(self) -> str:
+        if self.obj.get("kind") != "Pod" or self.obj.get("apiVersion") != "v1":
+            return ""
+        meta = self.obj.get("metadata") or {}
+        annotations = meta.get("annotations") or {}
+        names = [annotations.get(name) for name in NODE_ANNOTATIONS]
+        if self.context.data["request"].get("operation") not in _REQUESTS:
+            names.append((self.obj.get("spec") or {}).get("nodeName"))
+        # Whoever writes a Pod writes its annotations: the name becomes a part of a path.
+        valid = (name for name in names if isinstance(name, str) and _NAME.fullmatch(name))
+        return next(valid, "")
+
+
+def _read(context: Context, resource: str, name: str) -> Any:
+    load = ApiLoad(method="GET", path=f"/api/v1/{resource}/{name}")
+    if load not in context.loads:
+        raise NeedsLoad(load)
+    found = context.loads[load]
+    if isinstance(found, LoadFailure):
+        reason = f"syntheticRefs cannot be read: {found.message}"
+        raise EvaluationError(reason).bare("syntheticRefs cannot be read")
+    return _without_last_applied(_without_managed_fields(found))
+
+
+def _without_managed_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return dict(obj)
+    kept = {name: value for name, value in meta.items() if name != "managedFields"}
+    return {**obj, "metadata": kept}
+
+
+def _without_last_applied(obj: dict[str, Any]) -> dict[str, Any]:
+    meta = obj.get("metadata") or {}
+    annotations = meta.get("annotations") or {}
+    if LAST_APPLIED not in annotations:
+        return obj
+    kept = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
+    return {**obj, "metadata": {**meta, "annotations": kept}}

@@ -1,0 +1,105 @@
+"""ModRules at the desk."""
+
+import pytest
+
+from tests.unit.cli.desk.conftest import Desk
+
+RULES = """
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: team, namespace: kubemod-system}
+spec:
+  type: Patch
+  targetNamespaceRegex: ".*"
+  match:
+  - {select: $.kind, matchValue: Pod}
+  - {select: $.syntheticRefs.namespace.metadata.labels.team}
+  patch:
+  - op: add
+    path: /metadata/labels/team
+    value: "{{ .Target.syntheticRefs.namespace.metadata.labels.team }}"
+---
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: no-latest}
+spec:
+  type: Reject
+  rejectMessage: "{{ .Target.metadata.name }} of {{ .Target.metadata.labels.team }}"
+  match:
+  - {select: $.kind, matchValue: Pod}
+  - {select: '$.spec.containers[*].image', matchRegex: ":latest$"}
+"""
+OBJECTS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec: {containers: [{name: web, image: "web:latest"}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: default, labels: {team: blue}}
+"""
+
+
+@pytest.fixture
+def rules(desk: Desk) -> Desk:
+    desk.write("rules.yaml", RULES)
+    desk.write("objects.yaml", OBJECTS)
+    return desk
+
+
+def test_apply_shows_the_change_and_the_rejection_of_what_came_out_of_it(rules: Desk) -> None:
+    done = rules.run("apply", "rules.yaml", "-r", "objects.yaml")
+    assert done.exit_code == 1
+    assert "kubemod-system/team / patch: Pod default/web" in done.stdout
+    assert "+    team: blue" in done.stdout
+    said = " ".join(done.stderr.split())
+    assert 'rejected: Pod default/web: default/no-latest: "web of blue"' in said
+    assert "2 objects read as triggers: 1 change, 1 rejection, 0 errors" in said
+
+
+def test_apply_ends_well_where_nothing_is_rejected(rules: Desk) -> None:
+    rules.write("objects.yaml", OBJECTS.replace("web:latest", "web:1"))
+    done = rules.run("apply", "rules.yaml", "-r", "objects.yaml")
+    assert done.exit_code == 0
+    assert "rejection" not in done.stderr
+
+
+def test_a_reference_that_is_not_among_the_files_is_an_error(rules: Desk) -> None:
+    rules.write("objects.yaml", OBJECTS.partition("---")[0])
+    done = rules.run("apply", "rules.yaml", "-r", "objects.yaml")
+    assert done.exit_code == 1
+    assert "syntheticRefs cannot be read: " in " ".join(done.stderr.split())
+
+
+def test_explain_says_that_a_request_is_refused(rules: Desk) -> None:
+    done = rules.run("explain", "rules.yaml", "--trigger", "objects.yaml")
+    assert 'the request is refused: default/no-latest: "web of ' in done.stdout
+    assert "refuses what it fires for" in rules.run("explain", "rules.yaml").stdout
+
+
+def test_a_test_expects_a_rejection(rules: Desk) -> None:
+    entries = "\n".join(
+        f"- {{policy: no-latest, rule: reject, kind: Pod, resources: [web], result: {wanted}}}"
+        for wanted in ("fail", "pass")
+    )
+    rules.write(
+        "kyverno-test.yaml",
+        "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\n"
+        f"policies: [rules.yaml]\nresources: [objects.yaml]\nresults:\n{entries}\n",
+    )
+    done = rules.run("test", ".")
+    assert done.exit_code == 1
+    assert "1 passed, 1 failed" in done.stdout + done.stderr
+    assert "Want pass, got fail" in done.stdout
+
+
+def test_lint_names_the_place_in_the_file(rules: Desk) -> None:
+    wrong = RULES.replace("matchRegex", "matchPattern").replace('":latest$"', '"x"')
+    rules.write("rules.yaml", wrong)
+    done = rules.run("lint", "rules.yaml")
+    assert done.exit_code == 1
+    assert "rules.yaml:24:44: error [invalid]" in done.stdout
+    assert "unknown field 'matchPattern'" in done.stdout
+    rules.write("rules.yaml", RULES)
+    assert rules.run("lint", "--strict", "rules.yaml").exit_code == 0

@@ -1,0 +1,187 @@
+"""What is wrong with a ModRule is refused with its place, and what surprises is said."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.dialects.kubemod import KUBEMOD
+from reconciler.errors import InvalidPolicy
+from reconciler.services.authoring.lint import lint_policy
+from tests.unit.dialects.kubemod.modrules import POD, modrule, patching
+
+ADD = {"op": "add", "path": "/metadata/labels/x", "value": "y"}
+
+
+def refused(rule: Object) -> list[str]:
+    compiled, wrong = KUBEMOD.examine(rule)
+    assert compiled is None
+    return [str(error) for error in wrong]
+
+
+def with_patch(**fields: Any) -> Object:
+    return patching({**ADD, **fields})
+
+
+def with_item(**fields: Any) -> Object:
+    rule = patching(ADD)
+    rule["spec"]["match"] = [{"select": "$.kind", **fields}]
+    return rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (modrule(type="Reject"), "spec.match: at least one item"),
+        (
+            modrule(type="Reject", match=[POD], matches=[POD]),
+            "spec.matches: unknown field 'matches', expected one of type,",
+        ),
+        (modrule(match=[POD]), "spec.type: Patch or Reject"),
+        (modrule(type="Delete", match=[POD]), "spec.type: Patch or Reject"),
+        (modrule(type="Patch", match=[POD]), "spec.patch: a rule of type Patch needs"),
+        (modrule(type="Reject", match=[POD], patch=[ADD]), "spec.patch: a rule of type Reject"),
+        (patching(ADD, rejectMessage="no"), "spec.rejectMessage: a rule of type Patch"),
+        (
+            patching(ADD, executionTier=40_000),
+            "spec.executionTier: expected an integer from -32767",
+        ),
+        (patching(ADD, executionTier=True), "spec.executionTier: expected an integer"),
+        (
+            patching(ADD, admissionOperations=["PATCH"]),
+            "spec.admissionOperations[0]: expected one",
+        ),
+        (patching(ADD, targetNamespaceRegex="(?!x)"), "spec.targetNamespaceRegex: not a regular"),
+        (with_item(select="$.metadata['name']"), "spec.match[0].select: this is no select"),
+        (with_item(select=""), "spec.match[0].select: an expression is needed"),
+        (
+            with_item(select="$.metadata.labels.my-label"),
+            'spec.match[0].select: a name with "-" in it is read as a subtraction',
+        ),
+        (
+            with_item(select="size($.spec.containers) > 1"),
+            "spec.match[0].select: there is no function size; there are date, isDefined,",
+        ),
+        (with_item(matchRegex="(?=x)"), "spec.match[0].matchRegex: not a regular expression"),
+        (with_item(matchFor="Some"), "spec.match[0].matchFor: Any or All"),
+        (with_item(matchValue={"a": 1}), "spec.match[0].matchValue: expected a text"),
+        (with_item(matchValues=["a", []]), "spec.match[0].matchValues[1]: expected a text"),
+        (with_item(negate="yes"), "spec.match[0].negate: true or false"),
+        (with_item(matchvalue="Pod"), "spec.match[0].matchvalue: unknown field"),
+        (with_patch(op="move"), "spec.patch[0].op: expected one of add, remove, replace"),
+        (with_patch(path="metadata"), 'spec.patch[0].path: path "metadata" must begin'),
+        (with_patch(path=""), "spec.patch[0].path: a path is needed"),
+        (with_patch(path="/a" * 300), "spec.patch[0].path: deeper than 200 levels"),
+        (
+            with_patch(select="length($.spec)"),
+            "spec.patch[0].select: this is no select expression",
+        ),
+        (
+            with_patch(select="$.spec.containers[*].ports[*]", path="/spec/#3"),
+            "spec.patch[0].path: #3 is none of the keys that select captures (2: #0 to #1)",
+        ),
+        (with_patch(select="$.spec", path="/spec/#0"), "captures (no wildcard or filter"),
+        (
+            with_patch(value="{{ .Target"),
+            "spec.patch[0].value: the template cannot be parsed: line 1",
+        ),
+        (
+            with_patch(value="{{ env `HOME` }}"),
+            "spec.patch[0].value: the template cannot be parsed",
+        ),
+        (
+            with_patch(value="a: b: c"),
+            "spec.patch[0].value: the value is not YAML: line 1, column 5",
+        ),
+        (with_patch(from_="/a"), "spec.patch[0].from_: unknown field"),
+        (
+            modrule(type="Reject", match=[POD], rejectMessage="{{ if }}"),
+            "spec.rejectMessage: the template cannot be parsed",
+        ),
+        (
+            patching(ADD, annotations={"kube-retrofit.dev/failure-policy": "Maybe"}),
+            "metadata.annotations[kube-retrofit.dev/failure-policy]: Fail or Ignore",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place_and_a_cure(rule: Object, told: str) -> None:
+    (message,) = refused(rule)
+    assert told in message
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    rule = modrule(
+        type="Patch",
+        executionTier="1",
+        match=[{"select": "$."}, {"select": "$.a", "matchFor": "One"}],
+        patch=[{"op": "put", "path": "x", "value": "{{"}, {"op": "add"}],
+    )
+    places = [message.partition(": ")[0] for message in refused(rule)]
+    assert places == [
+        "spec.executionTier",
+        "spec.match[0].select",
+        "spec.match[1].matchFor",
+        "spec.patch[0].op",
+        "spec.patch[0].path",
+        "spec.patch[0].value",
+        "spec.patch[1].path",
+    ]
+
+
+@pytest.mark.parametrize("spec", [None, [], "text", {"match": "x", "patch": 1, "type": ["Patch"]}])
+def test_any_shape_ends_in_a_refusal(spec: Any) -> None:
+    with pytest.raises(InvalidPolicy):
+        KUBEMOD.compile({**modrule(), "spec": spec})
+
+
+def codes(rule: Object) -> set[str]:
+    return {item.code for item in lint_policy(rule, scope=lambda _group, _kind: None)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (with_item(select='$.spec.x != "a"'), "undefined-differs"),
+        (with_item(select='$.spec.x[? @.y !~ "a"]'), "undefined-differs"),
+        (with_item(select="$.spec.x[? @.y]"), "existence-filter"),
+        (with_item(select="@.kind"), "no-element"),
+        (with_item(matchValue='"Pod"'), "quoted-value"),
+        (with_item(select="$.spec.replicas", matchValue="1000000"), "long-number"),
+        (with_patch(path="/metadata/labels/#0"), "placeholder-without-select"),
+        (with_patch(path="/spec/containers/-1"), "append"),
+        (with_patch(path="/spec/containers/-"), "append"),
+        (with_item(select="$.metadata.name"), "default-kinds"),
+        (modrule(type="Reject", match=[POD, {**POD, "matchValue": "Job"}]), "no-kind"),
+        (patching(ADD, targetNamespaceRegex=".*"), "no-system-namespace"),
+        (patching(ADD, namespace="kubemod-system"), "no-target-namespace"),
+        (patching(ADD, admissionOperations=["DELETE"]), "patch-on-delete"),
+    ],
+)
+def test_what_surprises_is_said(rule: Object, code: str) -> None:
+    assert code in codes(rule)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        patching(ADD),
+        patching(ADD, namespace="kubemod-system", targetNamespaceRegex=".*"),
+        modrule(
+            type="Patch",
+            match=[
+                POD,
+                {"select": "$.spec.containers[*].name", "matchValue": "side", "negate": True},
+                {"select": '$.spec.containers[? @ != "x" && isDefined(@.image)]'},
+                {"select": "isDefined($.spec.x) && $.spec.x == 1"},
+            ],
+            patch=[{"op": "add", "path": "/spec/containers/-1", "value": "name: side"}],
+        ),
+        with_patch(
+            select="$.spec.containers[? isEmpty(@.securityContext)]",
+            path="/spec/containers/#0/securityContext",
+            value="runAsNonRoot: true",
+        ),
+    ],
+)
+def test_what_is_meant_so_is_not_warned_of(rule: Object) -> None:
+    assert codes(rule) == set()

@@ -1,0 +1,370 @@
+"""What ModRules do to an object that is written."""
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.engine.allowance import Allowance
+from reconciler.engine.evaluate import change
+from reconciler.engine.loads import NeedsLoad
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.program import Phase
+from tests.unit.dialects.kubemod.modrules import (
+    POD,
+    context_of,
+    errors,
+    make_pod,
+    modrule,
+    patching,
+    program_of,
+    refusals,
+    request,
+    run_of,
+)
+
+NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "shop", "labels": {"team": "blue"}, "managedFields": [{}]},
+}
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "z-1"}}}
+
+
+def labels(obj: Any) -> dict[str, Any]:
+    found: dict[str, Any] = obj["metadata"]["labels"]
+    return found
+
+
+def test_hits_of_a_path_are_patched_each_with_its_own_keys_and_value() -> None:
+    rule = patching(
+        {
+            "op": "replace",
+            "select": '$.spec.containers[? @.image =~ "^shop/"].image',
+            "path": "/spec/containers/#0/image",
+            "value": '{{ regexReplaceAll "shop/(.*)" .SelectedItem "mirror/${1}" }}',
+        },
+        {
+            "op": "add",
+            "select": "$.spec.containers[*]",
+            "path": "/metadata/labels/c#0",
+            "value": "n-{{ .#0 }}-of-{{ len .Target.spec.containers }}",
+        },
+    )
+    made = request([rule], make_pod()).obj
+    assert [item["image"] for item in made["spec"]["containers"]] == [
+        "mirror/web:1",
+        "tools/log:2",
+    ]
+    assert labels(made) == {"app": "web", "c0": "n-0-of-2", "c1": "n-1-of-2"}
+
+
+def test_all_operations_are_made_of_the_object_as_the_rule_found_it() -> None:
+    rule = patching(
+        {"op": "add", "path": "/metadata/labels/app", "value": "new"},
+        {
+            "op": "add",
+            "path": "/metadata/labels/was",
+            "value": "{{ .Target.metadata.labels.app }}",
+        },
+    )
+    assert labels(request([rule], make_pod()).obj) == {"app": "new", "was": "web"}
+
+
+def test_several_elements_of_one_list_are_removed_whatever_their_order() -> None:
+    pod = make_pod(spec={"containers": [{"name": name} for name in "abcdefghijkl"]})
+    for select in ("$.spec.containers[0:11]", "$.spec.containers[0:11:-1]"):
+        rule = patching({"op": "remove", "select": select, "path": "/spec/containers/#0"})
+        assert request([rule], pod).obj["spec"]["containers"] == [{"name": "l"}]
+
+
+def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
+    pod = make_pod()
+    pod["metadata"]["annotations"] = {"a/b": "1", "c~d": "2", 'e["f"]': "3"}
+    rule = patching(
+        {
+            "op": "replace",
+            "select": "$.metadata.annotations[*]",
+            "path": "/metadata/annotations/#0",
+            "value": '"{{ .SelectedItem }}{{ .SelectedItem }}"',
+        }
+    )
+    made = request([rule], pod).obj["metadata"]["annotations"]
+    assert made == {"a/b": "11", "c~d": "22", 'e["f"]': "33"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "told"),
+    [
+        (
+            {"op": "replace", "path": "/spec/nope", "value": "1"},
+            "replace operation does not apply",
+        ),
+        ({"op": "add", "path": "/spec/containers/9", "value": "1"}, "invalid index"),
+        (
+            {"op": "add", "path": "/metadata/x", "value": '{{ fail "no owner" }}'},
+            "spec.patch[1].value: ",
+        ),
+        ({"op": "add", "path": "/metadata/x", "value": "{{ .Nope }}"}, "spec.patch[1].value: "),
+        (
+            {"op": "add", "path": "/metadata/x", "value": "a: {{ .Target.metadata.labels }}: b"},
+            "spec.patch[1].value: what the template makes is not YAML",
+        ),
+        (
+            {"op": "add", "select": "$..name", "path": "/metadata/#7", "value": "1"},
+            "spec.patch[1].path: #7 is not there",
+        ),
+    ],
+)
+def test_a_rule_that_fails_changes_nothing_and_takes_no_other_with_it(
+    patch: dict[str, Any], told: str
+) -> None:
+    before = {"op": "add", "path": "/metadata/labels/half", "value": "done"}
+    other = patching({"op": "add", "path": "/metadata/labels/b", "value": "2"}, name="other")
+    chain = request([patching(before, patch), other], make_pod())
+    assert labels(chain.obj) == {"app": "web", "b": 2}
+    (message,) = errors(chain)
+    assert told in message
+
+
+def test_tiers_go_up_and_each_sees_what_the_one_before_made() -> None:
+    def rule(name: str, tier: int, match: dict[str, Any], key: str) -> Object:
+        patch = [{"op": "add", "path": f"/metadata/labels/{key}", "value": "yes-it-is"}]
+        fields = {"type": "Patch", "executionTier": tier, "match": [POD, match], "patch": patch}
+        return modrule(fields, name=name)
+
+    has_one = {"select": "$.metadata.labels.one"}
+    rules = [
+        rule("late", 7, has_one, "two"),
+        rule("early", -3, {"select": "$.metadata.labels.app"}, "one"),
+        rule("same", -3, has_one, "never"),
+    ]
+    assert labels(request(rules, make_pod()).obj).keys() == {"app", "one", "two"}
+
+
+def test_a_rejection_sees_the_patched_object_and_names_itself() -> None:
+    rules = [
+        modrule(
+            type="Reject",
+            match=[{"select": '$.metadata.labels.app == "bad"'}],
+            rejectMessage="{{ .Target.metadata.name }} in {{ .Namespace }}",
+            name="no-bad",
+        ),
+        modrule(type="Reject", match=[POD], name="no-pods", rejectMessage="{{ .Nope }}"),
+        modrule(type="Reject", match=[POD], name="none-at-all"),
+        modrule(type="Reject", match=[{"select": "$.spec.nope"}], name="silent"),
+        patching({"op": "replace", "path": "/metadata/labels/app", "value": "bad"}),
+    ]
+    assert refusals(request(rules, make_pod())) == [
+        'shop/no-bad: "web-1 in shop"',
+        "shop/no-pods",
+        "shop/none-at-all",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "pattern", "obj", "concerned"),
+    [
+        ("shop", None, make_pod(), True),
+        ("other", None, make_pod(), False),
+        ("other", ".*", make_pod(), False),
+        ("kubemod-system", None, make_pod(), False),
+        ("kubemod-system", "", make_pod(), False),
+        ("kubemod-system", "^sh", make_pod(), True),
+        ("kubemod-system", "op$", make_pod(), True),
+        ("kubemod-system", "^x", make_pod(), False),
+        ("kubemod-system", None, NODE, True),
+        ("kubemod-system", ".*", NODE, True),
+        ("kubemod-system", ".+", NODE, False),
+        ("shop", None, {**NAMESPACE, "metadata": {"name": "shop", "namespace": "shop"}}, False),
+        ("kubemod-system", None, NAMESPACE, True),
+    ],
+)
+def test_namespaces(namespace: str, pattern: str | None, obj: Object, concerned: bool) -> None:
+    fields: dict[str, Any] = {"targetNamespaceRegex": pattern} if pattern is not None else {}
+    patch = [{"op": "add", "path": "/metadata/seen", "value": "true"}]
+    rule = modrule(
+        type="Patch",
+        match=[{"select": "$.metadata.name"}],
+        patch=patch,
+        namespace=namespace,
+        **fields,
+    )
+    assert ("seen" in request([rule], obj).obj["metadata"]) is concerned
+
+
+def test_operations_and_the_label_of_a_namespace_that_ignores_rules() -> None:
+    patch = {"op": "add", "path": "/metadata/labels/seen", "value": "true"}
+    rule = patching(patch)
+    assert "seen" in labels(request([rule], make_pod(), "UPDATE").obj)
+    assert "seen" not in labels(request([rule], make_pod(), "DELETE").obj)
+    deleting = patching(patch, admissionOperations=["DELETE"])
+    assert "seen" in labels(request([deleting], make_pod(), "DELETE").obj)
+    ignored = {"admission.kubemod.io/ignore": "true"}
+    assert "seen" not in labels(request([rule], make_pod(), labels=ignored).obj)
+    assert "seen" in labels(
+        request(
+            [rule],
+            make_pod(),
+            labels={**ignored, "a": "b"} | {"admission.kubemod.io/ignore": "no"},
+        ).obj
+    )
+
+
+def test_the_namespace_is_a_reference_and_is_not_stored() -> None:
+    rule = patching(
+        {
+            "op": "add",
+            "path": "/metadata/labels/team",
+            "value": "{{ .Target.syntheticRefs.namespace.metadata.labels.team }}",
+        }
+    )
+    rule["spec"]["match"] = [POD, {"select": "$.syntheticRefs.namespace.metadata.labels.team"}]
+    with pytest.raises(NeedsLoad) as needed:
+        run_of(program_of(rule), make_pod()).decide()
+    assert "/api/v1/namespaces/shop" in str(needed.value)
+    made = request([rule], make_pod(), cluster=[NAMESPACE]).obj
+    assert labels(made)["team"] == "blue"
+    assert "syntheticRefs" not in made
+
+
+def test_another_kind_reads_no_reference() -> None:
+    rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
+    rule["spec"]["match"] = [POD, {"select": "$.syntheticRefs.namespace.metadata.labels.team"}]
+    obj = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "shop"}}
+    program = program_of(rule)
+    assert not run_of(program, obj).decide().fires
+    (need,) = program.binding.read_rights()
+    assert str(need.options[0]) == "get namespaces"
+
+
+@pytest.mark.parametrize("name", ["ref.kubemod.io/node", "ref.kubemod.io/nodename"])
+def test_the_node_of_a_pod_that_names_it(name: str) -> None:
+    rule = patching(
+        {
+            "op": "add",
+            "path": "/metadata/labels/zone",
+            "value": '"{{ index .Target.syntheticRefs.node.metadata.labels "zone" }}"',
+        }
+    )
+    rule["spec"]["match"] = [POD, {"select": "$.syntheticRefs.node.metadata.labels"}]
+    pod = make_pod()
+    assert "zone" not in labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)
+    pod["metadata"]["annotations"] = {name: "n1"}
+    assert labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)["zone"] == "z-1"
+    pod["metadata"]["annotations"] = {name: "../secrets/x"}
+    assert "zone" not in labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)
+
+
+def test_what_was_applied_is_patched_in_a_request_and_not_in_an_object_that_exists() -> None:
+    name = "kubectl.kubernetes.io/last-applied-configuration"
+    pod = make_pod()
+    applied = {"metadata": {"labels": {"app": "web"}}, "spec": {"x": "<&>é"}}
+    pod["metadata"]["annotations"] = {name: json.dumps(applied)}
+    rule = patching({"op": "add", "path": "/metadata/labels/b", "value": "2"})
+    made = request([rule], pod).obj["metadata"]["annotations"][name]
+    assert json.loads(made) == {
+        "metadata": {"labels": {"app": "web", "b": 2}},
+        "spec": {"x": "<&>é"},
+    }
+    program = program_of(rule)
+    existing = change(program, 0, context_of(pod), pod).after
+    assert existing["metadata"]["annotations"] == pod["metadata"]["annotations"]
+    assert labels(existing)["b"] == 2
+
+
+@pytest.mark.parametrize("text", ["whatever", "[]", None, "{"])
+def test_what_was_applied_stays_where_it_cannot_be_patched(text: str | None) -> None:
+    pod = make_pod()
+    pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": text}
+    rule = patching({"op": "replace", "path": "/spec/containers/0/name", "value": "z"})
+    made = request([rule], pod).obj
+    assert made["spec"]["containers"][0]["name"] == "z"
+    assert made["metadata"]["annotations"] == pod["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("item", "held"),
+    [
+        ({"select": "$.spec.containers[*].name", "matchValue": "log"}, True),
+        ({"select": "$.spec.containers[*].name", "matchValue": "log", "matchFor": "All"}, False),
+        (
+            {
+                "select": "$.spec.containers[*].name",
+                "matchValues": ["log", "web"],
+                "matchFor": "All",
+            },
+            True,
+        ),
+        ({"select": "$.spec.containers[*].ports[0].containerPort", "matchValue": "80"}, True),
+        ({"select": "$.spec.containers[*].ports", "matchFor": "All"}, True),
+        ({"select": "[$.spec.nope, $.metadata.name]", "matchFor": "All"}, False),
+        ({"select": "[$.spec.nope, $.metadata.name]"}, True),
+        ({"select": "$.spec.nope", "negate": True}, True),
+        ({"select": "$.spec.nope == 1"}, False),
+        ({"select": "$.spec.nope != 1"}, True),
+        ({"select": "$.spec.containers[7].name"}, False),
+        ({"select": "$.spec.containers[7].name", "negate": True}, True),
+        ({"select": "length($.spec.containers) > 1", "matchValue": "ignored"}, True),
+        ({"select": "$.metadata.name", "matchRegex": "^web", "matchValue": "other"}, False),
+        ({"select": "$.metadata.name", "matchRegex": "EB", "negate": True}, True),
+        ({"select": "$.metadata.name", "matchValues": []}, True),
+    ],
+)
+def test_items(item: dict[str, Any], held: bool) -> None:
+    rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
+    rule["spec"]["match"] = [POD, item]
+    decision = run_of(program_of(rule), make_pod()).decide()
+    assert decision.fires is held
+    if not held:
+        assert "spec.match[1] does not hold: " in decision.message
+        assert "web-1" not in decision.message
+
+
+def test_the_kinds_are_those_that_the_items_name() -> None:
+    def kinds(*items: Any, **annotations: str) -> list[str]:
+        rule = modrule(type="Reject", match=list(items), annotations=annotations or None)
+        scopes = program_of(rule).match.kinds()
+        return [f"{it.selector.group}/{it.selector.version}/{it.selector.kind}" for it in scopes]
+
+    assert kinds(POD) == ["*/*/Pod"]
+    assert kinds({"select": "$.kind", "matchValues": ["Job", "CronJob"]}) == [
+        "*/*/CronJob",
+        "*/*/Job",
+    ]
+    assert kinds({"select": '$.kind == "Pod" || "Job" == $.kind'}) == ["*/*/Job", "*/*/Pod"]
+    assert kinds({"select": '$.kind in ["Pod"] && $.spec.x == 1'}) == ["*/*/Pod"]
+    assert kinds(POD, {"select": "$.apiVersion", "matchValue": "v1"}) == ["/v1/Pod"]
+    assert kinds({"select": "$.kind", "matchRegex": "^Cron"}) == ["batch/*/CronJob"]
+    assert kinds(POD, {"select": "$.kind", "matchValue": "Job"}) == []
+    assert len(kinds({"select": "$.metadata.name"})) == 21
+    assert len(kinds({**POD, "negate": True})) == 20
+    given = {"kube-retrofit.dev/kinds": "example.com/v1/Thing, Pod"}
+    assert kinds({"select": "$.metadata.name"}, **given) == ["example.com/v1/Thing", "*/*/Pod"]
+
+
+def test_what_a_program_says_of_itself() -> None:
+    program = program_of(patching({"op": "add", "path": "/metadata/labels/x", "value": "y"}))
+    assert program.phases == {Phase.ADMISSION}
+    assert program.mutation.convergence is Convergence.PROBED
+    random = patching({"op": "add", "path": "/metadata/labels/x", "value": "{{ uuidv4 }}"})
+    assert program_of(random).mutation.convergence is Convergence.NO
+    assert program.match.listings()[0].namespaces == ("shop",)
+
+
+def test_what_takes_too_long_ends_with_an_error() -> None:
+    pod = make_pod(spec={"items": [[[0] * 90] * 90] * 90})
+    rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
+    rule["spec"]["match"] = [{"select": "$..*..*..*"}]
+    (message,) = errors(request([rule], pod))
+    assert "works through too much" in message
+    many = patching({"op": "add", "select": "$..[*]", "path": "/spec/x", "value": "y"})
+    big = make_pod(spec={"items": [0] * 20_000})
+    (message,) = errors(request([many], big))
+    assert "more than 10000 operations" in message
+    context = context_of(make_pod()).within(Allowance(50))
+    with pytest.raises(Exception, match="allowance"):
+        program_of(
+            patching({"op": "add", "path": "/metadata/a", "value": "b"})
+        ).condition.evaluate(context)  # type: ignore[union-attr]
