@@ -1,0 +1,116 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.hooks.bindings import Pace
+from reconciler.hooks.contexts import STARTUP, Context, ContextType
+from reconciler.hooks.queues import Bucket, Pause, Queue, Run, Task
+
+TASKS = st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans()), max_size=12)
+
+
+def task(order: int, hook: str = "a", *, allow: bool = False, startup: bool = False) -> Task:
+    context = Context(type=ContextType.SCHEDULE, binding=f"{order}")
+    given = (STARTUP,) if startup else (context,)
+    return Task(order=order, hook=hook, contexts=given, allow_failure=allow)
+
+
+def orders(step: Run | Pause | None) -> list[int]:
+    assert isinstance(step, Run)
+    return [item.order for item in step.tasks]
+
+
+def begun(queue: Queue, now: float = 0.0) -> Queue:
+    run = queue.next(now)
+    assert isinstance(run, Run)
+    return queue.begin(run)
+
+
+def test_neighbours_of_a_hook_run_together() -> None:
+    queue = Queue.of([task(1), task(2), task(3, "b"), task(4)])
+    run = queue.next(0)
+    assert orders(run) == [1, 2]
+    assert isinstance(run, Run)
+    assert [context.binding for context in run.contexts] == ["1", "2"]
+    assert orders(begun(queue).succeed().next(0)) == [3]
+
+
+def test_what_may_fail_does_not_run_with_what_must_not_be_lost() -> None:
+    queue = Queue.of([task(1, allow=True), task(2), task(3)])
+    assert orders(queue.next(0)) == [1]
+    assert orders(begun(queue).fail(0).next(0)) == [2, 3]
+
+
+def test_the_run_at_the_start_is_one_of_its_own() -> None:
+    queue = Queue.of([task(1), task(2, startup=True), task(3)])
+    assert orders(queue.next(0)) == [1]
+    assert orders(begun(queue).succeed().next(0)) == [2]
+
+
+def test_a_run_that_failed_holds_up_what_is_behind_it_ever_longer() -> None:
+    queue, now, pauses = Queue.of([task(1), task(2, "b")]), 100.0, []
+    for _ in range(6):
+        queue = begun(queue, now).fail(now)
+        step = queue.next(now)
+        assert isinstance(step, Pause)
+        assert step.failed
+        pauses.append(step.until - now)
+        now = step.until
+    assert pauses == [5, 10, 20, 32, 32, 32]
+    assert orders(queue.next(now)) == [1]
+    queue = begun(queue, now).succeed()
+    assert (queue.failures, orders(queue.next(now))) == (0, [2])
+
+
+def test_what_comes_while_a_run_fails_joins_the_next_one() -> None:
+    queue = begun(Queue.of([task(1)])).add(task(2))
+    assert queue.next(0) is None
+    assert orders(queue.fail(0).next(5)) == [1, 2]
+
+
+def test_a_task_that_comes_twice_runs_once() -> None:
+    queue = begun(Queue.of([task(1), task(2)])).add(task(2)).add(task(1))
+    assert queue.succeed().next(0) is None
+
+
+def test_a_task_that_comes_late_takes_its_place() -> None:
+    queue = begun(Queue.of([task(2)])).add(task(5)).add(task(3)).add(task(1))
+    assert orders(queue.succeed().next(0)) == [1, 3, 5]
+
+
+def test_the_pace_of_a_hook_holds_its_queue() -> None:
+    pace, now = Pace(interval=3.0, burst=2), 50.0
+    bucket = Bucket.full(pace, now)
+    starts = []
+    for _ in range(4):
+        now = bucket.ready_at(pace, now)
+        bucket = bucket.take(pace, now)
+        starts.append(now)
+    assert starts == [50, 50, 53, 56]
+    assert Queue.of([task(1)]).next(50, ready_at=53) == Pause(53, failed=False)
+    unlimited = Pace(interval=0.0, burst=0)
+    assert Bucket.full(unlimited, 1).take(unlimited, 1).ready_at(unlimited, 1) == 1
+
+
+@given(given=TASKS, fails=st.lists(st.booleans(), max_size=30))
+def test_every_task_is_done_once_and_in_order(
+    given: list[tuple[str, bool, bool]], fails: list[bool]
+) -> None:
+    made = [
+        task(order, hook, allow=allow, startup=startup)
+        for order, (hook, allow, startup) in enumerate(given)
+    ]
+    queue, now, done, failing = Queue.of(reversed(made)), 0.0, [], iter(fails)
+    while (step := queue.next(now)) is not None:
+        if isinstance(step, Pause):
+            now = step.until
+            continue
+        queue = queue.begin(step)
+        if next(failing, False):
+            queue = queue.fail(now)
+            # A crash: what was kept makes the same queue again.
+            queue = Queue.of(queue.waiting, failures=queue.failures, retry_at=queue.retry_at)
+            done += [item for item in step.tasks if item.allow_failure]
+        else:
+            queue = queue.succeed()
+            done += step.tasks
+    assert done == made
