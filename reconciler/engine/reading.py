@@ -20,7 +20,7 @@ def mapping(
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
-        raise InvalidPolicy(location, f"expected an object, got {_kind_of(raw)}")
+        raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
     if unknown := [field for field in raw if field not in allowed]:
         with ErrorList() as found:
             for field in unknown:
@@ -35,14 +35,14 @@ def sequence(raw: Any, location: str) -> Sequence[Any]:
     if raw is None:
         return ()
     if not isinstance(raw, list):
-        raise InvalidPolicy(location, f"expected a list, got {_kind_of(raw)}")
+        raise InvalidPolicy(location, f"expected a list, got {kind_of(raw)}")
     return raw
 
 
 def string(raw: Any, location: str) -> str:
     """Read a non-empty text without variables."""
     if not isinstance(raw, str) or not raw:
-        raise InvalidPolicy(location, f"expected a non-empty text, got {_kind_of(raw)}")
+        raise InvalidPolicy(location, f"expected a non-empty text, got {kind_of(raw)}")
     return _constant(raw, location)
 
 
@@ -53,7 +53,7 @@ def strings(raw: Any, location: str) -> tuple[str, ...]:
 
 def _text(item: Any, location: str) -> str:
     if not isinstance(item, str):
-        raise InvalidPolicy(location, f"expected a text, got {_kind_of(item)}")
+        raise InvalidPolicy(location, f"expected a text, got {kind_of(item)}")
     return _constant(item, location)
 
 
@@ -62,7 +62,7 @@ def string_map(raw: Any, location: str) -> Mapping[str, str]:
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
-        raise InvalidPolicy(location, f"expected an object, got {_kind_of(raw)}")
+        raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
     with ErrorList() as errors:
         for key, value in raw.items():
             errors.attempt(_pair, key, value, location)
@@ -71,7 +71,7 @@ def string_map(raw: Any, location: str) -> Mapping[str, str]:
 
 def _pair(key: str, value: Any, location: str) -> None:
     if not isinstance(value, str):
-        reason = f"expected a text, got {_kind_of(value)}: put the value in quotes"
+        reason = f"expected a text, got {kind_of(value)}: put the value in quotes"
         raise InvalidPolicy(f"{location}.{key}", reason)
     _constant(key, location)
     _constant(value, f"{location}.{key}")
@@ -83,7 +83,8 @@ def _constant(text: str, location: str) -> str:
     return text
 
 
-def _kind_of(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Say what a value is, without showing it."""
     match value:
         case None:
             return "nothing"

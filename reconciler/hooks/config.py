@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from reconciler.engine.reading import kind_of
 from reconciler.engine.values.scalars import parse_duration
 from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.hooks import selection, webhooks
@@ -20,16 +21,15 @@ from reconciler.hooks.bindings import (
     ScheduleBinding,
 )
 from reconciler.hooks.crontab import parse_crontab
-from reconciler.hooks.fields import Fields, kind_of
+from reconciler.hooks.fields import Fields
 from reconciler.hooks.programs import check_program
-from reconciler.languages.jmespath.yamltext import decode_documents
+from reconciler.languages import goyaml
 
 _Binding = TypeVar("_Binding")
 
 VERSION: Final = "v1"
 NO_VERSION: Final = "v0"
 """What a document without ``configVersion`` is."""
-_MAX_DEPTH: Final = 200
 _NANO: Final = 1_000_000_000
 
 
@@ -51,14 +51,14 @@ def load_config(text: str) -> HookConfig:
 
 
 def decode_text(text: str) -> Any:
-    """Read the first document of a text; None where there is none.
+    """Read the first document of a text, as the original's reader does; None where there is none.
 
     Raises:
         InvalidPolicy: It is neither YAML nor JSON.
     """
     try:
-        return next(iter(decode_documents(text, depth=_MAX_DEPTH)), None)
-    except ValueError as error:
+        return goyaml.parse(text)
+    except goyaml.YAMLError as error:
         raise InvalidPolicy("configuration", str(error)) from error
 
 

@@ -6,6 +6,7 @@ A document is read to its end whatever is wrong in it, so that its author sees a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, InvalidPolicy
 
 
@@ -136,20 +137,3 @@ class Fields:
             if name not in self._known:
                 known = ", ".join(sorted(self._known))
                 self.refuse(str(name), f"unknown field, expected one of {known}")
-
-
-def kind_of(value: Any) -> str:
-    """Say what a value is, without showing it."""
-    match value:
-        case None:
-            return "nothing"
-        case str():
-            return "a text"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case Mapping():
-            return "an object"
-        case _:
-            return "a list"

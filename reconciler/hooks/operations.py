@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from reconciler.api.meta import Object
+from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, Invalid, InvalidPolicy
-from reconciler.hooks.fields import kind_of
 from reconciler.languages.jmespath.yamltext import decode_documents
 
 _MAX_DEPTH: Final = 200

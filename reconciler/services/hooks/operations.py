@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.patch.diff import equal
+from reconciler.engine.reading import kind_of
 from reconciler.errors import (
     AlreadyExists,
     Conflict,
@@ -19,7 +20,6 @@ from reconciler.errors import (
     NotFound,
     RetrofitError,
 )
-from reconciler.hooks.fields import kind_of
 from reconciler.hooks.operations import Operation, OperationType
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.values import result_of, to_input

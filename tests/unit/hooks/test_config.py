@@ -102,6 +102,13 @@ def test_defaults_and_what_takes_their_place() -> None:
     assert config.pace == Pace(interval=90.0, burst=4)
 
 
+def test_booleans_are_those_of_the_original() -> None:
+    (binding,) = load_config(
+        f"{MONITOR}  keepFullObjectsInMemory: off\n  allowFailure: yes\n"
+    ).kubernetes
+    assert (binding.keep_full_objects, binding.allow_failure) == (False, True)
+
+
 def test_a_group_adds_its_monitors_after_what_is_named() -> None:
     config = load_config(
         "configVersion: v1\n"
