@@ -44,7 +44,7 @@ __all__ = [
 
 DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO,)
 
-KNOWN: Final = (*DIALECTS, KUBEMOD)
+KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KUBEMOD)
 """The languages of the desk; what is not among DIALECTS no program acts on in a cluster."""
 
 KNOWN_KINDS: Final = tuple(kind for dialect in KNOWN for kind in dialect.kinds)

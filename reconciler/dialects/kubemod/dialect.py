@@ -41,6 +41,7 @@ class KubeMod:
     name: str = "kubemod"
     kinds: tuple[Kind, ...] = (MOD_RULES,)
     optional: bool = True
+    annotations: tuple[str, ...] = (KINDS_ANNOTATION, FAILURE_POLICY_ANNOTATION)
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
