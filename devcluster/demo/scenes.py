@@ -1,4 +1,4 @@
-"""The four scenes; each shows something on real objects, checks it, and returns it as a fact."""
+"""The five scenes; each shows something on real objects, checks it, and returns it as a fact."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -101,9 +101,50 @@ def roll_out(stage: Stage) -> str:
     return fact
 
 
+def admit(stage: Stage) -> str:
+    """Change Pods before they are stored, and the Deployments that exist by the same rule."""
+    stage.heading("4  Pods get a sidecar before they are stored, and Deployments that exist too")
+    stage.excerpt("log-agent.yaml", "metadata:")
+    stage.apply_policy("log-agent")
+    stage.say("A new Pod of the shop:")
+    stage.kubectl("run", "visitor", "-n", "shop", "--image=shop/visitor")
+    names = "custom-columns=NAME:.metadata.name,CONTAINERS:.spec.containers[*].name"
+    stage.kubectl("get", "pod", "visitor", "-n", "shop", "-o", names)
+    (pod,) = stage.items("pods", "-n", "shop", "--field-selector=metadata.name=visitor")
+    _expect(set(_containers(pod["spec"])), {"visitor", "log-agent"}, "containers of the Pod")
+    stage.say("No request was needed for it. What existed is worked through by one per rule:")
+    with stage.waiting("waiting for the requests"):
+        wait_until(
+            lambda: (
+                {_state(item) for item in stage.requests("log-agent")}
+                == {"Completed", "Immutable"}
+            ),
+            within=_WITHIN,
+            what="the requests of policy log-agent have come to an end",
+        )
+    stage.show_requests("log-agent")
+    stage.say("The one for Pods waits: a Pod's containers are fixed. One was tried, and no other:")
+    held = next(it for it in stage.requests("log-agent") if _state(it) == "Immutable")
+    name = held["metadata"]["name"]
+    stage.sentence("get", "ur", name, "-n", NAMESPACE, "-o", "jsonpath={.status.message}")
+    stage.say("Deployments can be changed, and make new Pods:")
+    names = "custom-columns=NAME:.metadata.name,CONTAINERS:.spec.template.spec.containers[*].name"
+    stage.kubectl("get", "deployments", "-n", "shop", "-o", names)
+    deployments = stage.items("deployments", "-n", "shop")
+    agents = [
+        it for it in deployments if "log-agent" in _containers(it["spec"]["template"]["spec"])
+    ]
+    _expect(len(agents), len(deployments), "Deployments with the sidecar")
+    fact = (
+        f"a new Pod came with its sidecar, and so do those of {len(agents)} existing Deployments"
+    )
+    stage.fact(fact)
+    return fact
+
+
 def forbidden(stage: Stage) -> str:
     """Refuse a policy whose targets the controller may not change; take the right away later."""
-    stage.heading("4  A target that may not be changed, and what to grant")
+    stage.heading("5  A target that may not be changed, and what to grant")
     stage.say("The controller has only the rights it was given. CronJobs are not among them.")
     stage.excerpt("maintenance.yaml", "      match:")
     said = stage.apply_refused("maintenance.yaml")
@@ -141,7 +182,7 @@ def forbidden(stage: Stage) -> str:
     return fact
 
 
-SCENES: tuple[Callable[[Stage], str], ...] = (restart, spread, roll_out, forbidden)
+SCENES: tuple[Callable[[Stage], str], ...] = (restart, spread, roll_out, admit, forbidden)
 
 
 def _heal(stage: Stage) -> float:
@@ -197,6 +238,16 @@ def _final(request: dict[str, Any]) -> bool:
 
 def _attempted(request: dict[str, Any]) -> bool:
     return bool((request.get("status") or {}).get("attempts"))
+
+
+def _state(request: dict[str, Any]) -> str:
+    """Return how a request ended, or why it waits."""
+    status = request.get("status") or {}
+    return str(status.get("state") if _final(request) else status.get("reason", ""))
+
+
+def _containers(pod: dict[str, Any]) -> list[str]:
+    return [container["name"] for container in pod["containers"]]
 
 
 def _generations(stage: Stage) -> dict[str, int]:
