@@ -8,7 +8,6 @@ an answer, is the driver's affair.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 from reconciler.api.meta import Kind
@@ -89,12 +88,18 @@ class RuleRun:
             decidable: Whether what is known is enough for a condition; else it is not evaluated.
             certain: The exceptions are known to be there still.
         """
-        early = partial(_early, self.context, decidable)
-        fires = early(self.verdict().decision, self.program.condition, Decision.UNDECIDED)
-        if fires is Decision.NO_MATCH:
+        matched, condition = self.verdict().decision, self.program.condition
+        fires = _early(self.context, decidable, matched, condition, Decision.UNDECIDED)
+        if fires is Decision.NO_MATCH or not self.exceptions:
             return fires
         excepted = {
-            early(item.match(self.subject), item.conditions, Decision.NO_MATCH)
+            _early(
+                self.context,
+                decidable,
+                item.match(self.subject),
+                item.conditions,
+                Decision.NO_MATCH,
+            )
             for item in self.exceptions
             if item.triggers
         }
