@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.stock import Stock
+from reconciler.cli.explain.page import FAIL, Page
+from reconciler.cli.explain.request import Request
+from reconciler.cli.explain.story import Story
+from reconciler.cli.explain.world import FileWorld
 from reconciler.cli.main import retrofit
+from reconciler.engine.context import Context
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import EvaluationError
+from tests.unit.engine.rules import make_rule
 
 POLICY = """
 apiVersion: kyverno.io/v1
@@ -600,3 +610,37 @@ def test_of_rules_of_which_one_is_applied_the_others_are_told_to_come_too_late(
     assert lines[lines.index("rule third (spec.rules[2])") + 1 :] == [
         "no    the rule does not act: rule stamp comes first, and the policy has applyRules: One"
     ]
+
+
+@dataclass(frozen=True)
+class Says:
+    """A refusal that quotes the object."""
+
+    def message(self, context: Context) -> str:
+        mode = context.data["request"]["object"]["data"].get("mode")
+        if mode is None:
+            raise EvaluationError("it has no mode")
+        return f"not with {mode}"
+
+
+@pytest.mark.parametrize(
+    ("trigger", "told"),
+    [
+        (TRIGGER, "the request is refused: not with strict"),
+        (SECRET, "the request is refused: not with ***"),
+        ({**TRIGGER, "data": {}}, "it has no mode"),
+    ],
+)
+async def test_a_refusal_is_told(trigger: Object, told: str) -> None:
+    rule = replace(make_rule("r"), verdict=Says())
+    compiled = CompiledPolicy(ref=rule.origin.policy, uid="u", generation=1, programs=(rule,))
+    page = Page()
+    await Story(
+        policy={"spec": {}},
+        compiled=compiled,
+        world=FileWorld(Stock([trigger, NAMESPACE]), {}),
+        request=Request(operation=None, obj=trigger),
+        page=page,
+    ).tell()
+    result = page.notes[0].notes[0].notes[-1]
+    assert (result.kind, result.mark, result.text) == ("result", FAIL, told)
