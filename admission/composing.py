@@ -18,11 +18,14 @@ from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.observe.metrics import Metrics
 from reconciler.services.admitting.admit import Admit
+from reconciler.services.admitting.told import MutationEvents
 from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.reporting import Events
 from reconciler.services.recording.backlog import BacklogEstimate
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
 from reconciler.services.recording.recorder import Recorder
+from reconciler.wiring.shared import success_events
 
 _ENTRY_PATIENCE: Final = 1.0
 """Seconds for each thing that a rule reads before an object is stored."""
@@ -44,6 +47,7 @@ class RuleWebhooks:
     lookup: RuleLookup
     authenticated: bool
     standing_by: Callable[[], str]
+    events: Events
 
     def mutating(self, lost: Callable[[], None]) -> MutateWebhook:
         """Return what changes objects before they are stored."""
@@ -60,6 +64,10 @@ class RuleWebhooks:
             limits=self._limits(),
             metrics=self.metrics,
             namespace=settings.namespace,
+            told=MutationEvents(
+                events=self.events,
+                wants_success=success_events(settings, self.lookup.settings),
+            ),
             standing_by=self.standing_by,
             lost=lost,
         )

@@ -192,6 +192,7 @@ class Admission:
             lookup=self._lookup(facts, holder, of_policies, feed=policies, kinds=kinds),
             authenticated=self.callers.authenticated,
             standing_by=lambda: neighbour.standing_by,
+            events=events,
         )
         server = WebhookServer(
             self._transport(),

@@ -20,6 +20,7 @@ from reconciler.observe.metrics import Metrics
 from reconciler.requests.admission import is_own_write, subject_of
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.admitting.admit import Admit, Admitted, Failure, Question, Reason
+from reconciler.services.admitting.told import MutationEvents
 
 _log = logger("admission.mutate")
 
@@ -32,6 +33,7 @@ class MutateWebhook:
 
     Attributes:
         namespace: Of the programs; nothing is changed there.
+        told: Tells of what was changed.
         standing_by: Returns why nothing is to be changed, empty where all is.
         lost: Told that something was admitted that no rule had its turn at, and another time may.
     """
@@ -41,6 +43,7 @@ class MutateWebhook:
     limits: Limits
     metrics: Metrics
     namespace: str
+    told: MutationEvents
     standing_by: Callable[[], str] = str
     lost: Callable[[], None] = lambda: None
 
@@ -117,6 +120,7 @@ class MutateWebhook:
                 message=f"kube-retrofit: {texts}; correct the rule, or what it reads",
             )
         if not asked.request.dry_run:
+            self.told.changed(asked.request, admitted.changed)
             for result in admitted.changed:
                 policy, rule = self.metrics.labels.rule(result.policy.key, result.rule)
                 self.metrics.mutations.labels(policy=policy, rule=rule).inc()

@@ -100,6 +100,9 @@ class ProcessSettings:
         "",
         "Namespaces whose PolicyExceptions are honoured, patterns separated by commas; *: all.",
     )
+    generate_success_events: bool = _setting(
+        default=False, meaning="Emit events for what went well too."
+    )
     service_hosts: str = _setting(
         "*.svc,*.svc.cluster.local",
         "Hosts that context entries may call, patterns separated by commas; empty: none.",
@@ -209,9 +212,6 @@ class ControllerSettings(ProcessSettings):
     retain_failed: float = _setting(86400.0, "Keep Failed requests.", duration=True)
     retain_per_policy: int = _setting(1000, "Finished requests kept per policy at most.")
     reports: bool = _setting(default=True, meaning="Write results at targets into PolicyReports.")
-    generate_success_events: bool = _setting(
-        default=False, meaning="Emit events for what went well too."
-    )
     max_entry: int = _setting(
         16 * 1024 * 1024,
         "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",

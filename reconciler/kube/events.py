@@ -83,7 +83,7 @@ class KubeEvents:
             "kind": _EVENTS.kind,
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": render_time(now),
-            "reportingController": FIELD_MANAGER,
+            "reportingController": event.reporter or FIELD_MANAGER,
             "reportingInstance": self._instance[:128],
             "type": event.severity,
             "reason": event.reason[:128],

@@ -8,17 +8,16 @@ from reconciler.services.reporting.events import EventRecorder
 from reconciler.services.reporting.policy_reports import Reports
 from reconciler.services.reporting.policy_status import Progress
 from reconciler.wiring.base import Base
+from reconciler.wiring.shared import success_events
 
 
 def observers_of(base: Base, events: Events, reporter: AttemptLog) -> Observers:
     """Return the observers of a controller."""
     settings, cluster, live = base.settings, base.cluster, base.live
 
-    def wants_success() -> bool:
-        wanted = live.current.success_events
-        return settings.generate_success_events if wanted is None else wanted
-
-    event_recorder = EventRecorder(events=events, clock=base.clock, wants_success=wants_success)
+    event_recorder = EventRecorder(
+        events=events, clock=base.clock, wants_success=success_events(settings, live)
+    )
     base.index.subscribe(event_recorder.on_policy)
     return Observers(
         reporter=reporter,

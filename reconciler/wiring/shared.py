@@ -11,6 +11,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.leases import KubeLeases
 from reconciler.kube.watch import Watch
 from reconciler.services.catalog.exceptions import ExceptionSettings
+from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 
 Say = Callable[[str], None]
@@ -34,6 +35,16 @@ def exception_settings(settings: ProcessSettings) -> ExceptionSettings:
     return ExceptionSettings(
         enabled=settings.enable_policy_exception, namespaces=settings.exception_namespace
     )
+
+
+def success_events(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], bool]:
+    """Return what tells whether events say what went well too: the ConfigMap before the flag."""
+
+    def wanted() -> bool:
+        said = live.current.success_events
+        return settings.generate_success_events if said is None else said
+
+    return wanted
 
 
 def kyverno_detector(

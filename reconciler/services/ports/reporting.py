@@ -43,6 +43,7 @@ class Event:
     Attributes:
         group: Events of one object and reason with the same group, or where it is empty the same
             note, are one event for some minutes, which counts and keeps the first note.
+        reporter: Who says it, where that is not kube-retrofit.
     """
 
     regarding: Mapping[str, Any]
@@ -52,6 +53,7 @@ class Event:
     action: str
     note: str
     group: str = ""
+    reporter: str = ""
 
 
 class Events(Protocol):

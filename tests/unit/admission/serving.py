@@ -33,10 +33,12 @@ from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
 from reconciler.requests.overload import Thresholds
 from reconciler.services.admitting.admit import Admit
+from reconciler.services.admitting.told import MutationEvents
 from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
 from reconciler.services.ports.objects import Loader
+from reconciler.services.ports.reporting import Event
 from reconciler.services.recording.backlog import BacklogEstimate
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
@@ -92,6 +94,16 @@ class Slow(MemoryCluster):
         await asyncio.Event().wait()
 
 
+class Told:
+    """Keeps the events that are emitted."""
+
+    def __init__(self) -> None:
+        self.kept: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.kept.append(event)
+
+
 async def at_once() -> None:
     """Nothing has to be read."""
 
@@ -120,11 +132,13 @@ class World:
         loader: Loader | None = None,
         caught_up: Callable[[], Awaitable[None]] = at_once,
         standing_by: Callable[[], str] = str,
+        tells_success: bool = False,
         **callbacks: Any,
     ) -> None:
         self.cluster = cluster()
         self.requests = requests(self.cluster, "kyverno")
         self.metrics = create_metrics()
+        self.events = Told()
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = clock or SystemClock()
         self.estimate = BacklogEstimate(marks=lambda: marks)
@@ -151,6 +165,7 @@ class World:
             limits=limits_of_rules,
             metrics=self.metrics,
             namespace="kyverno",
+            told=MutationEvents(events=self.events, wants_success=lambda: tells_success),
             standing_by=standing_by,
             lost=callbacks.get("lost", lambda: None),
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -162,6 +163,19 @@ async def test_a_policy_that_wants_it_tells_who_writes_what_it_changed(make):
     assert response["warnings"] == ["policy add-team.add: mutated ConfigMap/dict in namespace a"]
 
 
+async def test_where_somebody_wants_to_know_an_event_tells_what_went_well(make):
+    for wanted in (False, True):
+        async with World(make.index(make.mutating()), tells_success=wanted) as world:
+            await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+            await ask(world, "/mutate/fail", make.review(obj=make.thing(), dryRun=True))
+            told = [
+                (item.reason, item.action, item.reporter, item.regarding["name"])
+                for item in world.events.kept
+            ]
+        expected = ("PolicyApplied", "Resource Mutated", "kyverno-admission", "add-team")
+        assert told == ([expected] if wanted else [])
+
+
 async def test_beside_a_live_kyverno_nothing_is_changed(make):
     async with World(make.index(make.mutating()), standing_by=lambda: "kyverno is alive") as world:
         response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
@@ -185,7 +199,10 @@ async def test_what_the_cluster_and_the_programs_live_on_is_never_changed(make, 
     assert "patch" not in response
 
 
-async def test_a_crash_refuses_under_fail_and_is_admitted_with_a_warning_under_ignore(make):
+async def test_a_crash_refuses_under_fail_and_is_admitted_with_a_warning_under_ignore(
+    make, caplog
+):
+    caplog.set_level(logging.CRITICAL)
     selected = {"namespaceSelector": {"matchLabels": {"a": "b"}}, "kinds": ["ConfigMap"]}
     strict = make.mutating(resources=selected)
     lax = make.mutating("lax", resources=selected, spec={"failurePolicy": "Ignore"})

@@ -1,0 +1,49 @@
+"""Events about what was changed before it was stored."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.engine.chain import StepResult
+from reconciler.requests.draft import AdmissionRequest
+from reconciler.services.ports.reporting import Event, Events
+
+_REPORTER: Final = "kyverno-admission"
+"""By which scripts of this API's users look for such events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationEvents:
+    """Tells of rules that changed something, on their policies; many of one rule are one event.
+
+    Attributes:
+        wants_success: Tells whether anybody wants to know what went well.
+    """
+
+    events: Events
+    wants_success: Callable[[], bool]
+
+    def changed(self, request: AdmissionRequest, results: Iterable[StepResult]) -> None:
+        """Tell which rules changed an object."""
+        if not self.wants_success():
+            return
+        ref = request.ref
+        for result in results:
+            policy = result.policy.as_object(result.program.origin.uid)
+            self.events.emit(
+                Event(
+                    regarding={
+                        "apiVersion": policy.api_version,
+                        "kind": policy.kind,
+                        "namespace": policy.namespace,
+                        "name": policy.name,
+                        "uid": policy.uid,
+                    },
+                    severity="Normal",
+                    reason="PolicyApplied",
+                    action="Resource Mutated",
+                    note=f"rule {result.rule}: {ref} mutated",
+                    group=result.rule,
+                    reporter=_REPORTER,
+                )
+            )
