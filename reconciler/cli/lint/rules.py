@@ -39,6 +39,7 @@ RULES: Final = {
     "no-catch-up": "What is lost under failurePolicy Ignore is lost for good.",
     "unknown-name": "An expression with a call names what nothing is called.",
     "wrong-call": "A function is called in a way that can never work.",
+    "entry-at-admission": "A rule without targets reads what nobody gives it.",
     "unused-entry": "Nothing reads a context entry.",
     "all-kinds-fail": "A rule for all kinds stops a cluster while its webhook does not answer.",
     "unknown-annotation": "Nothing reads an annotation of kube-retrofit.",

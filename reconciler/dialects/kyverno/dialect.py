@@ -14,7 +14,11 @@ from reconciler.dialects.kyverno.lint.fields import (
     rule_findings,
     spec_findings,
 )
-from reconciler.dialects.kyverno.lint.firing import firing_findings, unused_entries
+from reconciler.dialects.kyverno.lint.firing import (
+    firing_findings,
+    unheld_entries,
+    unused_entries,
+)
 from reconciler.dialects.kyverno.lint.names import unknown_names, wrong_calls
 from reconciler.dialects.kyverno.lint.patches import patch_findings
 from reconciler.dialects.kyverno.lint.protected import protected_findings
@@ -81,6 +85,7 @@ class Kyverno:
             running = on_existing.get(location, program)
             yield from firing_findings(running, background=background)
             yield from unused_entries(program)
+            yield from unheld_entries(program)
             yield from wrong_calls(program)
             yield from unknown_names(program)
             yield from protected_findings(program, rule, guard)

@@ -16,7 +16,7 @@ from reconciler.dialects.registry import (
 from reconciler.engine.loads import ApiLoad
 from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import InvalidPolicy
-from reconciler.services.authoring.lint.account import account_findings
+from reconciler.services.authoring.lint.account import account_findings, unread_findings
 from reconciler.services.authoring.lint.firing import kind_findings, lost_findings
 from reconciler.services.authoring.lint.limits import limit_findings
 from reconciler.services.authoring.lint.lockout import lockout_findings
@@ -100,6 +100,7 @@ def find_surprises(
     """
     guard = protection or Protection()
     found = [*limit_findings(policy), *account_findings(policy, guard)]
+    found += unread_findings(policy, compiled)
     found += _not_acted_on(compiled.warnings)
     found += lockout_findings(policy, compiled)
     found += dialect_of(policy).lint(policy, compiled, scope=scope, guard=guard, wrong=wrong)

@@ -1,11 +1,12 @@
-"""The annotation that names a policy's account: a finding about its form."""
+"""The annotation that names a policy's account: its form, and what cannot be done in its name."""
 
 from collections.abc import Iterator
 
 from reconciler.api.meta import Object, own_namespaces
-from reconciler.dialects.finding import Finding, invalid
+from reconciler.dialects.finding import Finding, Level, invalid
+from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import InvalidPolicy
-from reconciler.requests.account import parse_account
+from reconciler.requests.account import PLACE, named_account, parse_account
 from reconciler.services.catalog.protection import Protection
 
 
@@ -15,3 +16,17 @@ def account_findings(policy: Object, protection: Protection) -> Iterator[Finding
         parse_account(policy, own=own_namespaces(protection.namespace))
     except InvalidPolicy as error:
         yield invalid(error)
+
+
+def unread_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
+    """Yield the rules that would have to read in its name before an object is stored."""
+    rules = [item.rule for item in compiled.in_phase(Phase.ADMISSION) if item.binding.loads]
+    if rules and named_account(policy) is not None:
+        yield Finding(
+            level=Level.WARNING,
+            code="entry-at-admission",
+            location=PLACE,
+            text="nothing is read in the name of an account before an object is stored: every"
+            f" request for which {', '.join(rules)} reads a context entry will fail",
+            cure="move rules without mutate.targets that read something to another policy",
+        )

@@ -606,6 +606,31 @@ def test_a_rule_for_all_kinds_stops_a_cluster_before_objects_are_stored_too() ->
     assert codes == {"all-kinds-fail": Level.ERROR, "every-kind": Level.WARNING}
 
 
+ENTRY = {"name": "x", "globalReference": {"name": "g"}}
+SETTINGS = {"name": "x", "configMap": {"name": "c", "namespace": "a"}}
+READS = {"mutate_patchStrategicMerge": {"data": {"x": "{{ x }}"}}}
+
+
+def test_what_nobody_gives_a_rule_before_an_object_is_stored() -> None:
+    (finding,) = found(own_rule(rule_context=[ENTRY], **READS))
+    assert (finding.level, finding.code) == (Level.WARNING, "entry-at-admission")
+    assert finding.location == f"{RULE}.context[0]"
+    assert found(policy(rule_context=[ENTRY], **READS)) == []
+
+
+def test_what_nobody_reads_as_an_account_before_an_object_is_stored() -> None:
+    for obj, warned in ((own_rule(rule_context=[SETTINGS], **READS), True), (own_rule(), False)):
+        assert found(obj) == []
+        place = "kube-retrofit.dev/service-account"
+        obj["metadata"]["annotations"][place] = "team/bot"
+        findings = found(obj)
+        assert bool(findings) is warned
+        for finding in findings:
+            assert (finding.level, finding.code) == (Level.WARNING, "entry-at-admission")
+            assert finding.location == f"metadata.annotations[{place}]"
+            assert "for which r reads a context entry will fail" in finding.text
+
+
 def on_existing(**changes: Any) -> dict[str, Any]:
     obj = own_rule(**changes)
     obj["metadata"]["annotations"]["kube-retrofit.dev/existing"] = "true"
