@@ -26,6 +26,8 @@ _STEADY = 2.0
 """Seconds that a restored configuration has to last until policies are Ready again."""
 _UNSEEN = timedelta(seconds=15)
 """For so long a kind may be served before anybody here knows."""
+_UNNOTICED = timedelta(seconds=45)
+"""For so long the configuration of rules without targets may be away before that is noticed."""
 _FARTHEST = timedelta(hours=1)
 """How far a leader looks back that finds policies of an earlier installation."""
 _NOTED = timedelta(minutes=1)
@@ -65,6 +67,7 @@ class InForce:
     _registered: bool = False
     _steady_at: float | None = None
     _kinds: dict[KindSelector, frozenset[Kind]] = field(default_factory=dict)
+    _on_existing: tuple[str, ...] = ()
 
     @property
     def recalled(self) -> bool:
@@ -110,8 +113,15 @@ class InForce:
         self.obstacle = Obstacle(cause=cause, message=message)
 
     def stop_changing(self, cause: Cause, message: str) -> None:
-        """Rules without targets are not in force; nothing has to be looked for because of it."""
+        """Rules without targets are not in force; it is looked for what they run on as it is.
+
+        Not so where a policy has rules with targets as well, whose triggers are recorded
+        nevertheless: nothing of them is lost.
+        """
         self.not_changing = Obstacle(cause=cause, message=message)
+        since = (self.confirmed or self.clock.now()) - _UNNOTICED
+        for uid in self._on_existing:
+            self.outages.begin(cause, since, policy=uid)
 
     def obstacle_of(self, policy: CompiledPolicy) -> Obstacle | None:
         """Return why a policy is not in force now, None where it is."""
@@ -192,6 +202,11 @@ class InForce:
             self._kinds[selector] = before.get(selector, frozenset()) | frozenset(kinds)
         self.unserved = {}
         self.outages.forget([policy.uid for policy in policies])
+        self._on_existing = tuple(
+            policy.uid
+            for policy in policies
+            if policy.on_existing and not policy.in_phase(Phase.TRIGGERED)
+        )
         for policy in policies:
             self._resolve(policy, found, before)
         return {selector: tuple(kinds) for selector, kinds in self._kinds.items()}
@@ -212,7 +227,7 @@ class InForce:
         grown = any(
             item in before and self._kinds[item] != before[item] for item in selectors([policy])
         )
-        if (missing or grown) and policy.in_phase(Phase.TRIGGERED):
+        if (missing or grown) and policy.in_background:
             self.outages.begin(Cause.KIND, self.clock.now() - _UNSEEN, policy=policy.uid)
 
     def _begin(self, cause: Cause) -> None:

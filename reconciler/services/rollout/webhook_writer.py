@@ -280,7 +280,7 @@ class WebhookWriter:
             rest = "what was not recorded meanwhile is looked for"
             self.in_force.lose(cause, f"{happened}, and {rest}")
         else:
-            rest = "what is written meanwhile stays as it is"
+            rest = "what is written meanwhile is not changed"
             self.in_force.stop_changing(cause, f"{happened}, and {rest}")
 
     def _keep(self, ref: ConfigurationRef, body: Object, stored: Object) -> None:

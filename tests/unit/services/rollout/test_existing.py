@@ -1,13 +1,16 @@
 """Policies whose rules change their trigger: what the leader starts, and their status."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from reconciler.api.meta import ANNOTATION_EXISTING, ANNOTATION_RUN, Object
 from reconciler.api.updaterequest import UpdateRequest
+from reconciler.services.rollout.outages import Cause
 from reconciler.services.rollout.rollout import Rollout
+from reconciler.services.rollout.webhook_config import MUTATING_CONFIGURATION
 from tests.unit.services.configurations import new_rollout
 from tests.unit.services.conftest import Make, World
 
@@ -152,3 +155,22 @@ async def test_a_run_that_a_person_asks_for(world, make, settled):
     policy = await settled(policy)
     assert status_of(policy, "mutateExisting", "manualRun") == {"value": "1", "refused": []}
     assert len(await sweeps(world)) == 2
+
+
+async def test_what_was_written_without_the_webhook_is_looked_for(world, make, rollout, settled):
+    marks = {ANNOTATION_EXISTING: "true", AUTOGEN: "none"}
+    policy = await settled(world.cluster.add(own(make, **marks)))
+    await settled(world.cluster.add({**own(make), "metadata": {"name": "not-on-what-exists"}}))
+    began = world.clock.now()
+    world.clock.tick(100)
+    await rollout.reconcile()
+    del rollout.webhook_writer.cluster.webhooks.stored[MUTATING_CONFIGURATION]
+    await rollout.reconcile()
+    outages = rollout.webhook_writer.in_force.outages
+    assert outages.is_open(policy["metadata"]["uid"])
+    assert outages.earliest() > began
+    world.clock.tick(20)
+    await rollout.reconcile()
+    (outage,) = outages.due(world.clock.now() + timedelta(minutes=1))
+    assert (outage.policy, outage.cause) == (policy["metadata"]["uid"], Cause.MISSING)
+    assert outage.until == world.clock.now()

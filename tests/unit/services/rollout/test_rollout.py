@@ -342,7 +342,7 @@ class TestConfiguration:
         reason = "WebhookMissing" if deleted else "WebhookChanged"
         assert (broken["status"], broken["reason"]) == ("False", reason)
         assert broken["message"].startswith(f"the {MUTATING_CONFIGURATION} was ")
-        assert broken["message"].endswith("what is written meanwhile stays as it is")
+        assert broken["message"].endswith("what is written meanwhile is not changed")
         assert ready(await seen(records))["status"] == "True"
         assert rollout.webhook_writer.in_force.outages.earliest() is None
         world.clock.tick(2)
