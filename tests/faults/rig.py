@@ -120,6 +120,21 @@ def pod(namespace: str, name: str) -> Object:
     }
 
 
+def deployment(namespace: str, name: str) -> Object:
+    """Return a Deployment without replicas."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod(namespace, name)["spec"]},
+        },
+    }
+
+
 def target(namespace: str, name: str, kind: str = "ConfigMap", api: str = "v1") -> Object:
     """Return one entry of ``mutate.targets``."""
     return {"apiVersion": api, "kind": kind, "namespace": namespace, "name": name}

@@ -5,7 +5,7 @@ from typing import Any
 from devcluster.programs import CONTROLLER
 from reconciler.api.meta import ANNOTATION_EXISTING, Object
 from reconciler.api.updaterequest import Reason, State, UpdateRequest
-from tests.faults.rig import Rig, pod
+from tests.faults.rig import Rig, deployment, pod
 
 COUNT = 500
 AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
@@ -28,18 +28,6 @@ async def write(rig: Rig, kind: str, patch: Object, **annotations: str) -> None:
     }
     await rig.create(policy)
     await rig.ready()
-
-
-def deployment(namespace: str, name: str) -> Object:
-    labels = {"app": name}
-    container = {"name": "main", "image": "registry.invalid/none"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
-    }
 
 
 async def only_request(rig: Rig) -> UpdateRequest:
