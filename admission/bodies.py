@@ -101,8 +101,10 @@ class Bodies:
                 if not http.content.at_eof() and (now >= end or hindering):
                     raise Refused(408, f"the body was not there within {now - begun:.0f} s")
             return b"".join(parts)
+        except ConnectionError as error:
+            # The stream keeps its error, which would keep this frame, and that the stream.
+            raise ConnectionResetError("the caller has left") from error.with_traceback(None)
         finally:
-            # An error keeps this frame, and would keep them until it is collected.
             parts.clear()
 
     def _too_large(self, size: int) -> Refused:

@@ -155,9 +155,10 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = True
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(self._listener.now())
-        if self._handler is not None:
-            self._listener.leave(self, self._handler)
-            self._handler.connection_lost(exc)
+        handler, self._handler, self._transport = self._handler, None, None
+        if handler is not None:
+            self._listener.leave(self, handler)
+            handler.connection_lost(exc)
 
     def abort(self) -> None:
         """End it now, whatever it is doing."""
@@ -303,9 +304,12 @@ class Listener:
             except asyncio.CancelledError:
                 accepted.close()
                 raise
-            connection = Connection(self)
-            self._connections.add(connection)
-            connection.task = asyncio.create_task(self._shake_hands(connection, accepted))
+            self._welcome(accepted)
+
+    def _welcome(self, accepted: socket.socket) -> None:
+        connection = Connection(self)
+        self._connections.add(connection)
+        connection.task = asyncio.create_task(self._shake_hands(connection, accepted))
 
     async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
         loop, context = asyncio.get_running_loop(), self.context()

@@ -60,7 +60,7 @@ from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
 from reconciler.observe.loops import forever, until_signal
-from reconciler.observe.memory import relax_collector
+from reconciler.observe.memory import give_back_large_blocks, relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.exceptions import ExceptionIndex
@@ -91,6 +91,7 @@ def main(**values: Any) -> None:
     try:
         settings = build(AdmissionSettings, values)
         logs.configure(settings.log_format, settings.log_level)
+        give_back_large_blocks()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings))
     except RetrofitError as error:

@@ -1,10 +1,8 @@
 """What somebody writes costs the others no time: neither to be compiled nor to be evaluated."""
 
 import asyncio
-import contextlib
 import json
 import signal
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +11,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from admission.connections import ConnectionLimits
 from devcluster.parts import HOST
 from devcluster.programs import ADMISSION, CONTROLLER, Programs
-from reconciler.api.meta import Object
+from reconciler.api.meta import CONFIG_MAPS, Object
 from reconciler.api.updaterequest import State
 from reconciler.errors import ClusterError
 from tests.attacks.roles import Neighbour, Roles
-from tests.attacks.vitals import ALLOWED, endure
+from tests.attacks.strangers import HEAD, Caller, Stranger, crowd
+from tests.attacks.test_forged_reviews import review
+from tests.attacks.vitals import ALLOWED, WRITTEN, endure, share
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -223,56 +222,26 @@ async def test_an_object_of_a_thousand_levels_hides_none_beside_it(
     await endure("deep objects in a list", rig, neighbour, attack)
 
 
-async def _half_sent(port: int, part: bytes, context: ssl.SSLContext | None) -> Any:
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(5.0):
-            reader, writer = await asyncio.open_connection(HOST, port, ssl=context)
-            writer.write(part)
-            return reader, writer
-    return None
+ENDLESS = b"".join(b"X-%d: %s\r\n" % (number, b"y" * 8_000) for number in range(100))
+IDLERS = (
+    Stranger(),
+    Stranger(sends=b"\x16\x03\x01", tls=False),
+    Stranger(sends=HEAD),
+    Stranger(sends=HEAD, drips=b"X"),
+    Stranger(sends=HEAD + ENDLESS),
+)
+"""Nothing; half a handshake; half a head, at once or dripping; a head without an end."""
 
 
-async def _left_open(reader: asyncio.StreamReader) -> bool:
-    """Tell whether the server has not ended a connection after twice the time for a head."""
-    try:
-        async with asyncio.timeout(2 * ConnectionLimits().header_timeout):
-            await reader.read()
-    except TimeoutError:
-        return True
-    except OSError:
-        pass
-    return False
-
-
-def _open_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-@pytest.mark.parametrize("handshake", [True, False], ids=["heads", "handshakes"])
-async def test_half_sent_requests_keep_nobody_out(
-    rig: Rig, neighbour: Neighbour, handshake: bool
-) -> None:
-    port = rig.programs.webhook_port
-    part = b"POST /validate/fail HTTP/1.1\r\nHost: a\r\n" if handshake else b"\x16\x03\x01"
+async def test_whoever_sends_no_request_keeps_nobody_out(rig: Rig, neighbour: Neighbour) -> None:
+    """Twice as many as there may be connections."""
 
     async def attack(_mark: str) -> None:
-        context = _open_context() if handshake else None
-        held: list[Any] = []
-        for _ in range(20):
-            tries = (_half_sent(port, part, context) for _ in range(50))
-            held += await asyncio.gather(*tries)
-        opened = [item for item in held if item]
-        assert opened
-        left = await asyncio.gather(*(_left_open(reader) for reader, _ in opened))
-        for _, writer in opened:
-            writer.close()
-        assert sum(left) == 0, "who sends nothing keeps connections"
+        async with crowd(rig.programs.webhook_port, IDLERS * 200) as held:
+            stay = await asyncio.gather(*(item.stays() for item in held))
+        assert sum(stay) == 0, "who sends no request keeps connections"
 
-    await endure(
-        "a thousand half-sent " + ("heads" if handshake else "handshakes"), rig, neighbour, attack
-    )
+    await endure("a thousand connections without a request", rig, neighbour, attack)
 
 
 @pytest.fixture
@@ -286,23 +255,30 @@ def unguarded(live_programs: Programs) -> Iterator[Programs]:
 async def test_unfinished_bodies_stay_within_the_memory(
     rig: Rig, neighbour: Neighbour, unguarded: Programs
 ) -> None:
-    head = b"POST /validate/fail HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    body = b"x" * (7 * 1024 * 1024)
-    part = head + b"Content-Length: 8388608\r\n\r\n" + body
-    pid = unguarded.supervision.pids["admission-unguarded"]
+    """Two hundred at a time, and two hundred more as soon as they are broken off."""
+    length = b"Content-Length: 8388608\r\n\r\n"
+    stranger = Stranger(sends=HEAD + length + b"x" * (7 * 1024 * 1024))
+    pid, port = unguarded.supervision.pids["admission-unguarded"], unguarded.webhook_port
+    waits: list[float] = []
 
     async def attack(_mark: str) -> None:
-        opened = (_half_sent(unguarded.webhook_port, part, _open_context()) for _ in range(60))
-        held = await asyncio.gather(*opened)
-        await asyncio.sleep(3.0)
-        for item in filter(None, held):
-            item[1].transport.abort()
+        real = review(CONFIG_MAPS, "CREATE", config_map("unconcerned", "x"))
+        caller = Caller(port=port, review=real)
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(caller.work())
+            for _ in range(2):
+                async with crowd(port, [stranger] * 200):
+                    pass
+            asking.cancel()
+        waits.append(share(caller.seconds, 0.99))
+        print(f"{len(caller.seconds)} reviews, p99 {waits[-1] * 1000:.0f} ms")  # noqa: T201
 
     await endure("unfinished bodies", rig, neighbour, attack)
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     print(f"unfinished bodies: the replica held {peak // 1024} MiB at most")  # noqa: T201
     assert peak < ALLOWED[ADMISSION]
+    assert min(waits) < WRITTEN
     assert unguarded.ready("admission-unguarded")
 
 

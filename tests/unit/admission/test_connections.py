@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import ssl
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 import uvloop
+from aiohttp.streams import StreamReader
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -18,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from admission import pki
 from admission.callers import Callers
 from admission.certificates import Certificates
-from admission.connections import ConnectionLimits
+from admission.connections import Connection, ConnectionLimits
 from reconciler.clock import SystemClock
 from reconciler.errors import InvalidSetting
 from tests.unit.admission.serving import Stuck, World
@@ -169,6 +171,30 @@ async def test_whoever_leaves_while_a_body_waits_for_its_place_is_forgotten_at_o
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert time.monotonic() - begun < 0.5
         first.writer.close()
+
+
+async def test_a_connection_that_is_gone_waits_for_no_collector(make):
+    """With it go its buffers, of which each has some hundred kilobytes."""
+    index = make.index(make.policy())
+    async with World(index, together=LARGE, largest=LARGE, body_timeout=60.0) as world:
+        assert await allowed(world, make)
+        gc.collect()
+        gc.disable()
+        try:
+            slow = [await Slow.open(world, *unfinished()) for _ in range(5)]
+            await until(lambda: world.bodies.held > 0)
+            for item in slow:
+                item.writer.transport.abort()
+            await until(lambda: world.count("connections") == 1)
+            await until(lambda: world.bodies.held == 0)
+            await until(lambda: len(alive(Connection)) == 1)
+            await until(lambda: sum(item.total_bytes for item in alive(StreamReader)) < LARGE // 2)
+        finally:
+            gc.enable()
+
+
+def alive(kind):
+    return [item for item in gc.get_objects() if isinstance(item, kind)]
 
 
 async def test_a_head_without_an_end_is_not_kept(make):
