@@ -33,6 +33,7 @@ settings.register_profile("retrofit", deadline=None)
 settings.load_profile("retrofit")
 
 _MARK = "RETROFIT_TEST_SESSION"
+_THRESHOLDS = gc.get_threshold()
 _CLUSTER_FIXTURES = frozenset(
     {
         "control_plane",
@@ -66,8 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # Nobody calls what a public authority vouches for, and each Python program reads all of
         # them when it starts, twice: a tenth of the CPU that it takes to be there.
         os.environ.setdefault("SSL_CERT_FILE", os.devnull)
-    # All tests are held until the end, and looked through again and again by a garbage collector
-    # that finds nothing: a seventh of the CPU of collecting them, and of unit tests.
+    # What is collected is kept: a garbage collector looks through it again and again in vain, for
+    # a seventh of the CPU of collecting.
     gc.set_threshold(50_000, 50, 50)
     full = config.getoption("conformance_report")
     config.pluginmanager.register(ConformanceReport(full=full), "conformance-report")
@@ -88,6 +89,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.cluster)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: place_of(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Find in tests what they left open as early as garbage is collected elsewhere."""
+    gc.set_threshold(*_THRESHOLDS)
 
 
 @pytest.fixture(scope="session", autouse=True)
