@@ -13,11 +13,9 @@ import pytest
 from devcluster import state
 from devcluster.binaries import Binaries
 from devcluster.cluster import Cluster, ControlPlane, Options
-from devcluster.install import ProgramSettings
-from devcluster.programs import ADMISSION, CONTROLLER, Programs
 from devcluster.state import process_mark
 from devcluster.waiting import wait_until
-from reconciler.errors import ClusterError, Unavailable
+from reconciler.errors import ClusterError
 
 _COMMAND = f"{sys.executable} -m reconciler.cli.main"
 _PARENT = """
@@ -196,24 +194,6 @@ def test_a_shell_uses_a_cluster_and_forgets_it(binaries: Binaries | Path, tmp_pa
     assert forgotten == "none 0"
     assert f"KUBECONFIG names the cluster in {tmp_path}/.retrofit" in done.stderr
     assert done.stderr.endswith(f"Nothing runs in {tmp_path}/elsewhere/.retrofit\n")
-
-
-def test_programs_are_killed_and_started_again(live_programs: Programs) -> None:
-    before = live_programs.supervision.pids[CONTROLLER]
-    live_programs.kill(CONTROLLER)
-    assert not live_programs.ready(CONTROLLER)
-    after = live_programs.restart(CONTROLLER)
-    assert after != before
-    assert live_programs.ready(CONTROLLER)
-    assert live_programs.ready(ADMISSION)
-    with pytest.raises(Unavailable, match="runs already"):
-        live_programs.restart(CONTROLLER)
-
-
-def test_a_program_that_does_not_come_up_shows_its_last_words(live_programs: Programs) -> None:
-    wrong = ProgramSettings(flags=("--no-such-flag",))
-    with pytest.raises(Unavailable, match=r"(?s)third ended \(code 2\).*no-such-flag"):
-        live_programs.start(CONTROLLER, wrong, name="third")
 
 
 def test_up_starts_again_only_what_has_ended(binaries: Binaries | Path, tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""Both programs as processes of this machine: they are killed, started again, and say why not."""
+
+import pytest
+
+from devcluster.install import ProgramSettings
+from devcluster.programs import ADMISSION, CONTROLLER, Programs
+from reconciler.errors import Unavailable
+
+
+def test_programs_are_killed_and_started_again(live_programs: Programs) -> None:
+    before = live_programs.supervision.pids[CONTROLLER]
+    live_programs.kill(CONTROLLER)
+    assert not live_programs.ready(CONTROLLER)
+    after = live_programs.restart(CONTROLLER)
+    assert after != before
+    assert live_programs.ready(CONTROLLER)
+    assert live_programs.ready(ADMISSION)
+    with pytest.raises(Unavailable, match="runs already"):
+        live_programs.restart(CONTROLLER)
+
+
+def test_a_program_that_does_not_come_up_shows_its_last_words(live_programs: Programs) -> None:
+    wrong = ProgramSettings(flags=("--no-such-flag",))
+    with pytest.raises(Unavailable, match=r"(?s)third ended \(code 2\).*no-such-flag"):
+        live_programs.start(CONTROLLER, wrong, name="third")
