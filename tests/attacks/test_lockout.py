@@ -64,24 +64,34 @@ def commands(*words: str) -> list[str]:
     return shlex.split(line.replace("NAME", NAME))[1:]
 
 
-@pytest.fixture
-def locked(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]]:
-    """A cluster whose every write is asked about, and nobody answers."""
+@pytest.fixture(scope="module")
+def guarded(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]]:
+    """A cluster of its own with both programs."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with ControlPlane.start(Options(binaries=binaries)) as plane:
         settings = install(plane, "demo")
         with start_programs(plane, settings=settings) as programs:
-            policy = everything(**{"kube-retrofit.dev/all-kinds": "fail"})
-            wait_until(lambda: not refusal(plane, policy), within=60, what="the policy is stored")
-            plane.kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"cpol/{NAME}")
-            programs.kill(ADMISSION)
-            wait_until(
-                lambda: "failed calling webhook" in refusal(plane, config_map("before")),
-                within=60,
-                what="a write is refused",
-            )
             yield plane, programs
+
+
+@pytest.fixture
+def locked(guarded: tuple[ControlPlane, Programs]) -> tuple[ControlPlane, Programs]:
+    """The cluster when its every write is asked about, and nobody answers."""
+    plane, programs = guarded
+    for name in (ADMISSION, CONTROLLER):
+        if programs.supervision.exit_code(name) is not None:
+            programs.restart(name)
+    policy = everything(**{"kube-retrofit.dev/all-kinds": "fail"})
+    wait_until(lambda: not refusal(plane, policy), within=60, what="the policy is stored")
+    plane.kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"cpol/{NAME}")
+    programs.kill(ADMISSION)
+    wait_until(
+        lambda: "failed calling webhook" in refusal(plane, config_map("before")),
+        within=60,
+        what="a write is refused",
+    )
+    return plane, programs
 
 
 def config_map(name: str) -> dict[str, Any]:
@@ -102,6 +112,12 @@ def free(plane: ControlPlane, name: str) -> None:
     wait_until(
         lambda: not refusal(plane, config_map(name)), within=60, what=f"{name} can be written"
     )
+
+
+def test_deleting_the_policy_is_enough(locked: tuple[ControlPlane, Programs]) -> None:
+    plane, _ = locked
+    plane.kubectl(*commands("delete", "clusterpolicy"))
+    free(plane, "after-the-deletion")
 
 
 def test_the_cluster_lives_on_and_the_page_leads_out(
@@ -133,9 +149,3 @@ def test_the_cluster_lives_on_and_the_page_leads_out(
     programs.kill(CONTROLLER)
     plane.kubectl(*commands("delete", "validatingwebhookconfigurations"))
     assert not refusal(plane, everything())
-
-
-def test_deleting_the_policy_is_enough(locked: tuple[ControlPlane, Programs]) -> None:
-    plane, _ = locked
-    plane.kubectl(*commands("delete", "clusterpolicy"))
-    free(plane, "after-the-deletion")
