@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote as percent_encoded
 
+from reconciler.languages.gotemplate.functions.runes import runes
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.printing import sprint, sprintf, sprintln
 from reconciler.languages.gotemplate.signature import (
@@ -212,7 +213,7 @@ def _html(text: str) -> str:
 
 
 def _js(text: str) -> str:
-    return "".join(_js_character(character) for character in text)
+    return "".join(_js_character(character) for character in runes(text))
 
 
 def _js_character(character: str) -> str:

@@ -34,13 +34,13 @@ _QUOTED: Final = re.compile(r"\\[^C]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
 def _compiled(run: Run, pattern: str) -> Any:
-    if _UNKNOWN.search(_QUOTED.sub("", pattern)):
+    if pattern != runes(pattern) or _UNKNOWN.search(_QUOTED.sub("", pattern)):
         raise Failure("a regular expression cannot be read")
     options = re2.Options()
     options.max_mem = _MEMORY
     options.log_errors = False
     try:
-        regex = re2.compile(runes(pattern), options)
+        regex = re2.compile(pattern, options)
     except re2.error as error:
         raise Failure("a regular expression cannot be read") from error
     run.spend(_CALL + 8 * regex.programsize)
