@@ -40,17 +40,27 @@ class Profile:
         ignore_absent: ``remove`` of what is not there changes nothing.
         negative_index: ``-1`` is the end of a list for ``add``, its last element otherwise.
         absent_is_null: ``test`` with null holds for a missing key.
+        replace_adds: ``replace`` puts a key into a map that does not have it.
     """
 
     create_parents: bool
     ignore_absent: bool
     negative_index: bool
     absent_is_null: bool
+    replace_adds: bool = False
 
 
 LENIENT: Final = Profile(
     create_parents=True, ignore_absent=True, negative_index=True, absent_is_null=True
 )
+EVANPHX4: Final = Profile(
+    create_parents=False,
+    ignore_absent=False,
+    negative_index=True,
+    absent_is_null=True,
+    replace_adds=True,
+)
+"""The Go library evanphx/json-patch, version 4, as it is without options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +202,8 @@ class _Patcher:
 
         def exchange(parent: Any, part: str) -> Any:
             place = self._existing(parent, part)
+            if place is None and self._profile.replace_adds and isinstance(parent, dict):
+                place = part
             if place is None:
                 raise _unfit(operation, "missing key")
             return _with(parent, place, operation.value)

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.conformance.data import required
-from tests.conformance.dialects import gotemplate, modrule, shell_operator
+from tests.conformance.dialects import gotemplate, kinitiras, modrule, shell_operator
 from tests.conformance.dialects.cases import CASES, Case, deviations, run
 
-MODULES = (gotemplate, modrule, shell_operator)
+MODULES = (gotemplate, kinitiras, modrule, shell_operator)
 """Importing them names their runners."""
 DEVIATIONS = deviations()
 

@@ -1,0 +1,167 @@
+"""Conditions that let a request pass or refuse it: ``template.condition``."""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from reconciler.dialects.kinitiras.texts import ABSENT, read_number
+from reconciler.dialects.kinitiras.values import Reference, Source, read_reference, read_source
+from reconciler.engine import reading
+from reconciler.engine.context import Context
+from reconciler.engine.outcome import ConditionResult
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+_FIELDS: Final = (
+    "affectMode", "cond", "message", "dataRef", "value", "valueRef", "valueProcess",
+)  # fmt: skip
+_MODES: Final = ("reject", "allow")
+SIGNS: Final[Mapping[str, str]] = MappingProxyType(
+    {"Equal": "==", "NotEqual": "!=", "Gt": ">", "Gte": ">=", "Lt": "<", "Lte": "<="}
+)
+"""How messages show a comparison; all others have no sign but their name."""
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
+    {"Gt": operator.gt, "Gte": operator.ge, "Lt": operator.lt, "Lte": operator.le}
+)
+_EXISTENCE: Final = frozenset({"Exist", "NotExist"})
+_LISTS: Final = frozenset({"In", "NotIn"})
+_CONDITIONS: Final = (*SIGNS, "Exist", "NotExist", "In", "NotIn")
+_CALCULATIONS: Final[Mapping[str, Callable[[float, float], float]]] = MappingProxyType(
+    {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A calculation with the value before it is compared."""
+
+    operation: str
+    operand: float
+
+    def result(self, value: Any) -> float:
+        """Return the result.
+
+        Raises:
+            EvaluationError: The value is no number.
+        """
+        if not _is_number(value):
+            raise EvaluationError("valueProcess takes a number")
+        return _CALCULATIONS[self.operation](value, self.operand)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedWhen:
+    """The requests that a rule refuses; see `reconciler.engine.ports.Condition`.
+
+    Attributes:
+        condition: What is compared.
+        data: What of the request is looked at.
+        wanted: What it is compared with.
+        process: What is done with that before.
+        allows: The rule refuses what does not fit, and not what does.
+        text: What the refusal says.
+    """
+
+    condition: str
+    data: Reference
+    wanted: Source | None
+    process: Process | None
+    allows: bool
+    text: str
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """It reads the request."""
+        return frozenset({"request"})
+
+    @property
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """The objects that it reads."""
+        old = self.data.reads_old or (self.wanted is not None and self.wanted.reads_old)
+        return frozenset({("request", "object"), *([("request", "oldObject")] if old else [])})
+
+    def evaluate(self, context: Context) -> ConditionResult:
+        """Decide whether the request is refused.
+
+        Raises:
+            EvaluationError: What is compared cannot be.
+        """
+        fits = self._fits(context)
+        if fits is None:
+            missing = f"there is nothing at {self.data.path.text}"
+            return ConditionResult(passed=False, message=missing)
+        if fits is not self.allows:
+            return ConditionResult(passed=True)
+        sign = SIGNS.get(self.condition, self.condition)
+        return ConditionResult(passed=False, message=f"{self.data.path.text} {sign}: {fits}")
+
+    def _fits(self, context: Context) -> bool | None:
+        """Return whether the condition holds, None where there is nothing to compare."""
+        data = self.data.of(context)
+        if self.condition in _EXISTENCE:
+            return (data is not ABSENT) is (self.condition == "Exist")
+        value = self.wanted.of(context) if self.wanted else ABSENT
+        if data is ABSENT or value is ABSENT:
+            return None
+        return _compare(
+            self.condition, data, self.process.result(value) if self.process else value
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _compare(condition: str, data: Any, value: Any) -> bool:
+    if condition in _LISTS:
+        if not isinstance(value, list):
+            raise EvaluationError(f"{condition} takes a list")
+        return any(_equal(data, item) for item in value) is (condition == "In")
+    if condition in _ORDERS:
+        numbers = _is_number(data) and _is_number(value)
+        if not numbers and not (isinstance(data, str) and isinstance(value, str)):
+            raise EvaluationError(f"{condition} takes two numbers or two texts")
+        return _ORDERS[condition](data, value)
+    return _equal(data, value) is (condition == "Equal")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
+
+
+def read_condition(raw: Any, location: str) -> RefusedWhen:
+    """Read a condition.
+
+    Raises:
+        InvalidPolicy: It is wrong.
+    """
+    fields = reading.mapping(raw, location, allowed=_FIELDS)
+    condition, mode = fields.get("cond"), fields.get("affectMode") or "reject"
+    if condition not in _CONDITIONS:
+        raise InvalidPolicy(f"{location}.cond", f"expected one of {', '.join(_CONDITIONS)}")
+    if mode not in _MODES:
+        raise InvalidPolicy(f"{location}.affectMode", "expected reject or allow")
+    source = read_source(fields, location)
+    if source is None and condition not in _EXISTENCE:
+        raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")
+    process = fields.get("valueProcess")
+    return RefusedWhen(
+        condition=condition,
+        data=read_reference(fields.get("dataRef"), f"{location}.dataRef"),
+        wanted=source,
+        process=None if process is None else _process(process, f"{location}.valueProcess"),
+        allows=mode == "allow",
+        text=str(fields.get("message") or "it is refused"),
+    )
+
+
+def _process(raw: Any, location: str) -> Process:
+    fields = reading.mapping(raw, location, allowed=("operation", "operationWith"))
+    name = fields.get("operation")
+    if name not in _CALCULATIONS:
+        raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(_CALCULATIONS)}")
+    number = read_number(fields.get("operationWith"), f"{location}.operationWith")
+    if name == "/" and not number.value:
+        raise InvalidPolicy(f"{location}.operationWith", "a division by zero")
+    return Process(operation=str(name), operand=number.value)

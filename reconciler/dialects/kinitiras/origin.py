@@ -1,0 +1,183 @@
+"""Typed edits, each of one field: what ``overriders.origin`` says."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from reconciler.dialects.kinitiras.resources import read_factor, scaled
+from reconciler.dialects.kinitiras.texts import ABSENT, Path
+from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_tolerations
+from reconciler.dialects.kinitiras.workloads import container_path, pod_path
+from reconciler.engine import reading
+from reconciler.engine.patch.rfc6902 import Operation
+from reconciler.errors import InvalidPolicy, read_each
+
+OPERATIONS: Final = ("add", "replace", "remove")
+_COMMON: Final = ("type", "operation", "replace", "containerCount")
+_TYPES: Final = (
+    "annotations", "labels", "nodeSelector", "hostNetwork", "schedulerName",
+    "resourceRequirements", "resourceOversell", "affinity", "tolerations",
+    "topologySpreadConstraints",
+)  # fmt: skip
+_MAPS: Final = frozenset({"annotations", "labels", "nodeSelector"})
+_RESOURCES: Final = frozenset({"resourceRequirements", "resourceOversell"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginEdit:
+    """The edit of one field.
+
+    Attributes:
+        type: Which field.
+        operation: ``add``, ``replace`` or ``remove``.
+        whole: What is there is replaced and not merged with.
+        container: The index of the container whose resources it is about.
+        value: What the policy gives.
+    """
+
+    type: str
+    operation: str
+    whole: bool
+    container: int
+    value: Any
+
+    def patch(self, obj: Mapping[str, Any]) -> Operation:
+        """Return the operation that it means for an object.
+
+        Raises:
+            EvaluationError: The object has no such field.
+        """
+        path = self._path(obj)
+        current = Path(path).look_up(obj)
+        value = _VALUES[self.type](self, None if current is ABSENT else current)
+        return Operation(name="replace", path=path, value=value)
+
+    def _path(self, obj: Mapping[str, Any]) -> tuple[str, ...]:
+        if self.type in {"annotations", "labels"}:
+            return ("metadata", self.type)
+        if self.type in _RESOURCES:
+            return (*container_path(obj, self.container), "resources")
+        return (*pod_path(obj), self.type)
+
+
+def _map(edit: OriginEdit, current: Any) -> Any:
+    if edit.whole:
+        return edit.value
+    kept = dict(current) if isinstance(current, Mapping) else {}
+    if edit.operation == "remove":
+        return {key: value for key, value in kept.items() if key not in edit.value}
+    return {**kept, **edit.value}
+
+
+def _tolerations(edit: OriginEdit, current: Any) -> Any:
+    if edit.whole:
+        return edit.value
+    return merged_tolerations(current or [], edit.value or [], removes=edit.operation == "remove")
+
+
+def _exactly(edit: OriginEdit, _current: Any) -> Any:
+    return edit.value
+
+
+def _oversold(edit: OriginEdit, current: Any) -> Any:
+    resources = current if isinstance(current, Mapping) else {}
+    return {
+        **resources,
+        **{
+            part: {**amounts, **scaled(amounts, edit.value.get(part) or {})}
+            for part in ("requests", "limits")
+            if isinstance(amounts := resources.get(part), Mapping)
+        },
+    }
+
+
+_VALUES: Final[Mapping[str, Callable[[OriginEdit, Any], Any]]] = MappingProxyType(
+    {
+        **dict.fromkeys(_MAPS, _map),
+        "tolerations": _tolerations,
+        "resourceOversell": _oversold,
+        **dict.fromkeys(
+            (
+                "hostNetwork",
+                "schedulerName",
+                "resourceRequirements",
+                "affinity",
+                "topologySpreadConstraints",
+            ),
+            _exactly,
+        ),
+    }
+)
+
+
+def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
+    """Read the list of edits.
+
+    Raises:
+        InvalidPolicy: For each place that is wrong.
+    """
+    edits = read_each(_read, reading.sequence(raw, location), location)
+    claimed: dict[int, str] = {}
+    for index, edit in enumerate(edits):
+        if edit.type not in _RESOURCES or not edit.value:
+            continue
+        if claimed.setdefault(edit.container, edit.type) != edit.type:
+            reason = f"container {edit.container} has resources and an oversell; choose one"
+            raise InvalidPolicy(f"{location}[{index}].containerCount", reason)
+    return edits
+
+
+def _read(raw: Any, location: str) -> OriginEdit:
+    fields = reading.mapping(raw, location, allowed=(*_COMMON, *_TYPES))
+    type_ = fields.get("type")
+    if type_ not in _TYPES:
+        raise InvalidPolicy(f"{location}.type", f"expected one of {', '.join(_TYPES)}")
+    operation = fields.get("operation", "add" if type_ in _MAPS else "replace")
+    if operation not in OPERATIONS:
+        raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(OPERATIONS)}")
+    if operation != "replace" and type_ not in _MAPS | {"tolerations"}:
+        raise InvalidPolicy(f"{location}.operation", f"{type_} can only be replaced")
+    container = fields.get("containerCount", 0)
+    if not isinstance(container, int) or isinstance(container, bool) or container < 0:
+        raise InvalidPolicy(f"{location}.containerCount", "expected the index of a container")
+    return OriginEdit(
+        type=str(type_),
+        operation=str(operation),
+        whole=fields.get("replace") is True,
+        container=container,
+        value=_value(fields.get(str(type_)), str(type_), f"{location}.{type_}"),
+    )
+
+
+def _value(raw: Any, type_: str, location: str) -> Any:
+    if type_ in _MAPS:
+        return dict(reading.string_map(raw, location))
+    if type_ == "tolerations":
+        return None if raw is None else list(read_tolerations(raw, location))
+    if type_ == "hostNetwork":
+        return _checked(raw, bool, location, "true or false")
+    if type_ == "schedulerName":
+        return reading.string(raw, location)
+    if type_ == "topologySpreadConstraints":
+        return None if raw is None else list(reading.sequence(raw, location))
+    if type_ == "resourceOversell":
+        return _factors(raw, location)
+    return {} if raw is None else dict(_checked(raw, Mapping, location, "an object"))
+
+
+def _checked(raw: Any, wanted: type, location: str, name: str) -> Any:
+    if not isinstance(raw, wanted):
+        raise InvalidPolicy(location, f"expected {name}")
+    return raw
+
+
+def _factors(raw: Any, location: str) -> dict[str, dict[str, float]]:
+    parts = reading.mapping(raw, location, allowed=("requests", "limits", "request", "limit"))
+    return {
+        name if name.endswith("s") else f"{name}s": {
+            resource: read_factor(factor, f"{location}.{name}.{resource}")
+            for resource, factor in (amounts or {}).items()
+        }
+        for name, amounts in parts.items()
+    }

@@ -1,0 +1,90 @@
+"""The other parts of the programs; see `reconciler.engine.ports`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.rights import Need
+from reconciler.dialects.kinitiras.origin import OriginEdit
+from reconciler.dialects.kinitiras.template import TemplateEdit
+from reconciler.engine.context import Context
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.patch import KeyTable
+from reconciler.engine.patch.rfc6902 import EVANPHX4, Operation, apply_operations
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A policy adds no names to the data."""
+
+    loads: bool = False
+
+    def bind(self, context: Context) -> Context:
+        """Return the context as it is."""
+        return context
+
+    def read_rights(self) -> Iterator[Need]:
+        """Return no rights: nothing is read."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overriders:
+    """What a rule changes, in this order.
+
+    The original leaves out ``plaintext`` where there is ``origin``; its documentation does not.
+    """
+
+    template: TemplateEdit | None = None
+    origin: tuple[OriginEdit, ...] = ()
+    plaintext: tuple[Operation, ...] = ()
+    merge_keys: bool = False
+
+    @property
+    def convergence(self) -> Convergence:
+        """An operation that appends shows itself only at an object."""
+        return Convergence.PROBED if self.plaintext else Convergence.YES
+
+    def apply(
+        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
+    ) -> dict[str, Any]:
+        """Return the object with all changes."""
+        del index, keys
+        changed: dict[str, Any] = dict(obj)
+        if self.template is not None:
+            changed = _patched(changed, tuple(self.template.operations(changed, context)))
+        for edit in self.origin:
+            changed = _patched(changed, (edit.patch(changed),))
+        return _patched(changed, self.plaintext)
+
+
+def _patched(obj: Mapping[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
+    return dict(apply_operations(obj, operations, profile=EVANPHX4))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged:
+    """The mutation of a rule that refuses: none."""
+
+    convergence: Convergence = Convergence.YES
+    merge_keys: bool = False
+
+    def apply(
+        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
+    ) -> dict[str, Any]:
+        """Return the object as it is."""
+        del index, context, keys
+        return dict(obj)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What a rule says that refuses."""
+
+    policy: str
+    text: str
+
+    def message(self, context: Context) -> str:
+        """Return which policy refuses, and why."""
+        del context
+        return f"{self.policy}: {self.text}"

@@ -1,0 +1,54 @@
+"""Amounts of resources, and shares of them."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from reconciler.engine.values.scalars import Quantity, format_quantity, parse_quantity
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+CPU: Final = "cpu"
+_MILLI: Final = 10**6
+"""Billionths in a thousandth."""
+_ONE: Final = 10**9
+
+
+def read_factor(raw: Any, location: str) -> float:
+    """Read a share of an amount.
+
+    Raises:
+        InvalidPolicy: It does not lie between 0 and 1.
+    """
+    try:
+        value = float(raw) if isinstance(raw, str | int | float) else 0.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise InvalidPolicy(location, 'expected a number between 0 and 1, as "0.5"')
+    return value
+
+
+def share(name: str, amount: Any, factor: float) -> str:
+    """Return a share of an amount: of CPU in thousandths, of everything else in whole units.
+
+    Raises:
+        EvaluationError: The amount is no quantity.
+    """
+    quantity = parse_quantity(str(amount))
+    if quantity is None:
+        raise EvaluationError(f"the amount of {name} is no quantity").bare("an amount is none")
+    step = _MILLI if name == CPU else _ONE
+    # The factor is meant as it is written: 0.1 is a tenth.
+    units = round(quantity.nano * Fraction(str(factor)) / step)
+    if name == CPU:
+        return f"{units}m"
+    return format_quantity(Quantity(nano=units * _ONE, format="BinarySI"))
+
+
+def scaled(amounts: Mapping[str, Any], factors: Mapping[str, float]) -> dict[str, str]:
+    """Return shares of the amounts that there are factors for; what is 0 stays."""
+    return {
+        name: share(name, amounts[name], factor)
+        for name, factor in factors.items()
+        if name in amounts and str(amounts[name]) not in {"0", ""}
+    }

@@ -1,0 +1,149 @@
+"""The fields of the policies, and the places where they are wrong."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from reconciler.dialects.kinitiras.condition import RefusedWhen, read_condition
+from reconciler.dialects.kinitiras.origin import read_origin
+from reconciler.dialects.kinitiras.parts import Overriders
+from reconciler.dialects.kinitiras.selectors import Selector, read_selector
+from reconciler.dialects.kinitiras.template import read_template
+from reconciler.engine import reading
+from reconciler.engine.patch.rfc6902 import Operation, compile_operations
+from reconciler.errors import ErrorList, InvalidPolicy, read_each
+
+OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+_EVERY: Final = "*"
+_OVERRIDERS: Final = ("plaintext", "cue", "template", "renderedCue", "origin")
+_VALIDATORS: Final = ("targetOperations", "cue", "template", "renderedCue")
+_CUE: Final = "CUE is not evaluated: write template or plaintext"
+
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverrideRule:
+    """A rule that changes objects."""
+
+    operations: tuple[str, ...]
+    overriders: Overriders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRule:
+    """A rule that refuses requests."""
+
+    operations: tuple[str, ...]
+    condition: RefusedWhen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """A policy.
+
+    Attributes:
+        selectors: None selects everything.
+        rules: In the order of the policy.
+    """
+
+    selectors: tuple[Selector, ...]
+    rules: tuple[OverrideRule | ValidateRule, ...]
+
+
+def read_spec(raw: Any, *, validates: bool) -> Spec:
+    """Read the specification of a policy.
+
+    Args:
+        raw: As decoded.
+        validates: It is one that refuses requests.
+
+    Raises:
+        InvalidPolicy: For each place that is wrong.
+    """
+    name = "validateRules" if validates else "overrideRules"
+    read: Callable[[Any, str], OverrideRule | ValidateRule] = (
+        _read_validation if validates else _read_override
+    )
+    with ErrorList() as errors:
+        allowed = ("resourceSelectors", name)
+        fields = reading.mapping(raw, "spec", allowed=allowed, errors=errors)
+        place = "spec.resourceSelectors"
+        selectors = errors.attempt(_each, read_selector, fields.get("resourceSelectors"), place)
+        rules = errors.attempt(_each, read, fields.get(name), f"spec.{name}")
+        if not rules and not len(errors):
+            errors.add(InvalidPolicy(f"spec.{name}", "expected at least one rule"))
+    return Spec(selectors=tuple(selectors or ()), rules=tuple(rules or ()))
+
+
+def _each(read: Callable[[Any, str], _Part], raw: Any, location: str) -> tuple[_Part, ...]:
+    return read_each(read, reading.sequence(raw, location), location)
+
+
+def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
+    """Read operations; none, or a star, is all of them."""
+    named = reading.strings(raw, location)
+    for index, name in enumerate(named):
+        if name not in (*OPERATIONS, _EVERY):
+            reason = f"expected one of {', '.join(OPERATIONS)}, {_EVERY}"
+            raise InvalidPolicy(f"{location}[{index}]", reason)
+    if _EVERY in named and len(named) > 1:
+        raise InvalidPolicy(location, "* stands for all operations; remove the others")
+    return OPERATIONS if not named or _EVERY in named else named
+
+
+def _read_override(raw: Any, location: str) -> OverrideRule:
+    fields = reading.mapping(raw, location, allowed=("targetOperations", "overriders"))
+    return OverrideRule(
+        operations=_read_operations(
+            fields.get("targetOperations"), f"{location}.targetOperations"
+        ),
+        overriders=_read_overriders(fields.get("overriders"), f"{location}.overriders"),
+    )
+
+
+def _read_overriders(raw: Any, location: str) -> Overriders:
+    fields = reading.mapping(raw, location, allowed=_OVERRIDERS)
+    _refuse_cue(fields, location)
+    template = fields.get("template")
+    overriders = Overriders(
+        template=read_template(template, f"{location}.template") if template else None,
+        origin=read_origin(fields.get("origin"), f"{location}.origin"),
+        plaintext=_read_plaintext(fields.get("plaintext"), f"{location}.plaintext"),
+    )
+    if overriders == Overriders():
+        raise InvalidPolicy(location, "expected plaintext, template or origin")
+    return overriders
+
+
+def _refuse_cue(fields: Mapping[str, Any], location: str) -> None:
+    if fields.get("cue"):
+        raise InvalidPolicy(f"{location}.cue", _CUE)
+    # What the original stores there beside a template means the same as the template.
+    if fields.get("renderedCue") and not fields.get("template"):
+        raise InvalidPolicy(f"{location}.renderedCue", _CUE)
+
+
+def _read_plaintext(raw: Any, location: str) -> tuple[Operation, ...]:
+    for index, item in enumerate(reading.sequence(raw, location)):
+        place = f"{location}[{index}]"
+        fields = reading.mapping(item, place, allowed=("path", "op", "value"))
+        if fields.get("op") not in {"add", "remove", "replace"}:
+            raise InvalidPolicy(f"{place}.op", "expected add, remove or replace")
+    items = [{"value": None, **item} for item in raw or ()]
+    return compile_operations(items, location=location)
+
+
+def _read_validation(raw: Any, location: str) -> ValidateRule:
+    fields = reading.mapping(raw, location, allowed=_VALIDATORS)
+    _refuse_cue(fields, location)
+    place = f"{location}.template"
+    template = reading.mapping(fields.get("template"), place, allowed=("type", "condition"))
+    if template.get("type") != "condition":
+        raise InvalidPolicy(f"{place}.type", "expected condition")
+    return ValidateRule(
+        operations=_read_operations(
+            fields.get("targetOperations"), f"{location}.targetOperations"
+        ),
+        condition=read_condition(template.get("condition"), f"{place}.condition"),
+    )

@@ -1,0 +1,89 @@
+"""Which objects and requests a policy is for; see `reconciler.engine.ports.Match`."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.dialects.kinitiras.selectors import Selector
+from reconciler.engine.match import (
+    Decision,
+    KindScope,
+    KindSelector,
+    Listing,
+    MatchNeeds,
+    Subject,
+    Verdict,
+)
+
+ALL: Final = KindSelector(group="*", version="*", kind="*", subresource="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What any of some selectors selects, in some operations.
+
+    Attributes:
+        namespace: Of a namespaced policy, which it does not leave; else empty.
+        selectors: None selects everything.
+        operations: Which they are.
+    """
+
+    namespace: str
+    selectors: tuple[Selector, ...]
+    operations: tuple[str, ...]
+    needs: MatchNeeds = field(default=MatchNeeds(operations=True), repr=False)
+
+    @property
+    def namespaces(self) -> tuple[str, ...] | None:
+        """The literal namespaces of all that can match, None where one is open."""
+        if self.namespace:
+            return (self.namespace,)
+        return self._each([selector.namespace for selector in self.selectors])
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The literal names of all that can match, None where one is open."""
+        return self._each([selector.name for selector in self.selectors])
+
+    def _each(self, values: list[str]) -> tuple[str, ...] | None:
+        return tuple(dict.fromkeys(values)) if values and all(values) else None
+
+    def kinds(self) -> tuple[KindScope, ...]:
+        """Return the kinds, each with the operations of the rule."""
+        selectors = dict.fromkeys(selector.kind_selector for selector in self.selectors)
+        return tuple(
+            KindScope(selector=selector, operations=self.operations)
+            for selector in selectors or (ALL,)
+        )
+
+    def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
+        """Return where the existing objects are, one place for each selector."""
+        del requests
+        return tuple(
+            Listing(
+                kinds=(selector.kind_selector,),
+                namespaces=(space,) if (space := self.namespace or selector.namespace) else None,
+                names=(selector.name,) if selector.name else None,
+                label_selector="" if selector.labels is None else selector.labels.server,
+            )
+            for selector in self.selectors
+        )
+
+    def evaluate(self, subject: Subject) -> Verdict:
+        """Decide whether the rule concerns a subject."""
+        reason = self._why_not(subject)
+        if reason:
+            return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))
+        return Verdict(decision=Decision.MATCH)
+
+    def _why_not(self, subject: Subject) -> str:
+        if subject.operation and subject.operation not in self.operations:
+            return f"the rule is for {', '.join(self.operations)}, not for {subject.operation}"
+        if self.namespace and subject.namespace != self.namespace:
+            return f"it is not in namespace {self.namespace}"
+        if not self.selectors:
+            return ""
+        selected = any(
+            selector.matches(subject.obj, name=subject.name, namespace=subject.namespace)
+            for selector in self.selectors
+        )
+        return "" if selected else "none of resourceSelectors selects it"

@@ -1,0 +1,141 @@
+"""Which objects a policy selects: by kind, namespace, name, labels and fields."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.meta import split_api_version
+from reconciler.dialects.kinitiras.texts import ABSENT
+from reconciler.engine import reading
+from reconciler.engine.match import KindSelector
+from reconciler.engine.match.selectors import LabelSelector, compile_selector
+from reconciler.errors import InvalidPolicy, read_each
+
+_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "fieldSelector")
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_WITH_VALUES: Final = frozenset({"In", "NotIn"})
+_ANNOTATIONS: Final = ".annotations."
+
+
+class _NotText(Exception):
+    """A field leads to what is no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What has to hold of one field."""
+
+    path: tuple[str, ...]
+    operator: str
+    values: frozenset[str]
+
+    def holds(self, obj: Mapping[str, Any]) -> bool:
+        """Return whether it does; it never does where the field is there and no text."""
+        try:
+            value = self._value(obj)
+        except _NotText:
+            return False
+        match self.operator:
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "In":
+                return value in self.values
+            case _:
+                return (value or "") not in self.values
+
+    def _value(self, obj: Any) -> str | None:
+        for step in self.path:
+            if not isinstance(obj, Mapping):
+                raise _NotText
+            obj = obj.get(step, ABSENT)
+            if obj is ABSENT:
+                return None
+        if not isinstance(obj, str):
+            raise _NotText
+        return obj
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Objects of one kind."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    labels: LabelSelector | None
+    fields: tuple[Requirement, ...]
+
+    def matches(self, obj: Mapping[str, Any], *, name: str, namespace: str) -> bool:
+        """Return whether an object is selected; one that is named needs nothing else."""
+        if (obj.get("apiVersion"), obj.get("kind")) != (self.api_version, self.kind):
+            return False
+        if self.namespace and namespace != self.namespace:
+            return False
+        if self.name:
+            return name == self.name
+        labels = (obj.get("metadata") or {}).get("labels") or {}
+        fits = self.labels is None or self.labels.accepts(labels)
+        return fits and all(each.holds(obj) for each in self.fields)
+
+    @property
+    def kind_selector(self) -> KindSelector:
+        """The kind, as webhooks and listings need it."""
+        group, version = split_api_version(self.api_version)
+        return KindSelector(group=group, version=version, kind=self.kind, subresource="")
+
+
+def read_selector(raw: Any, location: str) -> Selector:
+    """Read a ResourceSelector.
+
+    Raises:
+        InvalidPolicy: For each place that is wrong.
+    """
+    fields = reading.mapping(raw, location, allowed=_FIELDS)
+    labels = fields.get("labelSelector")
+    return Selector(
+        api_version=reading.string(fields.get("apiVersion"), f"{location}.apiVersion"),
+        kind=reading.string(fields.get("kind"), f"{location}.kind"),
+        namespace=_text(fields, "namespace", location),
+        name=_text(fields, "name", location),
+        labels=compile_selector(labels, location=f"{location}.labelSelector") if labels else None,
+        fields=_requirements(fields.get("fieldSelector"), f"{location}.fieldSelector"),
+    )
+
+
+def _text(fields: Mapping[str, Any], name: str, location: str) -> str:
+    value = fields.get(name)
+    return reading.string(value, f"{location}.{name}") if value else ""
+
+
+def _requirements(raw: Any, location: str) -> tuple[Requirement, ...]:
+    fields = reading.mapping(raw, location, allowed=("matchFields", "matchExpressions"))
+    equal = reading.string_map(fields.get("matchFields"), f"{location}.matchFields")
+    place = f"{location}.matchExpressions"
+    expressions = reading.sequence(fields.get("matchExpressions"), place)
+    return (
+        *(Requirement(_path(name), "In", frozenset({value})) for name, value in equal.items()),
+        *read_each(_requirement, expressions, place),
+    )
+
+
+def _requirement(raw: Any, location: str) -> Requirement:
+    fields = reading.mapping(raw, location, allowed=("field", "operator", "value"))
+    name = reading.string(fields.get("field"), f"{location}.field")
+    operator = fields.get("operator")
+    values = reading.strings(fields.get("value"), f"{location}.value")
+    if operator not in _OPERATORS:
+        reason = f"expected one of {', '.join(_OPERATORS)}"
+        raise InvalidPolicy(f"{location}.operator", reason)
+    if (operator in _WITH_VALUES) != bool(values):
+        needed = "at least one value" if operator in _WITH_VALUES else "no values"
+        raise InvalidPolicy(f"{location}.value", f"the operator {operator} takes {needed}")
+    return Requirement(_path(name), str(operator), frozenset(values))
+
+
+def _path(name: str) -> tuple[str, ...]:
+    """Split at dots; behind annotations there is one key, dots and all."""
+    before, found, key = name.partition(_ANNOTATIONS)
+    return (*before.split("."), "annotations", key) if found else tuple(name.split("."))

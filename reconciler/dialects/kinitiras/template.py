@@ -1,0 +1,277 @@
+"""Typed edits that a policy describes by ``overriders.template``.
+
+The original makes a program of CUE of them and stores it in the policy; here they are edits.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from reconciler.dialects.kinitiras.resources import CPU, read_factor, share
+from reconciler.dialects.kinitiras.texts import ABSENT, Path
+from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_tolerations
+from reconciler.dialects.kinitiras.values import (
+    Constant,
+    Source,
+    as_text,
+    is_given,
+    read_source,
+)
+from reconciler.dialects.kinitiras.workloads import container_path, pod_path
+from reconciler.engine import reading
+from reconciler.engine.context import Context
+from reconciler.engine.patch.rfc6902 import Operation
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+_FIELDS: Final = (
+    "type", "operation", "path", "value", "valueRef", "resources", "resourcesOversell",
+    "tolerations", "affinity",
+)  # fmt: skip
+_OPERATIONS: Final = ("add", "replace", "remove")
+_TYPES: Final = (
+    "annotations", "labels", "resources", "resourcesOversell", "affinity", "tolerations",
+)  # fmt: skip
+_ENTRIES: Final = frozenset({"annotations", "labels"})
+_FACTORS: Final[Mapping[str, str]] = MappingProxyType(
+    {"cpuFactor": CPU, "memoryFactor": "memory", "diskFactor": "ephemeral-storage"}
+)
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+_TERMS: Final = "nodeSelectorTerms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateEdit:
+    """One typed edit.
+
+    Attributes:
+        type: What it is about.
+        operation: ``add``, ``replace`` or ``remove``.
+        key: Of the annotation or label; empty where a map gives several.
+        source: Their value.
+        given: The resources, factors, tolerations or affinity.
+    """
+
+    type: str
+    operation: str
+    key: str = ""
+    source: Source | None = None
+    given: Any = None
+
+    @property
+    def reads_old(self) -> bool:
+        """Whether it needs the object as it was."""
+        return self.source is not None and self.source.reads_old
+
+    def operations(self, obj: Mapping[str, Any], context: Context) -> Iterator[Operation]:
+        """Yield what it means for an object.
+
+        Raises:
+            EvaluationError: The object has nothing of the kind.
+        """
+        return _EDITS[self.type](self, obj, context)
+
+
+def _put(path: tuple[str, ...], value: Any) -> Operation:
+    return Operation(name="replace", path=path, value=value)
+
+
+def _drop(path: tuple[str, ...]) -> Operation:
+    return Operation(name="remove", path=path)
+
+
+def _entries(edit: TemplateEdit, obj: Mapping[str, Any], context: Context) -> Iterator[Operation]:
+    place = ("metadata", edit.type)
+    current = Path(place).look_up(obj)
+    if edit.operation == "remove":
+        if isinstance(current, Mapping) and edit.key in current:
+            yield _drop((*place, edit.key))
+        return
+    value = edit.source.of(context) if edit.source else ABSENT
+    if not is_given(value):
+        return
+    entries = value if isinstance(value, Mapping) and not edit.key else {edit.key: value}
+    if not isinstance(current, Mapping):
+        yield _put(place, {})
+    for key, item in entries.items():
+        text = as_text(item)
+        if text is None:
+            raise EvaluationError(f"the value of {edit.type} is no single value")
+        yield _put((*place, key), text)
+
+
+def _parts(obj: Mapping[str, Any], place: tuple[str, ...], *names: str) -> Iterator[Operation]:
+    """Yield what makes the maps that are not there."""
+    for name in ("", *names):
+        path = (*place, name) if name else place
+        if not isinstance(Path(path).look_up(obj), Mapping):
+            yield _put(path, {})
+
+
+def _resources(
+    edit: TemplateEdit, obj: Mapping[str, Any], _context: Context
+) -> Iterator[Operation]:
+    place = (*container_path(obj, 0), "resources")
+    if edit.operation != "remove":
+        yield from _parts(obj, place, *edit.given)
+    for part, amounts in edit.given.items():
+        for name, amount in amounts.items():
+            path = (*place, part, name)
+            if edit.operation != "remove":
+                yield _put(path, amount)
+            elif Path(path).look_up(obj) is not ABSENT:
+                yield _drop(path)
+
+
+def _oversell(
+    edit: TemplateEdit, obj: Mapping[str, Any], _context: Context
+) -> Iterator[Operation]:
+    place = (*container_path(obj, 0), "resources")
+    shares: dict[str, str] = {}
+    for name, factor in edit.given.items():
+        limit = Path((*place, "limits", name)).look_up(obj)
+        if edit.operation == "remove":
+            if Path((*place, "requests", name)).look_up(obj) is not ABSENT:
+                yield _drop((*place, "requests", name))
+        elif is_given(limit):
+            shares[name] = share(name, limit, factor)
+    if shares:
+        yield from _parts(obj, place, "requests")
+        for name, amount in shares.items():
+            yield _put((*place, "requests", name), amount)
+
+
+def _tolerations(
+    edit: TemplateEdit, obj: Mapping[str, Any], _context: Context
+) -> Iterator[Operation]:
+    path = (*pod_path(obj), "tolerations")
+    current = Path(path).look_up(obj)
+    items = current if isinstance(current, list) else []
+    yield _put(path, merged_tolerations(items, edit.given, removes=edit.operation == "remove"))
+
+
+def _affinity(
+    edit: TemplateEdit, obj: Mapping[str, Any], _context: Context
+) -> Iterator[Operation]:
+    place = (*pod_path(obj), "affinity")
+    if edit.operation != "remove":
+        yield from _parts(obj, place, *edit.given)
+    for kind, parts in edit.given.items():
+        for name, wanted in parts.items():
+            path = (*place, kind, name)
+            current = Path(path).look_up(obj)
+            if edit.operation != "remove":
+                yield _put(path, _joined(current, wanted) if edit.operation == "add" else wanted)
+            elif current is not ABSENT:
+                yield _drop(path)
+
+
+def _joined(current: Any, wanted: Any) -> Any:
+    """Add terms to those that are there; what is there already stays one."""
+    if isinstance(wanted, Mapping):
+        outer = current if isinstance(current, Mapping) else {}
+        terms = _joined(outer.get(_TERMS, []), wanted.get(_TERMS, []))
+        return {**outer, **wanted, _TERMS: terms}
+    there = current if isinstance(current, list) else []
+    return [*there, *(term for term in wanted if term not in there)]
+
+
+_EDITS: Final[
+    Mapping[str, Callable[[TemplateEdit, Mapping[str, Any], Context], Iterator[Operation]]]
+] = MappingProxyType(
+    {
+        **dict.fromkeys(_ENTRIES, _entries),
+        "resources": _resources,
+        "resourcesOversell": _oversell,
+        "tolerations": _tolerations,
+        "affinity": _affinity,
+    }
+)
+
+
+def read_template(raw: Any, location: str) -> TemplateEdit:
+    """Read a typed edit.
+
+    Raises:
+        InvalidPolicy: It is wrong.
+    """
+    fields = reading.mapping(raw, location, allowed=_FIELDS)
+    type_, operation = fields.get("type"), fields.get("operation")
+    if type_ not in _TYPES:
+        raise InvalidPolicy(f"{location}.type", f"expected one of {', '.join(_TYPES)}")
+    if operation not in _OPERATIONS:
+        raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(_OPERATIONS)}")
+    if type_ in _ENTRIES:
+        return _read_entries(fields, type_, operation, location)
+    given = _READ[type_](fields.get(type_), f"{location}.{type_}", removes=operation == "remove")
+    if not given:
+        raise InvalidPolicy(f"{location}.{type_}", "expected what to change")
+    return TemplateEdit(type=type_, operation=operation, given=given)
+
+
+def _read_entries(
+    fields: Mapping[str, Any], type_: str, operation: str, location: str
+) -> TemplateEdit:
+    prefix = f"/metadata/{type_}/"
+    key = fields.get("path") or ""
+    if not isinstance(key, str):
+        raise InvalidPolicy(f"{location}.path", "expected a key")
+    key = key.removeprefix(prefix).removeprefix("/").replace("~1", "/").replace("~0", "~")
+    source = read_source(fields, location)
+    several = isinstance(source, Constant) and isinstance(source.value, dict)
+    if isinstance(source, Constant) and isinstance(source.value, list):
+        raise InvalidPolicy(f"{location}.value", "expected a single value, or stringMap")
+    if not key and not several:
+        raise InvalidPolicy(f"{location}.path", "expected a key, as example.com/owner")
+    if source is None and operation != "remove":
+        raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")
+    return TemplateEdit(type=type_, operation=operation, key="" if several else key, source=source)
+
+
+def _read_resources(raw: Any, location: str, *, removes: bool) -> dict[str, dict[str, str]]:
+    del removes
+    fields = reading.mapping(raw, location, allowed=("requests", "limits"))
+    return {
+        part: {name: str(amount) for name, amount in (amounts or {}).items()}
+        for part, amounts in fields.items()
+    }
+
+
+def _read_oversell(raw: Any, location: str, *, removes: bool) -> dict[str, float]:
+    fields = reading.mapping(raw, location, allowed=tuple(_FACTORS))
+    return {
+        _FACTORS[name]: 0.0 if removes else read_factor(value, f"{location}.{name}")
+        for name, value in fields.items()
+        if value not in (None, "")
+    }
+
+
+def _read_tolerations(raw: Any, location: str, *, removes: bool) -> list[Mapping[str, Any]]:
+    del removes
+    return list(read_tolerations(raw, location))
+
+
+def _read_affinity(raw: Any, location: str, *, removes: bool) -> dict[str, dict[str, Any]]:
+    del removes
+    found: dict[str, dict[str, Any]] = {}
+    for kind, parts in reading.mapping(raw, location, allowed=_AFFINITIES).items():
+        place = f"{location}.{kind}"
+        found[kind] = dict(reading.mapping(parts, place, allowed=(_REQUIRED, _PREFERRED)))
+        for name, terms in found[kind].items():
+            is_node = kind == "nodeAffinity" and name == _REQUIRED
+            if not isinstance(terms, Mapping if is_node else list):
+                wanted = "an object with nodeSelectorTerms" if is_node else "a list of terms"
+                raise InvalidPolicy(f"{place}.{name}", f"expected {wanted}")
+    return found
+
+
+_READ: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        "resources": _read_resources,
+        "resourcesOversell": _read_oversell,
+        "tolerations": _read_tolerations,
+        "affinity": _read_affinity,
+    }
+)

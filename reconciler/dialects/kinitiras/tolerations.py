@@ -1,0 +1,65 @@
+"""Tolerations: read, and merged with those that are there."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from reconciler.engine import reading
+from reconciler.errors import InvalidPolicy, read_each
+
+_FIELDS: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
+_SAME: Final = ("key", "operator", "value", "effect")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY: Final = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_VALUE: Final = re.compile(rf"(?:{_NAME})?")
+
+
+def read_tolerations(raw: Any, location: str) -> tuple[Mapping[str, Any], ...]:
+    """Read a list of tolerations, by the rules of the API server.
+
+    Raises:
+        InvalidPolicy: For each one that it would refuse.
+    """
+    return read_each(_read, reading.sequence(raw, location), location)
+
+
+def _read(raw: Any, location: str) -> Mapping[str, Any]:
+    fields = reading.mapping(raw, location, allowed=_FIELDS)
+    key, value = fields.get("key") or "", fields.get("value") or ""
+    operator, effect = fields.get("operator") or "Equal", fields.get("effect") or ""
+    if key and not _KEY.fullmatch(str(key)):
+        raise InvalidPolicy(f"{location}.key", "expected the key of a taint")
+    if operator not in {"Equal", "Exists"}:
+        raise InvalidPolicy(f"{location}.operator", "expected Equal or Exists")
+    if not key and operator != "Exists":
+        raise InvalidPolicy(f"{location}.operator", "without a key it has to be Exists")
+    if operator == "Exists" and value:
+        raise InvalidPolicy(f"{location}.value", "with Exists it has to be empty")
+    if not _VALUE.fullmatch(str(value)):
+        raise InvalidPolicy(f"{location}.value", "expected the value of a taint")
+    if effect and effect not in _EFFECTS:
+        raise InvalidPolicy(f"{location}.effect", f"expected one of {', '.join(_EFFECTS)}")
+    if fields.get("tolerationSeconds") is not None and effect != "NoExecute":
+        raise InvalidPolicy(f"{location}.effect", "with tolerationSeconds it is NoExecute")
+    return fields
+
+
+def merged_tolerations(
+    current: Sequence[Any], given: Sequence[Any], *, removes: bool
+) -> list[Any]:
+    """Return the given tolerations and those of the current that none of them stands for.
+
+    Args:
+        current: Those of the object.
+        given: Those of the policy.
+        removes: The given ones are to go.
+    """
+    named = {_identity(item) for item in given}
+    kept = [item for item in current if _identity(item) not in named]
+    return kept if removes else [*given, *kept]
+
+
+def _identity(toleration: Any) -> tuple[str, ...]:
+    fields = toleration if isinstance(toleration, Mapping) else {}
+    return tuple(str(fields.get(name) or "") for name in _SAME)

@@ -1,0 +1,296 @@
+"""Policies of kinitiras: what they select, change, refuse, and what is wrong with them."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.dialects.kinitiras import KINITIRAS
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.match import Decision, Subject
+from reconciler.engine.patch import SHIPPED
+from reconciler.engine.program import Program
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+    "spec": {
+        "containers": [
+            {"name": "a", "resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}},
+        ],
+    },
+}
+DEPLOYMENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "a"}]}}},
+}
+
+
+def policy(kind: str, spec: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+    meta = {"name": "p", **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": kind, "metadata": meta} | {
+        "spec": spec
+    }
+
+
+def override(overriders: dict[str, Any], **rule: Any) -> Program:
+    spec = {"overrideRules": [{"overriders": overriders, **rule}]}
+    (program,) = KINITIRAS.compile(policy("ClusterOverridePolicy", spec)).programs
+    return program
+
+
+def refusal(condition: dict[str, Any], operations: list[str]) -> Program:
+    template = {"type": "condition", "condition": condition}
+    spec = {"validateRules": [{"targetOperations": operations, "template": template}]}
+    (program,) = KINITIRAS.compile(policy("ClusterValidatePolicy", spec)).programs
+    return program
+
+
+def context(obj: dict[str, Any], old: dict[str, Any] | None = None, op: str = "UPDATE") -> Context:
+    return request_context(
+        operation=op,
+        obj=obj,
+        old_object=old,
+        name="web",
+        namespace="shop",
+        kind=("", "v1", "Pod"),
+        user_info=None,
+    )
+
+
+def changed(overriders: dict[str, Any], obj: Any = None, old: Any = None) -> dict[str, Any]:
+    obj = POD if obj is None else obj
+    found = override(overriders).mutation.apply(None, context(obj, old), obj, SHIPPED)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_rule_changes_by_its_template_then_origin_then_plaintext() -> None:
+    found = changed(
+        {
+            "plaintext": [{"path": "/metadata/labels/c", "op": "replace", "value": "plaintext"}],
+            "origin": [
+                {"type": "labels", "labels": {"b": "origin", "c": "origin"}},
+                {"type": "hostNetwork", "hostNetwork": True},
+            ],
+            "template": {
+                "type": "labels",
+                "operation": "add",
+                "value": {"stringMap": {"a": "template", "b": "template"}},
+            },
+        }
+    )
+    labels = {"app": "web", "a": "template", "b": "origin", "c": "plaintext"}
+    assert found["metadata"]["labels"] == labels
+    assert found["spec"]["hostNetwork"] is True
+    assert POD["metadata"]["labels"] == {"app": "web"}
+
+
+def test_a_plaintext_replace_adds_and_a_remove_of_nothing_fails() -> None:
+    found = changed({"plaintext": [{"path": "/spec/x", "op": "replace", "value": 1}]})
+    assert found["spec"]["x"] == 1
+    with pytest.raises(EvaluationError, match="missing key"):
+        changed({"plaintext": [{"path": "/spec/y", "op": "remove"}]})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"value": {"string": "x"}}, "x"),
+        ({"value": {"boolean": True}}, "true"),
+        ({"value": {"float": "0.5"}}, "0.5"),
+        ({"valueRef": {"from": "current", "path": "/metadata/name"}}, "web"),
+        ({"valueRef": {"from": "old", "path": "spec.n"}}, "7"),
+        ({"valueRef": {"from": "current", "path": "/spec/nothing"}}, None),
+    ],
+)
+def test_an_annotation_gets_its_value(value: dict[str, Any], text: str | None) -> None:
+    edit = {"type": "annotations", "operation": "add", "path": "example.com/a", **value}
+    found = changed({"template": edit}, old={"spec": {"n": 7}})
+    assert found["metadata"].get("annotations", {}).get("example.com/a") == text
+
+
+def test_an_oversell_asks_for_a_share_of_the_limits() -> None:
+    factors = {"cpuFactor": "0.1", "memoryFactor": "0.5", "diskFactor": "0.5"}
+    edit = {"type": "resourcesOversell", "operation": "replace", "resourcesOversell": factors}
+    found = changed({"template": edit})["spec"]["containers"][0]["resources"]
+    assert found["requests"] == {"cpu": "150m", "memory": "512Mi"}
+    again = changed({"template": {**edit, "operation": "remove"}}, changed({"template": edit}))
+    assert again["spec"]["containers"][0]["resources"]["requests"] == {}
+
+
+def test_tolerations_and_affinity_go_to_the_pod_of_a_workload() -> None:
+    toleration = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
+    found = changed(
+        {"template": {"type": "tolerations", "operation": "add", "tolerations": [toleration]}},
+        DEPLOYMENT,
+    )
+    pod = found["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [toleration]
+    terms: dict[str, Any] = {"nodeSelectorTerms": [{"matchExpressions": []}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    edit = {"type": "affinity", "operation": "add", "affinity": {"nodeAffinity": required}}
+    found = changed({"template": edit}, found)
+    assert found["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": required}
+    assert changed({"template": edit}, found) == found
+
+
+def test_an_object_without_a_pod_cannot_get_what_pods_have() -> None:
+    edit = {"origin": [{"type": "schedulerName", "schedulerName": "x"}]}
+    with pytest.raises(EvaluationError, match="a ConfigMap has no Pod"):
+        changed(edit, {"kind": "ConfigMap", "metadata": {}})
+    with pytest.raises(EvaluationError, match="there is no container 4"):
+        changed({"origin": [{"type": "resourceRequirements", "containerCount": 4}]})
+
+
+@pytest.mark.parametrize(
+    ("condition", "refused"),
+    [
+        ({"cond": "Exist"}, True),
+        ({"cond": "NotExist"}, False),
+        ({"cond": "Exist", "affectMode": "allow"}, False),
+        ({"cond": "Gt", "value": {"integer": 2}}, True),
+        ({"cond": "Lte", "value": {"float": "2.5"}}, False),
+        ({"cond": "Lte", "value": {"float": "2.5"}, "affectMode": "allow"}, True),
+        ({"cond": "In", "value": {"integerSlice": [1, 3]}}, True),
+        ({"cond": "NotIn", "value": {"integerSlice": [1, 3]}}, False),
+        ({"cond": "Equal", "value": {"boolean": True}}, False),
+        (
+            {
+                "cond": "Lt",
+                "valueRef": {"from": "old", "path": "/spec/replicas"},
+                "valueProcess": {"operation": "*", "operationWith": "50%"},
+            },
+            True,
+        ),
+        ({"cond": "Equal", "valueRef": {"from": "old", "path": "/spec/none"}}, False),
+    ],
+)
+def test_a_condition_refuses(condition: dict[str, Any], *, refused: bool) -> None:
+    data = {"dataRef": {"from": "current", "path": "/spec/replicas"}}
+    program = refusal({**condition, **data, "message": "no"}, ["UPDATE"])
+    asked = context(DEPLOYMENT, {"spec": {"replicas": 8}})
+    assert program.condition is not None
+    assert program.condition.evaluate(asked).passed is refused
+    assert program.verdict is not None
+    assert program.verdict.message(asked) == "p: no"
+
+
+def test_what_is_deleted_is_looked_at_as_it_was() -> None:
+    data = {"from": "current", "path": "/metadata/annotations/no-delete"}
+    program = refusal({"cond": "Exist", "message": "keep it", "dataRef": data}, ["DELETE"])
+    old = {"metadata": {"annotations": {"no-delete": "yes"}}}
+    assert program.condition is not None
+    assert program.condition.evaluate(context({}, old, "DELETE")).passed
+    assert not program.condition.evaluate(context({}, {"metadata": {}}, "DELETE")).passed
+
+
+@pytest.mark.parametrize(
+    ("namespace", "operations", "operation", "matches"),
+    [
+        ("", ["*"], "CONNECT", False),
+        ("", [], "UPDATE", True),
+        ("", ["CREATE"], "UPDATE", False),
+        ("shop", [], "CREATE", True),
+        ("other", [], "CREATE", False),
+    ],
+)
+def test_a_policy_is_for_its_operations_and_its_namespace(
+    namespace: str, operations: list[str], operation: str, *, matches: bool
+) -> None:
+    plaintext = {"plaintext": [{"path": "/a", "op": "add", "value": 1}]}
+    spec = {
+        "resourceSelectors": [{"apiVersion": "v1", "kind": "Pod"}],
+        "overrideRules": [{"targetOperations": operations, "overriders": plaintext}],
+    }
+    kind = "OverridePolicy" if namespace else "ClusterOverridePolicy"
+    (program,) = KINITIRAS.compile(policy(kind, spec, namespace)).programs
+    subject = Subject(
+        obj=POD,
+        group="",
+        version="v1",
+        kind="Pod",
+        name="web",
+        namespace="shop",
+        operation=operation,
+    )
+    assert (program.match.evaluate(subject).decision is Decision.MATCH) is matches
+
+
+@pytest.mark.parametrize(
+    ("overriders", "place", "reason"),
+    [
+        ({}, "overriders", "expected plaintext, template or origin"),
+        ({"cue": "x"}, "overriders.cue", "CUE is not evaluated"),
+        ({"renderedCue": "x"}, "overriders.renderedCue", "CUE is not evaluated"),
+        ({"plaintext": [{"path": "/a", "op": "move"}]}, "plaintext[0].op", "add, remove"),
+        ({"plaintext": [{"path": "a", "op": "remove"}]}, "plaintext[0].path", "forward slash"),
+        ({"origin": [{"type": "x"}]}, "origin[0].type", "expected one of annotations"),
+        (
+            {"origin": [{"type": "hostNetwork", "operation": "add"}]},
+            "origin[0].operation",
+            "can only be replaced",
+        ),
+        (
+            {"template": {"type": "labels", "operation": "add", "path": "a"}},
+            "template.value",
+            "expected a value or a valueRef",
+        ),
+        (
+            {
+                "template": {
+                    "type": "labels",
+                    "operation": "add",
+                    "path": "a",
+                    "value": {"string": "x", "integer": 1},
+                }
+            },
+            "template.value",
+            "found string, integer",
+        ),
+        (
+            {
+                "template": {
+                    "type": "labels",
+                    "operation": "add",
+                    "path": "a",
+                    "valueRef": {"from": "http"},
+                }
+            },
+            "template.valueRef.from",
+            "http is not supported",
+        ),
+        (
+            {
+                "template": {
+                    "type": "resourcesOversell",
+                    "operation": "add",
+                    "resourcesOversell": {"cpuFactor": "half"},
+                }
+            },
+            "template.resourcesOversell.cpuFactor",
+            "between 0 and 1",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(
+    overriders: dict[str, Any], place: str, reason: str
+) -> None:
+    with pytest.raises(InvalidPolicy) as caught:
+        override(overriders)
+    assert caught.value.location.startswith("spec.overrideRules[0].overriders")
+    assert caught.value.location.endswith(place)
+    assert reason in caught.value.reason
+
+
+def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
+    spec = {"resourceSelectors": [{"kind": "Pod"}], "overrideRules": [{"targetOperations": ["x"]}]}
+    compiled, wrong = KINITIRAS.examine(policy("ClusterOverridePolicy", spec))
+    assert compiled is None
+    assert {error.location for error in wrong} == {
+        "spec.resourceSelectors[0].apiVersion",
+        "spec.overrideRules[0].targetOperations[0]",
+    }
