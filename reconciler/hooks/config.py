@@ -42,10 +42,8 @@ def load_config(text: str) -> HookConfig:
         InvalidPolicy: It cannot be read or used, with all places.
     """
     data = decode_text(text)
-    if (version := version_of(data)) != VERSION:
+    if version_of(data) == NO_VERSION:
         reason = "is missing, write configVersion: v1; version 0 of the format is not supported"
-        if version != NO_VERSION:
-            reason = f"{version!r} is not known, write v1"
         raise InvalidPolicy("configVersion", reason)
     return read_config(data)
 
@@ -66,15 +64,19 @@ def version_of(data: Any) -> str:
     """Return the version that a document says it has.
 
     Raises:
-        InvalidPolicy: It is no object, or its version is no text.
+        InvalidPolicy: It is no object, or its version is not known.
     """
     if data is None:
         return NO_VERSION
     if not isinstance(data, Mapping):
         raise InvalidPolicy("configuration", f"expected an object, got {kind_of(data)}")
-    version = data.get("configVersion", NO_VERSION)
+    if "configVersion" not in data:
+        return NO_VERSION
+    version = data["configVersion"]
     if not isinstance(version, str):
         raise InvalidPolicy("configVersion", f"expected a text, got {kind_of(version)}")
+    if version != VERSION:
+        raise InvalidPolicy("configVersion", f"{version!r} is not known, write {VERSION}")
     return version
 
 

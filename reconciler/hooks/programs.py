@@ -66,7 +66,7 @@ _GUARD: Final = (
     ' then error("the result has a number that JSON cannot hold") else . end'
 )
 # gojq has the keys of every object in order. Here only the input has, so that whatever lists the
-# keys of what a program made itself has to put them in order.
+# keys of what a program made itself has to put them in order. The last ones libjq does not have.
 _PRELUDE: Final = (
     'def _ordered: if type == "object"'
     " then . as $all | reduce keys[] as $key ({}; .[$key] = ($all[$key] | _ordered))"
@@ -75,7 +75,8 @@ _PRELUDE: Final = (
     ' def tostring: if type == "string" then . else tojson end;'
     " def to_entries: [keys[] as $key | {key: $key, value: .[$key]}];"
     " def with_entries(f): to_entries | map(f) | from_entries;"
-    ' def toarray: if type == "array" then . else [.] end; '
+    ' def toarray: if type == "array" then . else [.] end; def leaf_paths: paths(scalars);'
+    " def date: todate; def dateadd(u; n): . + n; def datesub(u; n): . - n; def pow10: exp10; "
 )
 
 

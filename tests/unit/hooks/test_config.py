@@ -56,6 +56,7 @@ kubernetes:
         ("onStartup: 1", "configVersion"),
         ("configVersion: v1", "configVersion"),
         ("configVersion: 1\nonStartup: 1", "configVersion"),
+        ("configVersion: v2\nonStartup: 1", "configVersion"),
         ("[1]", "configuration"),
         ("{", "configuration"),
         ("\x00\x01", "configuration"),

@@ -93,6 +93,13 @@ async def test_the_keys_of_what_a_program_makes_are_in_order(workers: JqWorkers)
     assert await one(workers, f"{made} | with_entries(.key |= . + .) | keys") == [["aa", "bb"]]
 
 
+async def test_what_the_library_lacks_is_there(workers: JqWorkers) -> None:
+    value = {"a": [1, {"b": 2}]}
+    assert await one(workers, "[leaf_paths]", value) == [[["a", 0], ["a", 1, "b"]]]
+    assert await one(workers, "[toarray, ([1] | toarray)]", 1) == [[[1], [1]]]
+    assert await one(workers, 'dateadd("seconds"; 60) | date', 0) == ["1970-01-01T00:01:00Z"]
+
+
 async def test_whoever_gives_up_leaves_no_answer_to_the_next(workers: JqWorkers) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
