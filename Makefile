@@ -35,12 +35,12 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check faults fuzz bench lint types conformance conformance-units conformance-cli \
-	e2e e2e-kind e2e-node control-plane schemas clean
+	conformance-dialects e2e e2e-kind e2e-node control-plane schemas clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-21s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'Options: PYTHON=python3.12, PYTEST_ARGS="-x -k sweep", PYTEST_WORKERS=2, BENCH_ARGS="--only steady"'
 
@@ -77,6 +77,9 @@ conformance-units: $(READY) ## Run the conformance cases of the engine, with a s
 
 conformance-cli: $(READY) ## Run the offline conformance tests as `retrofit test` does, with a score
 	$(BIN)/pytest tests/conformance/cli --conformance-report $(PYTEST_ARGS)
+
+conformance-dialects: $(READY) ## Run the cases of the other policy languages, with a score per file
+	$(BIN)/pytest tests/conformance/dialects --conformance-report $(PYTEST_ARGS)
 
 e2e: $(READY) control-plane ## Install, apply a policy, read the requests: on the local control plane
 	$(BIN)/pytest e2e --ignore=e2e/test_kind.py --ignore=e2e/node $(PYTEST_ARGS)
