@@ -36,6 +36,9 @@ class Credentials:
         certificate: The API server's own, for loopback.
         key: The private key of that.
         webhook_client: What the API server shows to webhooks, certificate and key in one file.
+        people: The authority of client certificates, which the cluster signs on request; none of
+            them is one that webhooks know.
+        people_key: The private key of that.
         account_key: Signs ServiceAccount tokens.
         account_public: Verifies them.
         tokens: The API server's token file.
@@ -46,6 +49,8 @@ class Credentials:
     certificate: Path
     key: Path
     webhook_client: Path
+    people: Path
+    people_key: Path
     account_key: Path
     account_public: Path
     tokens: Path
@@ -68,9 +73,12 @@ def create(
         more: Further users, each with a group or nothing.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority = ec.generate_private_key(ec.SECP256R1())
+    authority, people = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     server, client, account = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "retrofit dev CA")])
+    issuer, people_name = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        for name in ("retrofit dev CA", "retrofit dev people")
+    )
     group_of = {ADMIN: _MASTERS, CONTROLLER_MANAGER: _MASTERS, SCHEDULER: "", **(more or {})}
     token_of = {user: secrets.token_urlsafe(32) for user in group_of}
     rows = [f'{token},{user},{user},"{group_of[user]}"' for user, token in token_of.items()]
@@ -81,6 +89,8 @@ def create(
         certificate=_write(folder / "apiserver.crt", _pem(signed)),
         key=_write(folder / "apiserver.key", _private(server)),
         webhook_client=_write(folder / "webhook-client.pem", _pem(shown) + _private(client)),
+        people=_write(folder / "people.crt", _pem(_authority(people_name, people, clock))),
+        people_key=_write(folder / "people.key", _private(people)),
         account_key=_write(folder / "service-accounts.key", _private(account)),
         account_public=_write(
             folder / "service-accounts.pub",

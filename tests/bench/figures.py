@@ -80,6 +80,7 @@ class Figures:
     steady: Phase | None = None
     calls: Calls | None = None
     memory: dict[str, Memory] = field(default_factory=dict)
+    admitted: Sequence[Any] = ()
 
     @property
     def lost(self) -> int:
@@ -93,7 +94,7 @@ class Figures:
 
 def tables(figures: Figures) -> list[Table]:
     """Return what to print."""
-    result = [_phases(figures)]
+    result = [_phases(figures)] if figures.bare or figures.pipeline or figures.steady else []
     if figures.calls and figures.pipeline:
         result.append(_calls(figures.calls, figures.pipeline.accepted))
     if figures.memory:

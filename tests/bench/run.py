@@ -19,7 +19,7 @@ from rich.console import Console
 from devcluster.cluster import ControlPlane, Options
 from devcluster.install import ProgramSettings, install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
-from tests.bench import audit, calls, desk, handler, load
+from tests.bench import admit, audit, calls, desk, handler, load
 from tests.bench.figures import Figures, tables
 from tests.bench.processes import measured
 from tests.bench.wire import Refused, Wire
@@ -27,7 +27,7 @@ from tests.bench.workload import POLICY, pairs, policy, rights
 from tests.conformance.kubeconfig import read
 
 _BARE, _WARM, _PIPELINE, _STEADY = (f"bench-{name}" for name in ("bare", "warm", "full", "steady"))
-_PHASES = ("engine", "handler", "calls", "desk", "bare", "pipeline", "steady")
+_PHASES = ("engine", "handler", "calls", "desk", "bare", "admit", "pipeline", "steady")
 _ALONE = frozenset({"engine", "handler", "calls", "desk"})
 _WARM_UP = 32
 _POLICIES = 200
@@ -73,6 +73,8 @@ def main(*, target: Path | None, only: str | None, objects: str, **options: Any)
     console = Console(width=110)
     for table in tables(figures):
         console.print(table)
+    if figures.admitted:
+        console.print(admit.table(figures.admitted))
     console.print(f"lost: {figures.lost}")
     if target:
         target.write_bytes(orjson.dumps(figures.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
@@ -112,7 +114,10 @@ def measure(plane: ControlPlane, settings: Settings) -> Figures:
     if settings.only != "bare":
         _PROGRESS.print("starting the programs")
         with _programs(plane, found) as programs:
-            _in_loop(lambda: _loaded(plane, programs, settings, figures))
+            if settings.wants("admit"):
+                _in_loop(lambda: _admit(plane, settings, figures))
+            if settings.only != "admit":
+                _in_loop(lambda: _loaded(plane, programs, settings, figures))
     return figures
 
 
@@ -133,6 +138,19 @@ async def _bare(plane: ControlPlane, settings: Settings, figures: Figures) -> No
         # Neither run pays for connections and caches that are cold.
         await load.bare(wire, work[:_WARM_UP], settings.parallel)
         figures.bare = await load.bare(wire, work[_WARM_UP:], settings.parallel)
+
+
+async def _admit(plane: ControlPlane, settings: Settings, figures: Figures) -> None:
+    _PROGRESS.print("objects that rules change before they are stored")
+    wanted = admit.Load(
+        number=settings.pairs,
+        parallel=settings.parallel,
+        rate=settings.rate,
+        seconds=settings.seconds,
+    )
+    async with _wire(plane, settings) as wire:
+        log, folder = plane.layout.audit_log, plane.directory
+        figures.admitted = await admit.measure(wire, log, wanted, folder)
 
 
 async def _loaded(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -226,3 +227,108 @@ async def test_the_configuration_is_restored_and_its_policies_are_not_ready_mean
     await rig.settle(absent, within=10.0)
     await rig.ready()
     assert (await stored(rig, "trigger-1"))["data"] == {"x": "y"}
+
+
+async def test_what_a_later_mutation_made_is_seen_and_nothing_is_added_twice(rig: Rig) -> None:
+    place = f"{rig.namespace}-later"
+    append = json.dumps(
+        [{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/once"}]
+    )
+    start = {"metadata": {"labels": {"first": "yes"}}}
+    later = {"metadata": {"labels": {"seen": "yes"}}}
+    present = {
+        "all": [
+            {
+                "key": "{{ request.object.metadata.labels.later || '' }}",
+                "operator": "Equals",
+                "value": "yes",
+            }
+        ]
+    }
+    await rig.apply(
+        change(rig, start, name="first"), change(rig, later, name="sees", preconditions=present)
+    )
+    once = change(rig, append, name="once")
+    meta = {"name": f"{rig.namespace}-once"}
+    spec = {"rules": [once]}
+    await rig.create(
+        {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": meta, "spec": spec}
+    )
+    await kubectl(rig, "wait", "--for=condition=Ready", f"cpol/{meta['name']}", "--timeout=30s")
+    await kubectl(rig, "apply", "-f", "-", stdin=labelling(rig, place))
+    try:
+        await rig.settle(partial(unlabelled, rig), within=20.0)
+        body = config_map(rig.namespace, "trigger-last")
+        body["metadata"]["finalizers"] = ["example.com/own"]
+        await rig.create(body)
+        found = (await rig.get("ConfigMap", "trigger-last"))["metadata"]
+        assert found["labels"] == {"first": "yes", "later": "yes", "seen": "yes"}
+        assert found["finalizers"] == ["example.com/own", "example.com/once"]
+    finally:
+        await kubectl(
+            rig,
+            "delete",
+            "--ignore-not-found",
+            "mutatingadmissionpolicies,mutatingadmissionpolicybindings",
+            place,
+        )
+        await kubectl(
+            rig,
+            "patch",
+            "configmap/trigger-last",
+            "--type=merge",
+            "-p",
+            '{"metadata":{"finalizers":null}}',
+        )
+
+
+def labelling(rig: Rig, name: str) -> Object:
+    """Return what labels objects by the API server itself, once they have the label `first`."""
+    group = "admissionregistration.k8s.io/v1"
+    rules = [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["configmaps"],
+        }
+    ]
+    chosen = {"matchLabels": {"kubernetes.io/metadata.name": rig.namespace}}
+    expression = 'Object{metadata: Object.metadata{labels: {"later": "yes"}}}'
+    policy = {
+        "apiVersion": group,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "reinvocationPolicy": "IfNeeded",
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": rules, "namespaceSelector": chosen},
+            "matchConditions": [
+                {
+                    "name": "first",
+                    "expression": "has(object.metadata.labels.first)",
+                }
+            ],
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {"expression": expression},
+                }
+            ],
+        },
+    }
+    binding = {
+        "apiVersion": group,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name},
+    }
+    return {"apiVersion": "v1", "kind": "List", "items": [policy, binding]}
+
+
+async def unlabelled(rig: Rig) -> str:
+    """Tell that the API server does not label yet; it learns of it by its own watch."""
+    trial = config_map(rig.namespace, "trigger-trial")
+    args = ("create", "--dry-run=server", "-o", "json", "-f", "-")
+    made = json.loads(await kubectl(rig, *args, stdin=trial))
+    return "" if "later" in made["metadata"]["labels"] else "no label yet"

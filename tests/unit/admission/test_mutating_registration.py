@@ -76,6 +76,30 @@ async def test_a_deletion_stores_nothing_that_could_be_changed(webhooks, make):
 
 
 @pytest.mark.parametrize(
+    ("kind", "operation", "asked"),
+    [
+        ("*/scale", "CREATE", ("*", "*", "*/scale", "*")),
+        ("Pod/exec", "CONNECT", ("", "v1", "pods/exec", "Namespaced")),
+    ],
+)
+async def test_subresources_are_asked_about_as_they_are_matched(
+    webhooks, make, kind, operation, asked
+):
+    resources = {"kinds": [kind], "operations": [operation]}
+    (hook,) = (await webhooks(make.mutating(resources=resources))).values()
+    group, version, resource, scope = asked
+    assert hook["rules"] == [
+        {
+            "apiGroups": [group],
+            "apiVersions": [version],
+            "resources": [resource],
+            "operations": [operation],
+            "scope": scope,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
     ("rule", "policy"),
     [
         (patched(APPEND), "Never"),

@@ -46,6 +46,14 @@ async def resolve(policies):
             namespaced=True,
             subresource="binding",
         ),
+        Kind(
+            group="",
+            version="v1",
+            kind="Pod",
+            plural="pods",
+            namespaced=True,
+            subresource="exec",
+        ),
     )
     return {item: await cluster.find(*lookup(item)) for item in selectors(policies)}
 

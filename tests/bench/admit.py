@@ -1,0 +1,237 @@
+"""What a create costs that rules change before it is stored, beside a webhook that only allows.
+
+All runs are on one control plane, one after the other: what counts is the ratio to the bare one.
+"""
+
+import asyncio
+import base64
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import orjson
+from rich.table import Table
+
+from devcluster.credentials import create
+from devcluster.parts import free_ports
+from reconciler.api.meta import Object
+from reconciler.clock import SystemClock
+from tests.bench import audit
+from tests.bench.figures import Spread
+from tests.bench.wire import Refused, Wire
+
+_POLICIES = "/apis/kyverno.io/v1/clusterpolicies"
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+_BARE = "bench-admit-bare"
+_READY = 60.0
+_WARM_UP = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run.
+
+    Attributes:
+        create: Latency of a create at the steady rate.
+        per_second: Creates, so many at a time as the bench was asked for.
+        calls: Of the programs, for each create.
+    """
+
+    name: str
+    create: Spread
+    per_second: float
+    calls: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How much is created, and how fast."""
+
+    number: int
+    parallel: int
+    rate: float
+    seconds: float
+
+
+async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
+    """Return all runs, that of the bare webhook first."""
+    runs = []
+    async with _bare(wire, folder):
+        runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows"))
+    for name, policies, what in (
+        ("bench-admit-one", [("bench-admit-one", 1)], "1 rule"),
+        ("bench-admit-twenty", [("bench-admit-twenty", 20)], "20 rules that match"),
+        (
+            "bench-admit-many",
+            [("bench-admit-many", 1), *((f"bench-admit-{n}", 1) for n in range(199))],
+            "200 policies, one matches",
+        ),
+    ):
+        async with _policies(wire, policies):
+            runs.append(await _run(wire, log, load, name, what))
+    return runs
+
+
+def table(runs: Sequence[Run]) -> Table:
+    """Return what to print."""
+    columns = ("create p50 / p99", "over bare p50 / p99", "creates/s", "of bare", "calls/create")
+    result = Table("run", *columns, title="Changed before stored", title_justify="left")
+    bare = runs[0]
+    for run in runs:
+        over = (run.create.p50 - bare.create.p50, run.create.p99 - bare.create.p99)
+        result.add_row(
+            run.name,
+            f"{run.create}",
+            " / ".join(f"{seconds * 1000:+.1f} ms" for seconds in over),
+            f"{run.per_second:.0f}",
+            f"{run.per_second / bare.per_second:.2f}",
+            f"{run.calls:.3f}",
+        )
+    return result
+
+
+def policy(namespace: str, rules: int) -> Object:
+    """Return a policy whose rules each add a label to the ConfigMaps of a namespace."""
+    resources = {"kinds": ["ConfigMap"], "namespaces": [namespace]}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": namespace},
+        "spec": {
+            "rules": [
+                {
+                    "name": f"rule-{number}",
+                    "match": {"any": [{"resources": resources}]},
+                    "mutate": {
+                        "patchStrategicMerge": {
+                            "metadata": {"labels": {f"l{number}": "{{ request.operation }}"}}
+                        }
+                    },
+                }
+                for number in range(rules)
+            ]
+        },
+    }
+
+
+async def _run(wire: Wire, log: Path, load: Load, namespace: str, name: str) -> Run:
+    meta = orjson.dumps({"metadata": {"name": namespace}})
+    await wire.send("POST", "/api/v1/namespaces", meta)
+    await _burst(wire, namespace, "warm", _WARM_UP, load.parallel)
+    begin = await audit.position(log)
+    begun = perf_counter()
+    await _burst(wire, namespace, "burst", load.number, load.parallel)
+    spent = perf_counter() - begun
+    taken = await _steady(wire, namespace, load)
+    calls = audit.count(log, begin, await audit.position(log))
+    total = sum(calls.by_what.values())
+    return Run(
+        name=name,
+        create=Spread.of(taken),
+        per_second=load.number / spent,
+        calls=total / (load.number + len(taken)),
+    )
+
+
+async def _create(wire: Wire, namespace: str, name: str) -> float:
+    body = orjson.dumps({"metadata": {"name": name}, "data": {"key": "value"}})
+    begun = perf_counter()
+    await wire.send("POST", f"/api/v1/namespaces/{namespace}/configmaps", body)
+    return perf_counter() - begun
+
+
+async def _burst(wire: Wire, namespace: str, prefix: str, number: int, parallel: int) -> None:
+    left = iter(range(number))
+
+    async def worker() -> None:
+        for index in left:
+            await _create(wire, namespace, f"{prefix}-{index}")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(parallel):
+            group.create_task(worker())
+
+
+async def _steady(wire: Wire, namespace: str, load: Load) -> list[float]:
+    begun = perf_counter()
+    tasks = []
+    async with asyncio.TaskGroup() as group:
+        for index in range(round(load.rate * load.seconds)):
+            await asyncio.sleep(max(0.0, begun + index / load.rate - perf_counter()))
+            tasks.append(group.create_task(_create(wire, namespace, f"steady-{index}")))
+    return [task.result() for task in tasks]
+
+
+@contextlib.asynccontextmanager
+async def _policies(wire: Wire, named: Sequence[tuple[str, int]]) -> AsyncIterator[None]:
+    """Have policies in force."""
+    for namespace, rules in named:
+        await wire.send("POST", _POLICIES, orjson.dumps(policy(namespace, rules)))
+    for namespace, _ in named:
+        await _ready(wire, f"{_POLICIES}/{namespace}")
+    try:
+        yield
+    finally:
+        for namespace, _ in named:
+            await wire.send("DELETE", f"{_POLICIES}/{namespace}")
+
+
+async def _ready(wire: Wire, path: str) -> None:
+    deadline = perf_counter() + _READY
+    while perf_counter() < deadline:
+        status = (await wire.read(path)).get("status") or {}
+        if status.get("ready"):
+            return
+        await asyncio.sleep(0.1)
+    raise Refused(f"{path} is not Ready after {_READY:g} s")
+
+
+@contextlib.asynccontextmanager
+async def _bare(wire: Wire, folder: Path) -> AsyncIterator[None]:
+    """Have the API server ask the bare webhook about ConfigMaps of its namespace."""
+    made = create(folder / "bare", SystemClock())
+    (port,) = free_ports(1)
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.bench.bare"),
+        *(str(port), str(made.certificate), str(made.key)),
+    )
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+        "operations": ["CREATE", "UPDATE"],
+    }
+    bundle = base64.b64encode(made.ca.read_bytes()).decode()
+    webhook = {
+        "name": f"{_BARE}.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": bundle},
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": _BARE}},
+    }
+    body = orjson.dumps({"metadata": {"name": _BARE}, "webhooks": [webhook]})
+    await _listening(port)
+    await wire.send("POST", _CONFIGURATIONS, body)
+    # The API server learns of it by its own watch.
+    await asyncio.sleep(1.0)
+    try:
+        yield
+    finally:
+        await wire.send("DELETE", f"{_CONFIGURATIONS}/{_BARE}")
+        server.terminate()
+        await server.wait()
+
+
+async def _listening(port: int) -> None:
+    deadline = perf_counter() + _READY
+    while perf_counter() < deadline:
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        await asyncio.sleep(0.05)
+    raise Refused(f"the bare webhook does not listen on port {port}")
