@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from tests.faults.rig import Rig, config_map, pod, rule, target
+from tests.faults.rig import Rig, config_map, deployment, pod, rule, target
 
 pytestmark = pytest.mark.cluster
 
@@ -159,7 +159,7 @@ async def test_a_generated_name_is_known(rig: Rig) -> None:
 async def test_subresources_trigger(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, "scaled"), config_map(place, "phased")])
-    await rig.create(deployment(place, "trigger-1"))
+    await rig.create(paused(place, "trigger-1"))
     await rig.create(pod(place, "trigger-2"))
     await rig.apply(
         rule(
@@ -407,21 +407,10 @@ async def test_requests_of_a_policy_that_was_replaced_are_skipped(rig: Rig) -> N
     assert not await rig.data("any")
 
 
-def deployment(namespace: str, name: str) -> Object:
+def paused(namespace: str, name: str) -> Object:
     """Return a Deployment that never gets a pod."""
-    labels = {"app": name}
-    container = {"name": "main", "image": "registry.invalid/none"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "replicas": 0,
-            "paused": True,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
+    made = deployment(namespace, name)
+    return {**made, "spec": {**made["spec"], "paused": True}}
 
 
 def tiny_crd(group: str) -> str:
