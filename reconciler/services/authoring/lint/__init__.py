@@ -108,6 +108,7 @@ def find_surprises(
         found += kind_findings(program, scope)
     for program in compiled.in_phase(Phase.TRIGGERED):
         found += lost_findings(compiled, program)
+    for program in compiled.in_background:
         found += protected_targets(program, guard)
     return tuple(sorted(found, key=_position))
 

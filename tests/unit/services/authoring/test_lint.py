@@ -645,6 +645,9 @@ def test_the_annotation_for_what_exists() -> None:
     reads = {"data": {"x": "{{ request.operation }}"}}
     (empty,) = found(on_existing(mutate_patchStrategicMerge=reads))
     assert (empty.level, empty.code) == (Level.NOTE, "no-request-on-policy-update")
+    (guarded, *_) = found(on_existing(resources_namespaces=["kyverno"]))
+    assert (guarded.level, guarded.code) == (Level.ERROR, "protected-target")
+    assert guarded.location == f"{RULE}.match"
     plain = policy()
     plain["metadata"]["annotations"] = {"kube-retrofit.dev/existing": "true"}
     (unused,) = found(plain)
