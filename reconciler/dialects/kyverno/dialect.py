@@ -6,6 +6,7 @@ from typing import Final
 
 from reconciler.api.kinds import CLUSTER_POLICIES, POLICIES
 from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
+from reconciler.dialects.base import PLACE as EXISTING
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.dialects.kyverno.autogen import ANNOTATION as AUTOGEN
 from reconciler.dialects.kyverno.lint.defaults import default_findings
@@ -70,7 +71,8 @@ class Kyverno:
         programs = {item.origin.location: item for item in reversed(compiled.programs)}
         yield from policy_refusals(policy)
         yield from spec_findings(spec)
-        yield from existing_findings(policy, compiled)
+        if not any(error.is_within(EXISTING) for error in wrong):
+            yield from existing_findings(policy, compiled)
         on_existing = {item.origin.location: item for item in reversed(compiled.on_existing)}
         for index, rule in enumerate(spec["rules"]):
             location = f"spec.rules[{index}]"

@@ -654,6 +654,23 @@ def test_the_annotation_for_what_exists() -> None:
     assert (unused.level, unused.code) == (Level.WARNING, "unused-existing")
 
 
+@pytest.mark.parametrize(
+    ("changes", "value"),
+    [
+        ({}, "yes"),
+        ({"mutate_patchStrategicMerge": {"data": {"x": "{{ request.roles }}"}}}, "true"),
+    ],
+)
+def test_an_annotation_for_what_exists_that_cannot_be_followed(
+    changes: dict[str, Any], value: str
+) -> None:
+    obj = own_rule(spec_background=False, **changes)
+    obj["metadata"]["annotations"]["kube-retrofit.dev/existing"] = value
+    (finding,) = found(obj)
+    place = "metadata.annotations[kube-retrofit.dev/existing]"
+    assert (finding.level, finding.code, finding.location) == (Level.ERROR, "invalid", place)
+
+
 @pytest.mark.parametrize("build", [policy, own_rule])
 def test_a_path_that_begins_with_a_variable(build: Any) -> None:
     text = '[{"op": "add", "path": "{{ request.object.data.a }}/x", "value": "y"}]'
