@@ -136,6 +136,7 @@ class Step:
             program=self.program,
             status=RuleStatus.FAIL,
             message=message,
+            bare="the rule refuses the request",
             after=self.obj,
             fired=True,
         )

@@ -115,6 +115,7 @@ def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Prog
         reads=frozenset({_OBJECT, _NAMESPACE}),
         on_policy_change=False,
         skip_background=False,
+        appends=rule.patch is not None and rule.patch.appends,
         tier=rule.tier,
         verdict=None
         if rule.patch

@@ -12,7 +12,7 @@ from reconciler.dialects.kubemod.view import LAST_APPLIED, REFERENCES, Reference
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
-from reconciler.engine.patch.paths import MAX_DEPTH, Pointer, parse_index, parse_pointer
+from reconciler.engine.patch.paths import APPEND, MAX_DEPTH, Pointer, parse_index, parse_pointer
 from reconciler.engine.patch.rfc6902 import LENIENT, Operation, OperationName, apply_operations
 from reconciler.engine.reading import mapping, sequence
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
@@ -54,6 +54,14 @@ class PathTemplate:
     def ends_a_list(self) -> bool:
         """Return whether it is the place behind the last element of a list."""
         return bool(self.parts) and self.parts[-1] in (("-",), ("-1",))
+
+    @property
+    def may_insert(self) -> bool:
+        """Return whether adding there may add one more element to a list."""
+        (*_, last) = self.parts
+        if len(last) != 1:
+            return False
+        return isinstance(last[0], int) or last[0] == APPEND or parse_index(last[0]) is not None
 
     def filled(self, keys: Sequence[int | str]) -> Pointer:
         """Return the path for captured keys; a key is one part, or of one, whatever is in it.
@@ -113,7 +121,7 @@ class Patch:
     """What a rule makes of an object; see `reconciler.engine.ports.Mutation`.
 
     Attributes:
-        appends: It adds to lists by position.
+        appends: It may add to lists by position.
     """
 
     edits: tuple[Edit, ...]
@@ -145,7 +153,9 @@ class Patch:
                     reason = f"the patch makes more than {MAX_OPERATIONS} operations of one object"
                     raise EvaluationError(reason).bare(reason)
         after = self._applied(obj, view, tuple(operations))
-        return after if index is not None else _with_last_applied(after, tuple(operations))
+        if index is None and view.is_request:
+            return _with_last_applied(after, tuple(operations))
+        return after
 
     def _applied(
         self, obj: Mapping[str, Any], view: View, operations: tuple[Operation, ...]
@@ -192,7 +202,7 @@ def read_patch(raw: Any, location: str, references: References) -> Patch:
         InvalidPolicy: For each place that is wrong.
     """
     edits = read_each(_edit, sequence(raw, location), location)
-    appends = any(edit.name == "add" and edit.path.ends_a_list for edit in edits)
+    appends = any(edit.name == "add" and edit.path.may_insert for edit in edits)
     stable = all(edit.value.converges for edit in edits)
     return Patch(
         edits=edits,

@@ -79,6 +79,11 @@ class View:
             return ""
         return str(self.context.data["request"].get("namespace") or "")
 
+    @property
+    def is_request(self) -> bool:
+        """Whether the object is about to be written; else it exists, and nobody asked."""
+        return self.context.data["request"].get("operation") in _REQUESTS
+
     def full(self) -> dict[str, Any]:
         """Return the object with the references that the rule names.
 
@@ -106,7 +111,7 @@ class View:
         meta = self.obj.get("metadata") or {}
         annotations = meta.get("annotations") or {}
         names = [annotations.get(name) for name in NODE_ANNOTATIONS]
-        if self.context.data["request"].get("operation") not in _REQUESTS:
+        if not self.is_request:
             names.append((self.obj.get("spec") or {}).get("nodeName"))
         # Whoever writes a Pod writes its annotations: the name becomes a part of a path.
         valid = (name for name in names if isinstance(name, str) and _NAME.fullmatch(name))

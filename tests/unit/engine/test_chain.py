@@ -276,5 +276,6 @@ def test_what_refuses_comes_last_and_sees_what_the_others_made() -> None:
     chain = drive(by_policy(rules), make_object(team="green"))
     assert told(chain) == [("c", "paint", "pass"), ("a", "no", "fail"), ("b", "yes", "skip")]
     assert chain.results[1].message == "it belongs to blue"
+    assert "blue" not in chain.results[1].bare
     assert chain.results[1].fired
     assert labels_of(chain.obj) == {"team": "blue"}

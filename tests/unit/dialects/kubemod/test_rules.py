@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Object
+from reconciler.dialects.kubemod.view import References, View
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.evaluate import change
 from reconciler.engine.loads import NeedsLoad
@@ -257,6 +258,15 @@ def test_the_node_of_a_pod_that_names_it(name: str) -> None:
     assert "zone" not in labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)
 
 
+def test_the_node_of_a_pod_that_exists_is_the_one_that_it_runs_on() -> None:
+    pod = make_pod()
+    pod["spec"]["nodeName"] = "n1"
+    context = context_of(pod, "", [NODE])
+    view = View(context, pod, References(node=True))
+    assert view.full()["syntheticRefs"]["node"]["metadata"]["name"] == "n1"
+    assert View(context_of(pod), pod, References(node=True)).full()["syntheticRefs"] == {}
+
+
 def test_what_was_applied_is_patched_in_a_request_and_not_in_an_object_that_exists() -> None:
     name = "kubectl.kubernetes.io/last-applied-configuration"
     pod = make_pod()
@@ -269,9 +279,10 @@ def test_what_was_applied_is_patched_in_a_request_and_not_in_an_object_that_exis
         "spec": {"x": "<&>é"},
     }
     program = program_of(rule)
-    existing = change(program, 0, context_of(pod), pod).after
-    assert existing["metadata"]["annotations"] == pod["metadata"]["annotations"]
-    assert labels(existing)["b"] == 2
+    for index, operation in ((0, "CREATE"), (None, "")):
+        existing = change(program, index, context_of(pod, operation), pod).after
+        assert existing["metadata"]["annotations"] == pod["metadata"]["annotations"]
+        assert labels(existing)["b"] == 2
 
 
 @pytest.mark.parametrize("text", ["whatever", "[]", None, "{"])
@@ -351,6 +362,24 @@ def test_what_a_program_says_of_itself() -> None:
     random = patching({"op": "add", "path": "/metadata/labels/x", "value": "{{ uuidv4 }}"})
     assert program_of(random).mutation.convergence is Convergence.NO
     assert program.match.listings()[0].namespaces == ("shop",)
+
+
+@pytest.mark.parametrize(
+    ("path", "appends"),
+    [
+        ("/spec/containers/-", True),
+        ("/spec/containers/-1", True),
+        ("/spec/containers/0", True),
+        ("/spec/containers/#0", True),
+        ("/spec/containers/#0/image", False),
+        ("/metadata/labels/c#0", False),
+    ],
+)
+def test_what_adds_to_a_list_says_so(path: str, appends: bool) -> None:
+    rule = patching({"op": "add", "select": "$.spec.containers[*]", "path": path, "value": "x"})
+    assert program_of(rule).appends is appends
+    rule["spec"]["patch"][0]["op"] = "replace"
+    assert not program_of(rule).appends
 
 
 def test_what_takes_too_long_ends_with_an_error() -> None:
