@@ -7,6 +7,7 @@ memory nor the environment of its parent, and its limits end it, not the parent.
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.errors import EvaluationError, Interrupted, InvalidPolicy
 from reconciler.hooks.programs import compilable
 from reconciler.hooks.values import input_text, output_of
 
@@ -27,6 +28,8 @@ _WALL: Final = 30.0
 """Seconds that an answer may take in which the worker may have got no processor at all."""
 _BATCH: Final = 64
 _PATIENCE: Final = 1.0
+# Python ends with 1, libjq by SIGABRT; a recursion that fills the stack ends by SIGSEGV.
+_OUT_OF_MEMORY: Final = frozenset({1, -signal.SIGABRT, -signal.SIGSEGV})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,11 @@ class JqWorkers:
     async def evaluate(
         self, program: str, inputs: Sequence[Any]
     ) -> list[list[Any] | EvaluationError]:
-        """Return for each input the results, or why there are none."""
+        """Return for each input the results, or why there are none.
+
+        Raises:
+            Interrupted: A worker was ended by something else, or cannot be started.
+        """
         found: list[list[Any] | EvaluationError] = []
         async with self._worker() as worker:
             while len(found) < len(inputs):
@@ -129,9 +136,11 @@ class _Worker:
 
         Raises:
             EvaluationError: It cannot be compiled.
+            Interrupted: There is no process that could do it.
         """
         if self._process is None or self._process.returncode is not None:
             self._process = await self._start()
+            await self._ready()
         body = orjson.dumps({"program": program, "inputs": texts})
         if self._process.stdin is not None:
             with contextlib.suppress(ConnectionError):
@@ -144,38 +153,43 @@ class _Worker:
         """Return the next answer.
 
         Raises:
-            EvaluationError: The process ended instead.
+            EvaluationError: The process ended instead, by its limits.
+            Interrupted: It ended by something else, or nothing came.
         """
         process = self._process
         if process is None or process.stdout is None:
-            raise _ended(self._limits)
+            raise Interrupted("the process for jq programs has ended")
         try:
             async with asyncio.timeout(_WALL):
                 head = await process.stdout.readexactly(_HEAD)
                 body = await process.stdout.readexactly(int.from_bytes(head, "big"))
-        except (asyncio.IncompleteReadError, TimeoutError) as error:
-            await self.stop(patience=isinstance(error, asyncio.IncompleteReadError))
-            raise _ended(self._limits) from None
+        except TimeoutError:
+            await self.stop(patience=False)
+            raise Interrupted(f"a jq program gave no answer for {_WALL:g} s") from None
+        except asyncio.IncompleteReadError:
+            raise _ended(await self.stop(), self._limits) from None
         found: dict[str, str] = orjson.loads(body)
         return found
 
-    async def stop(self, *, patience: bool = True) -> None:
+    async def stop(self, *, patience: bool = True) -> int:
         """Wait until the process is gone: it ends when nothing more can come, or is killed.
+
+        Returns how it ended, as ``returncode`` of a process says it.
 
         Args:
             patience: Wait a moment before it is killed.
         """
         process, self._process = self._process, None
         if process is None:
-            return
+            return 0
         if process.stdin is not None:
             process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), _PATIENCE if patience else 0)
+            return await asyncio.wait_for(process.wait(), _PATIENCE if patience else 0)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            return await process.wait()
 
     async def _start(self) -> asyncio.subprocess.Process:
         limits = (self._limits.seconds, self._limits.memory, self._limits.answer)
@@ -191,6 +205,12 @@ class _Worker:
             cwd="/",
             close_fds=True,
         )
+
+    async def _ready(self) -> None:
+        try:
+            await self.answer()
+        except (EvaluationError, Interrupted) as error:
+            raise Interrupted("no process for jq programs can be started") from error
 
 
 def _results(answer: dict[str, str]) -> list[Any] | EvaluationError:
@@ -209,9 +229,14 @@ def _failure(text: str, *, compiling: bool = False) -> EvaluationError:
     return EvaluationError(f"{what}: {said}").bare(what)
 
 
-def _ended(limits: JqLimits) -> EvaluationError:
-    text = (
-        f"the jq program was ended: it takes more than {limits.seconds:g} s"
-        f" or {limits.memory // _MIB} MiB for an input; narrow down what it goes through"
-    )
+def _ended(code: int, limits: JqLimits) -> EvaluationError | Interrupted:
+    """Say why a worker ended, by its return code."""
+    if code == -signal.SIGPROF:
+        needs = f"takes more than {limits.seconds:g} s"
+    elif code in _OUT_OF_MEMORY:
+        needs = f"needs more than {limits.memory // _MIB} MiB of memory"
+    else:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
+        return Interrupted(f"the process for jq programs was ended by {name}")
+    text = f"the jq program {needs} for an input; narrow down what it goes through"
     return EvaluationError(text).bare(text)

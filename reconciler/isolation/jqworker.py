@@ -1,8 +1,8 @@
 """The process that evaluates jq programs: a script that nothing imports.
 
 It runs with an empty environment, and as soon as it is ready it can open no file any more. It
-reads requests and writes answers, each a length of four bytes and JSON: the answer to a request
-has one frame for the program, and then one for each input, as soon as it is known.
+reads requests and writes answers, each a length of four bytes and JSON: one frame when it is
+ready, then for each request one for the program and one for each input, as soon as it is known.
 """
 
 import json
@@ -25,6 +25,7 @@ def main() -> None:
     """Answer until nothing more comes."""
     seconds, memory, most = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     _prepare(memory)
+    _write({})
     while request := _read():
         _answer(json.loads(request), seconds, most)
 

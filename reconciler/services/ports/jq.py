@@ -20,5 +20,9 @@ class Jq(Protocol):
     async def evaluate(
         self, program: str, inputs: Sequence[Any]
     ) -> list[list[Any] | EvaluationError]:
-        """Return for each input the results, or why there are none."""
+        """Return for each input the results, or why there are none.
+
+        Raises:
+            Interrupted: That is nobody's fault who wrote the program; another attempt may succeed.
+        """
         ...
