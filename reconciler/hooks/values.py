@@ -50,20 +50,27 @@ def input_text(value: Any) -> str:
     """
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-        if _INEXACT.search(text) is None:
-            return text.decode()
+    except TypeError:
+        # It ends at a nesting that objects may well have.
+        text = b""
+    if text and _INEXACT.search(text) is None:
+        return text.decode()
+    try:
         return json.dumps(to_input(value), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise EvaluationError(f"the object cannot be read by jq: {error}") from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise EvaluationError("the object cannot be written for jq") from error
 
 
 def output_of(text: str) -> list[Any]:
     """Return the results that a program wrote, one to a line.
 
     Raises:
-        EvaluationError: One of them has a number that JSON cannot hold.
+        EvaluationError: One of them has a number that JSON cannot hold, or cannot be read.
     """
-    found = [to_input(orjson.loads(line)) for line in text.splitlines()]
+    try:
+        found = [to_input(orjson.loads(line)) for line in text.splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise EvaluationError("the result is nested too deeply") from error
     if _LARGEST in text and any(map(_is_infinite, found)):
         raise EvaluationError("the result has a number that JSON cannot hold")
     return found

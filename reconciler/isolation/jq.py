@@ -78,11 +78,14 @@ class JqWorkers:
             Interrupted: A worker was ended by something else, or cannot be started.
         """
         found: list[list[Any] | EvaluationError] = []
+        written = [_written(item) for item in inputs]
+        texts = [text for text in written if isinstance(text, str)]
         async with self._worker() as worker:
-            while len(found) < len(inputs):
-                texts = [input_text(item) for item in inputs[len(found) : len(found) + _BATCH]]
-                found += await _evaluated(worker, compilable(program), texts)
-        return found
+            while len(found) < len(texts):
+                batch = texts[len(found) : len(found) + _BATCH]
+                found += await _evaluated(worker, compilable(program), batch)
+        answers = iter(found)
+        return [next(answers) if isinstance(text, str) else text for text in written]
 
     async def close(self) -> None:
         """End all workers; none of them may be at work."""
@@ -104,6 +107,13 @@ class JqWorkers:
             if not whole:
                 await worker.stop(patience=False)
             self._free.put_nowait(worker)
+
+
+def _written(value: Any) -> str | EvaluationError:
+    try:
+        return input_text(value)
+    except EvaluationError as error:
+        return error
 
 
 async def _evaluated(

@@ -37,6 +37,26 @@ async def test_answers_come_in_the_order_of_the_inputs(workers: JqWorkers) -> No
     assert found == [[index, -index] for index in range(300)]
 
 
+async def test_what_cannot_be_written_takes_no_other_with_it(workers: JqWorkers) -> None:
+    found = await workers.evaluate("type", [1, nested(2000), nested(250), "x"])
+    assert [found[0], found[2], found[3]] == [["number"], ["object"], ["string"]]
+    assert isinstance(found[1], EvaluationError)
+
+
+async def test_a_result_that_nobody_can_read_is_an_error(workers: JqWorkers) -> None:
+    program = "if . == 1 then reduce range(5000) as $i (1; [.]) else . end"
+    found = await workers.evaluate(program, [1, 2])
+    assert isinstance(found[0], EvaluationError)
+    assert found[1] == [2]
+
+
+def nested(levels: int) -> dict[str, object]:
+    made: dict[str, object] = {}
+    for _ in range(levels):
+        made = {"a": made}
+    return made
+
+
 async def test_one_input_that_ends_the_worker_takes_no_other_with_it(workers: JqWorkers) -> None:
     program = 'if . == 1 then repeat(.) elif . == 2 then error("no") else . end'
     found = await workers.evaluate(program, [0, 1, 2, 3])
