@@ -27,9 +27,14 @@ _MIB: Final = 1024 * 1024
 _WALL: Final = 30.0
 """Seconds that an answer may take in which the worker may have got no processor at all."""
 _BATCH: Final = 64
+_CHANCES: Final = 3
 _PATIENCE: Final = 1.0
 # Python ends with 1, libjq by SIGABRT; a recursion that fills the stack ends by SIGSEGV.
 _OUT_OF_MEMORY: Final = frozenset({1, -signal.SIGABRT, -signal.SIGSEGV})
+
+
+class _Ended(EvaluationError):
+    """A program ended its worker, by a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +79,22 @@ class JqWorkers:
     ) -> list[list[Any] | EvaluationError]:
         """Return for each input the results, or why there are none.
 
+        After the third input that ended a worker the program gets no further one.
+
         Raises:
             Interrupted: A worker was ended by something else, or cannot be started.
         """
         found: list[list[Any] | EvaluationError] = []
+        ended = 0
         written = [_written(item) for item in inputs]
         texts = [text for text in written if isinstance(text, str)]
         async with self._worker() as worker:
             while len(found) < len(texts):
                 batch = texts[len(found) : len(found) + _BATCH]
                 found += await _evaluated(worker, compilable(program), batch)
+                ended += isinstance(found[-1], _Ended)
+                if ended == _CHANCES:
+                    found += [found[-1]] * (len(texts) - len(found))
         answers = iter(found)
         return [next(answers) if isinstance(text, str) else text for text in written]
 
@@ -239,7 +250,7 @@ def _failure(text: str, *, compiling: bool = False) -> EvaluationError:
     return EvaluationError(f"{what}: {said}").bare(what)
 
 
-def _ended(code: int, limits: JqLimits) -> EvaluationError | Interrupted:
+def _ended(code: int, limits: JqLimits) -> _Ended | Interrupted:
     """Say why a worker ended, by its return code."""
     if code == -signal.SIGPROF:
         needs = f"takes more than {limits.seconds:g} s"
@@ -249,4 +260,4 @@ def _ended(code: int, limits: JqLimits) -> EvaluationError | Interrupted:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
         return Interrupted(f"the process for jq programs was ended by {name}")
     text = f"the jq program {needs} for an input; narrow down what it goes through"
-    return EvaluationError(text).bare(text)
+    return _Ended(text).bare(text)

@@ -145,6 +145,15 @@ def children() -> list[int]:
     return [int(pid) for pid in listed if b"jqworker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+async def test_a_program_that_ends_worker_after_worker_gets_no_more_of_them(
+    workers: JqWorkers,
+) -> None:
+    program = "if . == 1 then reduce range(1e9) as $i (0; $i) else . end"
+    found = await workers.evaluate(program, [1, 0, 1, 0, 1, 0, 0])
+    ended = [isinstance(answer, EvaluationError) for answer in found]
+    assert ended == [True, False, True, False, True, True, True]
+
+
 async def test_whoever_gives_up_leaves_no_answer_to_the_next(workers: JqWorkers) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
