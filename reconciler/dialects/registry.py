@@ -6,6 +6,7 @@ from typing import Final
 
 from reconciler.api.meta import Kind, Object, PolicyRef, split_api_version
 from reconciler.dialects.base import Dialect
+from reconciler.dialects.kinitiras import KINITIRAS
 from reconciler.dialects.kubemod import KUBEMOD
 from reconciler.dialects.kyverno import KYVERNO
 from reconciler.dialects.kyverno.exception import KIND as EXCEPTION
@@ -44,7 +45,7 @@ __all__ = [
 
 DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO,)
 
-KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KUBEMOD)
+KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KUBEMOD, KINITIRAS)
 """The languages of the desk; what is not among DIALECTS no program acts on in a cluster."""
 
 KNOWN_KINDS: Final = tuple(kind for dialect in KNOWN for kind in dialect.kinds)

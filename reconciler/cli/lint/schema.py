@@ -24,6 +24,9 @@ _FILES: Final = {
     "PolicyException": "policyexceptions",
     "GlobalContextEntry": "globalcontextentries",
     "ModRule": "dialects/kubemod/modrules",
+    "OverridePolicy": "dialects/kinitiras/overridepolicies",
+    "ClusterOverridePolicy": "dialects/kinitiras/clusteroverridepolicies",
+    "ClusterValidatePolicy": "dialects/kinitiras/clustervalidatepolicies",
 }
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _META_FIELDS: Final = ("apiVersion", "kind", "metadata")

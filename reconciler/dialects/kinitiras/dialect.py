@@ -43,6 +43,7 @@ class Kinitiras:
     name: str = "kinitiras"
     kinds: tuple[Kind, ...] = (_CLUSTER_OVERRIDES, _OVERRIDES, _CLUSTER_VALIDATIONS)
     optional: bool = True
+    annotations: tuple[str, ...] = ()
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
