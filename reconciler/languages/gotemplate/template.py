@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.environment import NOTHING_KNOWN, EvaluationEnvironment
+from reconciler.errors import EvaluationError
 from reconciler.languages.gotemplate import builtins
 from reconciler.languages.gotemplate.evaluator import Body, Rendering
 from reconciler.languages.gotemplate.functions import registry
@@ -76,6 +77,9 @@ class Template:
         try:
             rendering = Rendering(self.text, self._functions, self._defined, run)
             return rendering.render(self._body, copy.deepcopy(data) if self._mutates else data)
+        except RecursionError as error:
+            reason = "the template and its data are nested too deeply"
+            raise EvaluationError(reason).bare(reason) from error
         finally:
             run.settle()
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-import re2
-
+from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
 from reconciler.languages.gotemplate.functions.runes import runes
 from reconciler.languages.gotemplate.functions.strings import strings
 from reconciler.languages.gotemplate.limits import Run
@@ -20,36 +19,29 @@ from reconciler.languages.gotemplate.signature import (
 )
 from reconciler.languages.gotemplate.values import Slice
 
-_MEMORY: Final = 1024 * 1024
-"""Bytes that a compiled expression may take."""
 _CALL: Final = 1024
 _SEARCH: Final = 128
-_STEPS: Final = 8
-"""Instructions of a compiled expression that take the time of a character."""
 _TEMPLATE: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
-_UNKNOWN: Final = re.compile(r"\\C|\(\?<")
-"""What RE2 takes and Go 1.19 does not."""
-_QUOTED: Final = re.compile(r"\\[^C]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_NAMED: Final = re.compile(r"\(\?<")
+"""A group with a name as RE2 takes it, and Go 1.19 does not."""
+_QUOTED: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
-def _compiled(run: Run, pattern: str) -> Any:
-    if pattern != runes(pattern) or _UNKNOWN.search(_QUOTED.sub("", pattern)):
+def _compiled(run: Run, pattern: str) -> Regex:
+    if _NAMED.search(_QUOTED.sub("", pattern)):
         raise Failure("a regular expression cannot be read")
-    options = re2.Options()
-    options.max_mem = _MEMORY
-    options.log_errors = False
     try:
-        regex = re2.compile(pattern, options)
-    except re2.error as error:
+        regex = compile_regex(pattern)
+    except ValueError as error:
         raise Failure("a regular expression cannot be read") from error
     run.spend(_CALL + 8 * regex.programsize)
     return regex
 
 
-def _spans(run: Run, regex: Any, text: str) -> Iterator[Any]:
+def _spans(run: Run, regex: Regex, text: str) -> Iterator[Any]:
     """Yield the matches; an empty one right behind another is none."""
-    pace = 1 + regex.programsize // _STEPS
+    pace = pace_of(regex)
     run.spend(_SEARCH + len(text) * pace // 4)
     end = -1
     for match in regex.finditer(text):
@@ -127,7 +119,7 @@ def _replace_all_literal(run: Run, pattern: str, text: str, replacement: str) ->
     return _replaced(run, _compiled(run, pattern), runes(text), lambda _match: replacement)
 
 
-def _replaced(run: Run, regex: Any, text: str, replacement: Callable[[Any], str]) -> str:
+def _replaced(run: Run, regex: Regex, text: str, replacement: Callable[[Any], str]) -> str:
     pieces: list[str] = []
     position, length = 0, len(text)
     for match in _spans(run, regex, text):

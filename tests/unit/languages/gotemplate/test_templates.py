@@ -146,6 +146,20 @@ def test_what_does_not_end_or_grows_is_stopped(text: str) -> None:
     assert time.process_time() - start < 5
 
 
+def test_what_is_nested_too_deeply_for_the_stack_is_an_error() -> None:
+    template = gotemplate.compile("{{ " + "(" * 59 + " toJson . " + ")" * 59 + " }}")
+    data: Any = 1
+    for _ in range(75):
+        data = [data]
+
+    def called(depth: int) -> str:
+        return called(depth - 1) if depth else template.render(data)
+
+    with pytest.raises(EvaluationError, match="nested too deeply"):
+        called(600)
+    assert template.render([[1]]) == "[[1]]"
+
+
 def test_rendering_takes_from_the_allowance_that_it_shares() -> None:
     allowance = Allowance(100_000)
     template = gotemplate.compile('{{ range until 5000 }}{{ "x" | upper }}{{ end }}')
