@@ -306,7 +306,8 @@ def labelling(rig: Rig, name: str) -> Object:
             "matchConditions": [
                 {
                     "name": "first",
-                    "expression": "has(object.metadata.labels.first)",
+                    "expression": "has(object.metadata.labels)"
+                    ' && "first" in object.metadata.labels',
                 }
             ],
             "mutations": [

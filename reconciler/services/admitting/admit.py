@@ -14,12 +14,12 @@ from typing import Any, Final
 from reconciler.api.account import ServiceAccount
 from reconciler.api.shape import object_fault
 from reconciler.clock import Clock, Deadline
-from reconciler.engine.allowance import BRIEF_STEPS
+from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
 from reconciler.engine.chain import Chain, Step, StepResult, by_policy
 from reconciler.engine.environment import surround
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.loads import Load
-from reconciler.engine.match import Subject
+from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import json_diff
 from reconciler.engine.program import FAIL, Program
@@ -113,6 +113,8 @@ class Admit:
         work = _Work(admit=self, question=question, deadline=deadline)
         failures: list[Failure] = []
         for step in chain.steps():
+            if work.is_mismatch(step):
+                continue
             result, failure = await work.take(step)
             chain.settle(result)
             if failure is None:
@@ -144,6 +146,7 @@ class _Work:
     deadline: Deadline
     loads: dict[ServiceAccount | None, Loads] = field(default_factory=dict)
     _surroundings: Mapping[str, Any] = field(init=False)
+    _subject: Subject | None = None
     _spent: int = 0
 
     def __post_init__(self) -> None:
@@ -171,10 +174,27 @@ class _Work:
             return self._failed(step, Reason.EVALUATION, broken, loads)
         return result, None
 
+    def is_mismatch(self, step: Step) -> bool:
+        """Tell whether a rule is certainly not for the object.
+
+        Of many policies that name a kind most are not: nothing is made for those.
+        """
+        try:
+            verdict = step.program.match.evaluate(self._subject_of(step.seen))
+        except Exhausted:
+            return False
+        return verdict.decision is Decision.NO_MATCH
+
+    def _subject_of(self, obj: Mapping[str, Any]) -> Subject:
+        if self._subject is None or self._subject.obj is not obj:
+            allowance = Allowance(self.admit.limits.trigger)
+            self._subject = replace(self.question.subject, obj=obj, allowance=allowance)
+        return self._subject
+
     async def _evaluate(self, step: Step, loads: Loads) -> StepResult:
         def run_on(obj: Mapping[str, Any]) -> RuleRun:
             question = self.question
-            subject = replace(question.subject, obj=obj, allowance=loads.allowance)
+            subject = replace(self._subject_of(obj), allowance=loads.allowance)
             context = context_of(question.request, subject).bind(**self._surroundings)
             exceptions = question.exceptions(step.program)
             return RuleRun.of(step.program, subject, loads.of(context), exceptions)

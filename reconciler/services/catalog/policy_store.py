@@ -35,8 +35,36 @@ class CompiledRule:
     program: Program
 
 
-# An admission request asks for every rule of its kind: the selectors are not computed anew.
-_Indexed: TypeAlias = tuple[CompiledRule, tuple[KindSelector, ...]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Indexed:
+    """A rule, with what every request of its kind asks about it: that is not computed anew.
+
+    Attributes:
+        namespaces: The only ones in which it matches, None where one is open.
+    """
+
+    rule: CompiledRule
+    selectors: tuple[KindSelector, ...]
+    namespaces: frozenset[str] | None
+
+    @classmethod
+    def of(cls, policy: CompiledPolicy, program: Program) -> Self:
+        """Return a rule of a policy so."""
+        own = program.match.namespaces
+        names = (policy.namespace,) if policy.namespace else own
+        return cls(
+            rule=CompiledRule(policy, program),
+            selectors=tuple(item.selector for item in program.match.kinds()),
+            namespaces=None if names is None else frozenset(names),
+        )
+
+    def may_match(self, kind: str, subresource: str, namespace: str) -> bool:
+        """Tell whether it may be for an object; what is in no namespace only the matcher knows."""
+        if namespace and self.namespaces is not None and namespace not in self.namespaces:
+            return False
+        if not namespace and self.rule.policy.namespace:
+            return False
+        return any(_may_match(selector, kind, subresource) for selector in self.selectors)
 
 
 _ASKING = (Phase.TRIGGERED, Phase.ADMISSION)
@@ -62,9 +90,8 @@ class _KindIndex:
         anywhere: list[_Indexed] = []
         for policy in policies:
             for program in policy.in_phase(phase):
-                selectors = tuple(item.selector for item in program.match.kinds())
-                rule = CompiledRule(policy, program), selectors
-                names = {item.kind for item in selectors}
+                rule = _Indexed.of(policy, program)
+                names = {item.kind for item in rule.selectors}
                 if any("*" in name or "?" in name for name in names):
                     anywhere.append(rule)
                     continue
@@ -278,16 +305,13 @@ class PolicyStore:
         Args:
             kind: As the admission request names it.
             subresource: Empty for the object itself.
-            namespace: Of the object; a namespaced policy is left out elsewhere.
+            namespace: Of the object; rules that are for other ones only are left out.
             phase: In which they run.
         """
         index = self._by_phase.get(phase, _NO_RULES)
-        for rule, selectors in (*index.by_kind.get(kind, ()), *index.anywhere):
-            own = rule.policy.namespace
-            if own and own != namespace:
-                continue
-            if any(_may_match(selector, kind, subresource) for selector in selectors):
-                yield rule
+        for item in (*index.by_kind.get(kind, ()), *index.anywhere):
+            if item.may_match(kind, subresource, namespace):
+                yield item.rule
 
     def _is_compiled(self, policy: Object) -> bool:
         """Tell whether a policy is known in this edition, or in a newer generation."""
