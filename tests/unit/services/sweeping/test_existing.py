@@ -8,11 +8,12 @@ import pytest
 
 from reconciler.api.meta import ANNOTATION_EXISTING, Object
 from reconciler.api.updaterequest import Reason, Source, UpdateRequest
-from reconciler.dialects.registry import compile_policy
+from reconciler.dialects.registry import compile_exception, compile_policy
 from reconciler.engine.program import Phase
 from reconciler.errors import Conflict, Invalid, InvalidPolicy
 from reconciler.requests.lifecycle import Defer, Done
 from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.processing.attempt import Attempt
 from tests.unit.services.conftest import Make, World
 
@@ -189,6 +190,24 @@ async def test_namespace_kube_system_is_not_touched(world, make, sweep):
     _, ended = await sweep(world.install(existing(make)))
     assert world.wire.calls["change"] == 0
     assert ended.disposition == Done()
+
+
+async def test_an_exception_keeps_it_from_an_object(world, make, sweep):
+    first, second = objects(world, make, 2)
+    match = {"any": [{"resources": {"kinds": ["ConfigMap"], "names": ["c000"]}}]}
+    exception = compile_exception(
+        {
+            "apiVersion": "kyverno.io/v2",
+            "kind": "PolicyException",
+            "metadata": {"name": "e", "namespace": "a"},
+            "spec": {"exceptions": [{"policyName": "p", "ruleNames": ["r"]}], "match": match},
+        }
+    )
+    honouring = replace(world.processor, exceptions=ExceptionIndex.holding([exception]))
+    _, ended = await sweep(world.install(existing(make)), processor=honouring)
+    assert ended.counts.patched == 1
+    assert "labels" not in (await world.read(first))["metadata"]
+    assert (await world.read(second))["metadata"]["labels"] == {"done": "yes"}
 
 
 async def test_without_the_annotation_nothing_runs(world, make, sweep):
