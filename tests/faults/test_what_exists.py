@@ -81,26 +81,25 @@ async def test_fixed_fields_of_500_pods_cost_one_message(rig: Rig) -> None:
     await rig.create_all(pod(place, f"pod-{number:03}") for number in range(COUNT))
     before = {item["metadata"]["name"]: item for item in await rig.items("Pod")}
     sidecar = {"name": "sidecar", "image": "registry.invalid/sidecar"}
-    async with rig.granted("pods"):
-        await write(rig, "Pod", {"spec": {"containers": [sidecar]}})
+    await write(rig, "Pod", {"spec": {"containers": [sidecar]}})
 
-        async def held() -> Any:
-            request = await only_request(rig)
-            return "" if request.status.reason == Reason.IMMUTABLE else request.status
-
-        await rig.settle(held, within=30.0)
+    async def held() -> Any:
         request = await only_request(rig)
-        assert request.status.message.startswith("no Pod is changed, because the API server")
-        assert "pod updates may not" in request.status.message
-        assert {item["metadata"]["name"]: item for item in await rig.items("Pod")} == before
+        return "" if request.status.reason == Reason.IMMUTABLE else request.status
 
-        async def said() -> Any:
-            figures = (await rig.get("ClusterPolicy", place, ""))["status"]["mutateExisting"]
-            return "" if "it waits: no Pod is changed" in figures.get("message", "") else figures
+    await rig.settle(held, within=30.0)
+    request = await only_request(rig)
+    assert request.status.message.startswith("no Pod is changed, because the API server")
+    assert "pod updates may not" in request.status.message
+    assert {item["metadata"]["name"]: item for item in await rig.items("Pod")} == before
 
-        await rig.settle(said, within=15.0)
-        # The author lets it match something else, and the sweep ends.
-        spec = (await rig.get("ClusterPolicy", place, ""))["spec"]
-        spec["rules"][0]["match"]["any"][0]["resources"]["names"] = ["none"]
-        await rig.apply(*spec["rules"])
-        await rig.finish(2)
+    async def said() -> Any:
+        figures = (await rig.get("ClusterPolicy", place, ""))["status"]["mutateExisting"]
+        return "" if "it waits: no Pod is changed" in figures.get("message", "") else figures
+
+    await rig.settle(said, within=15.0)
+    # The author lets it match something else, and the sweep ends.
+    spec = (await rig.get("ClusterPolicy", place, ""))["spec"]
+    spec["rules"][0]["match"]["any"][0]["resources"]["names"] = ["none"]
+    await rig.apply(*spec["rules"])
+    await rig.finish(2)

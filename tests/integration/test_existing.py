@@ -12,7 +12,6 @@ from tests.faults.rig import Rig, deployment, pod
 pytestmark = pytest.mark.cluster
 
 CONTROLLERS = (
-    "pods",
     "replicationcontrollers",
     "replicasets.apps",
     "jobs.batch",
