@@ -88,16 +88,10 @@ def change(
         return _skip(obj, after.reason, after.bare)
     if equal(obj, after):
         return TargetChange(status=RuleStatus.SKIP, message=NOTHING, after=obj, unchanged=True)
+    if reason := _why_refused(obj, after, guarded, target=index is not None):
+        return _error(obj, reason)
     if index is None:
         return TargetChange(status=RuleStatus.PASS, message=_mutated(after), after=after)
-    if (broken := _broken_identity(obj, after)) is not None:
-        return _error(obj, f"the patch changes {broken}, which makes it another object")
-    if (field := _changed_of(guarded, obj, after)) is not None:
-        return _error(
-            obj,
-            f"the patch changes metadata.{field}, which decides when the object is deleted:"
-            f" --allow-metadata={field} of both programs permits that",
-        )
     # What exists is gone over again and again: with a new leader, with the next generation.
     again = Phase.EXISTING in program.phases
     if again:
@@ -134,9 +128,25 @@ def _repeats(
             return not isinstance(again, Unmet) and not equal(after, again)
 
 
-def _broken_identity(before: Mapping[str, Any], after: Any) -> str | None:
+def _why_refused(
+    before: Mapping[str, Any], after: Any, guarded: frozenset[str], *, target: bool
+) -> str:
+    """Return why a result is not to be written, empty where it is."""
     if not isinstance(after, dict) or not isinstance(after.get("metadata", {}), dict):
-        return "the object to something that is none"
+        return "the patch changes the object to something that is none"
+    if not target:
+        return ""
+    if (broken := _broken_identity(before, after)) is not None:
+        return f"the patch changes {broken}, which makes it another object"
+    if (field := _changed_of(guarded, before, after)) is not None:
+        return (
+            f"the patch changes metadata.{field}, which decides when the object is deleted:"
+            f" --allow-metadata={field} of both programs permits that"
+        )
+    return ""
+
+
+def _broken_identity(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     for field in ("apiVersion", "kind"):
         if before.get(field) != after.get(field):
             return field

@@ -164,8 +164,6 @@ class Patch:
         if self.references:
             seen[REFERENCES] = view.full()[REFERENCES]
         after = apply_operations(seen, operations, profile=LENIENT)
-        if not isinstance(after, dict):
-            raise EvaluationError("the patch makes something that is no object")
         return {name: value for name, value in after.items() if name != REFERENCES or name in obj}
 
 

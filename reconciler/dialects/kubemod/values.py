@@ -117,6 +117,9 @@ def _rendered(
     except EvaluationError as error:
         bare = f"{location}: {error.without_values}"
         raise EvaluationError(f"{location}: {error}").bare(bare) from error
+    except UnicodeError as error:
+        reason = f"{location}: the object has text that is not well-formed"
+        raise EvaluationError(reason).bare(reason) from error
 
 
 def _is_number(key: int | str) -> bool:

@@ -279,3 +279,12 @@ def test_what_refuses_comes_last_and_sees_what_the_others_made() -> None:
     assert "blue" not in chain.results[1].bare
     assert chain.results[1].fired
     assert labels_of(chain.obj) == {"team": "blue"}
+
+
+@pytest.mark.parametrize("made", ["text", None, {"metadata": "text"}, {"metadata": ["x"]}])
+def test_what_is_no_object_any_more_is_an_error_and_not_passed_on(made: Any) -> None:
+    broken = make_rule("break", lambda _context, _obj: made)
+    chain = drive(alone(broken, make_rule("next", label(b="1"))), make_object())
+    assert told(chain) == [("p", "break", "error"), ("p", "next", "pass")]
+    assert "something that is none" in chain.results[0].message
+    assert labels_of(chain.obj) == {"b": "1"}

@@ -112,6 +112,11 @@ def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
             {"op": "add", "path": "/metadata/x", "value": "a: {{ .Target.metadata.labels }}: b"},
             "spec.patch[1].value: what the template makes is not YAML",
         ),
+        ({"op": "replace", "path": "/metadata", "value": "text"}, "something that is none"),
+        (
+            {"op": "add", "path": "/spec/x", "value": "{{ .Target.spec.ill | sha256sum }}"},
+            "spec.patch[1].value: the object has text that is not well-formed",
+        ),
         (
             {"op": "add", "select": "$..name", "path": "/metadata/#7", "value": "1"},
             "spec.patch[1].path: #7 is not there",
@@ -123,7 +128,9 @@ def test_a_rule_that_fails_changes_nothing_and_takes_no_other_with_it(
 ) -> None:
     before = {"op": "add", "path": "/metadata/labels/half", "value": "done"}
     other = patching({"op": "add", "path": "/metadata/labels/b", "value": "2"}, name="other")
-    chain = request([patching(before, patch), other], make_pod())
+    pod = make_pod()
+    pod["spec"]["ill"] = "\ud800"
+    chain = request([patching(before, patch), other], pod)
     assert labels(chain.obj) == {"app": "web", "b": 2}
     (message,) = errors(chain)
     assert told in message
