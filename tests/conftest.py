@@ -20,7 +20,7 @@ from devcluster.programs import CONTROLLER, Programs, start_programs
 from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
-from tests.distribution import Distribution, group_of, names_a_cluster, place_of
+from tests.distribution import Distribution, group_of, place_of
 from tests.faults.rig import SHORT_LEASE, SHORT_WAR
 from tests.sharing import Shared
 from tests.usedrights import UsedRights, audited
@@ -63,10 +63,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # nothing but collect.
     os.environ.setdefault("GOGC", "400")
     os.environ.setdefault("GOMEMLIMIT", "2GiB")
-    if not names_a_cluster():
-        # Nobody calls what a public authority vouches for, and each Python program reads all of
-        # them when it starts, twice: a tenth of the CPU that it takes to be there.
-        os.environ.setdefault("SSL_CERT_FILE", os.devnull)
     # What is collected is kept: a garbage collector looks through it again and again in vain, for
     # a seventh of the CPU of collecting.
     gc.set_threshold(50_000, 50, 50)

@@ -96,7 +96,7 @@ class Distribution(LoadScopeScheduling):
         super().__init__(config, log)
         # Else the group with the most tests begins, however short they are.
         config.option.loadscopereorder = False
-        self._one_cluster = names_a_cluster()
+        self._one_cluster = _names_a_cluster()
 
     @override
     def _split_scope(self, nodeid: str) -> str:
@@ -105,8 +105,7 @@ class Distribution(LoadScopeScheduling):
         return "cluster" if self._one_cluster and place_of(nodeid) < len(_ORDER) else group
 
 
-def names_a_cluster() -> bool:
-    """Tell whether the tests use a cluster of somebody else's."""
+def _names_a_cluster() -> bool:
     try:
         return isinstance(locate(os.environ, read_source()), Path)
     except InvalidSetting:
