@@ -25,18 +25,19 @@ GROUPS = {
     "live": ("tests/integration/",),
     "attacks": ("tests/attacks/",),
     "faults": ("tests/faults/",),
+    "live-2": (
+        "tests/integration/test_catchup.py",
+        "tests/integration/test_global_context.py",
+        "tests/integration/test_limits.py",
+        "tests/integration/test_pipeline.py",
+        "tests/integration/test_webhooks.py",
+    ),
     "documents": ("tests/integration/test_docs_commands.py",),
     "faults-3": (
         "tests/faults/test_ended_by_hand.py",
         "tests/faults/test_out_of_force.py",
     ),
     "chainsaw": (_CHAINSAW,),
-    "live-2": (
-        "tests/integration/test_global_context.py",
-        "tests/integration/test_limits.py",
-        "tests/integration/test_pipeline.py",
-        "tests/integration/test_webhooks.py",
-    ),
     "faults-2": (
         "tests/faults/test_replicas.py",
         "tests/faults/test_retention.py",
