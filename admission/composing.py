@@ -61,7 +61,6 @@ class RuleWebhooks:
         return MutateWebhook(
             lookup=self.lookup,
             admit=Admit(loader=loader, clock=self.clock, below=secrets.randbelow),
-            limits=self._limits(),
             metrics=self.metrics,
             namespace=settings.namespace,
             told=MutationEvents(
@@ -90,16 +89,13 @@ class RuleWebhooks:
                 diversion=Diversion(requests=requests, clock=self.clock),
                 shared=SharedRequests(requests=requests, clock=self.clock),
             ),
-            limits=self._limits(),
+            limits=Limits(
+                controller_users=self.settings.controller_users,
+                max_recorded=self.settings.max_recorded,
+                filters=self.lookup.settings.current.filters,
+            ),
             clock=self.clock,
             metrics=self.metrics,
             standing_by=self.standing_by,
             lost=lost,
-        )
-
-    def _limits(self) -> Limits:
-        return Limits(
-            controller_users=self.settings.controller_users,
-            max_recorded=self.settings.max_recorded,
-            filters=self.lookup.settings.current.filters,
         )

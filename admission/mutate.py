@@ -8,7 +8,7 @@ of last; there is no later moment at which anybody could look again.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from admission.decide import AdmissionResponse, Limits, unknown
+from admission.decide import AdmissionResponse, unknown
 from admission.lookup import Address, Asked, RuleLookup, by
 from reconciler.api.meta import is_own_group, own_namespaces
 from reconciler.clock import Deadline
@@ -17,7 +17,7 @@ from reconciler.engine.program import FAIL, Phase, Program
 from reconciler.errors import ClusterError
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
-from reconciler.requests.admission import is_own_write, subject_of
+from reconciler.requests.admission import subject_of
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.admitting.admit import Admit, Admitted, Failure, Question, Reason
 from reconciler.services.admitting.told import MutationEvents
@@ -40,7 +40,6 @@ class MutateWebhook:
 
     lookup: RuleLookup
     admit: Admit
-    limits: Limits
     metrics: Metrics
     namespace: str
     told: MutationEvents
@@ -55,7 +54,7 @@ class MutateWebhook:
             return AdmissionResponse()
         try:
             asked = await self.lookup.find(request, address, Phase.ADMISSION, deadline)
-            programs = self._programs(asked)
+            programs = [item.program for item in asked.rules]
             if not programs:
                 return AdmissionResponse()
             subject = await self._subject(asked, programs, deadline)
@@ -77,17 +76,6 @@ class MutateWebhook:
         own = own_namespaces(self.namespace) | {"kube-system"}
         place = request.name if _is_namespace(request) else request.namespace
         return place in own or is_own_group(request.kind.group)
-
-    def _programs(self, asked: Asked) -> list[Program]:
-        """Return the rules that may act: the controller's own writes most ignore."""
-        users = self.limits.controller_users
-        return [
-            item.program
-            for item in asked.rules
-            if not (
-                item.program.skip_background and is_own_write(asked.request, item.program, users)
-            )
-        ]
 
     async def _subject(
         self, asked: Asked, programs: Iterable[Program], deadline: Deadline

@@ -136,7 +136,8 @@ def _program(
         projection=find_projection(entries, preconditions, targets, edits),
         reads=frozenset(_paths(parts)),
         on_policy_change=False,
-        skip_background=bool(skip),
+        # As in the reference, where the field is only about what a request triggers.
+        skip_background=bool(skip) and not own,
         appends=own and appends(edits),
     )
 

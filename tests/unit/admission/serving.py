@@ -162,7 +162,6 @@ class World:
             admit=Admit(
                 loader=loader or MemoryLoader(self.cluster), clock=clock, below=lambda _: 0
             ),
-            limits=limits_of_rules,
             metrics=self.metrics,
             namespace="kyverno",
             told=MutationEvents(events=self.events, wants_success=lambda: tells_success),
