@@ -9,7 +9,7 @@ from typing import Any, Final
 from reconciler.engine.allowance import STEPS_OF_ELEMENT
 from reconciler.errors import EvaluationError
 from reconciler.languages.gotemplate import signature
-from reconciler.languages.gotemplate.faults import place
+from reconciler.languages.gotemplate.faults import BreakRange, ContinueRange, place
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.nodes import (
     Action,
@@ -45,7 +45,6 @@ from reconciler.languages.gotemplate.values import (
 
 Body = tuple[Node, ...]
 
-
 _INTEGERS: Final[Mapping[str, type[Int]]] = MappingProxyType(
     {signature.INT: Int, signature.INT64: Int64}
 )
@@ -56,14 +55,6 @@ class _Absent:
 
 
 _ABSENT: Final = _Absent()
-
-
-class _Break(Exception):
-    """The innermost range ends."""
-
-
-class _Continue(Exception):
-    """The innermost range goes on with its next element."""
 
 
 @dataclass(slots=True)
@@ -125,9 +116,9 @@ class Rendering:
                 case Call():
                     self._call(node, dot)
                 case Break():
-                    raise _Break
+                    raise BreakRange
                 case _:
-                    raise _Continue
+                    raise ContinueRange
 
     def _print(self, value: Any, position: int) -> None:
         if type(value) is str:
@@ -172,7 +163,7 @@ class Rendering:
         if items:
             self._iterate(node, items)
         elif node.otherwise is not None:
-            with suppress(_Break):  # as in the original: it is the inner range that ends
+            with suppress(BreakRange):  # as in the original: it is the inner range that ends
                 self._walk_all(node.otherwise, dot)
 
     def _iterate(self, node: Control, items: list[tuple[Any, Any]]) -> None:
@@ -182,9 +173,9 @@ class Rendering:
             self._bind(node.pipe, index, item, mark)
             try:
                 self._walk_all(node.body, item)
-            except _Continue:
+            except ContinueRange:
                 pass
-            except _Break:
+            except BreakRange:
                 break
             finally:
                 self._depth = depth

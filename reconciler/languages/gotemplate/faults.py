@@ -1,4 +1,4 @@
-"""What is wrong with a template."""
+"""What is wrong with a template, and what ends a part of it early."""
 
 from reconciler.errors import RetrofitError
 
@@ -19,6 +19,14 @@ class TemplateSyntaxError(RetrofitError):
         self.message = message
         self.line = line
         self.column = column
+
+
+class BreakRange(Exception):
+    """The innermost range ends."""
+
+
+class ContinueRange(Exception):
+    """The innermost range goes on with its next element."""
 
 
 def place(text: str, position: int) -> tuple[int, int]:

@@ -117,3 +117,31 @@ def list_key(obj: Object) -> str:
     meta = obj.get("metadata") or {}
     namespace, name = meta.get("namespace", ""), meta.get("name", "")
     return f"{namespace}/{name}" if namespace else name
+
+
+async def count_of(reader: Reader, places: Iterable[ListScope]) -> int:
+    """Return how many objects the lists have, -1 where the API server does not count them."""
+    total = 0
+    for place in places:
+        page = await reader.list_page(
+            place.kind,
+            namespace=place.namespace,
+            labels=place.listing.label_selector,
+            limit=1,
+        )
+        if page.token and not page.remaining:
+            # The API server does not count what a selector leaves.
+            return -1
+        total += len(page.items) + page.remaining
+    return total
+
+
+def left_of(places: list[ListScope], cursor: str) -> list[tuple[ListScope, str]]:
+    """Return the places that are not done, each with the position that is done in it.
+
+    A place that the cursor names and that is gone, because its kind is, means to begin again.
+    """
+    label, _, list_key = cursor.partition(":")
+    labels = [place.label for place in places]
+    begin = labels.index(label) if label in labels else 0
+    return [(place, list_key if place.label == label else "") for place in places[begin:]]

@@ -38,7 +38,13 @@ from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import failure
 from reconciler.services.sweeping.guards import allowed_failures, is_unproven, prove
-from reconciler.services.sweeping.listing import ListScope, ObjectLister, list_key
+from reconciler.services.sweeping.listing import (
+    ListScope,
+    ObjectLister,
+    count_of,
+    left_of,
+    list_key,
+)
 from reconciler.services.sweeping.sweep_state import SweepState
 
 Each = Callable[[RequestSpec, Attempt], None]
@@ -149,7 +155,7 @@ class Sweeper:
         existing = self._existing(program.origin.account)
         places = await existing.places(program.match.listings())
         if tally.progress.total < 0:
-            total = await _count(existing.reader, places)
+            total = await count_of(existing.reader, places)
             tally.advance(total=total)
         if not tally.progress.phase:
             # Canaries are for what exists; these triggers were sent by somebody.
@@ -210,7 +216,7 @@ class Sweeper:
         self, tally: SweepState, program: Program, places: list[ListScope]
     ) -> Disposition | None:
         """Work through the lists once; return what is in the way, None at their end."""
-        for place, after in _left(places, tally.progress.cursor):
+        for place, after in left_of(places, tally.progress.cursor):
             ended = await self._through(tally, program, place, after)
             if ended is not None:
                 return ended
@@ -397,22 +403,6 @@ class Sweeper:
             return True
 
 
-async def _count(reader: Reader, places: Iterable[ListScope]) -> int:
-    total = 0
-    for place in places:
-        page = await reader.list_page(
-            place.kind,
-            namespace=place.namespace,
-            labels=place.listing.label_selector,
-            limit=1,
-        )
-        if page.token and not page.remaining:
-            # The API server does not count what a selector leaves.
-            return -1
-        total += len(page.items) + page.remaining
-    return total
-
-
 def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
     """Return why an order waits for a person, None where a listing tells what its triggers need.
 
@@ -426,17 +416,6 @@ def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
         " done, or delete this request to give them up"
     )
     return Defer(reason=Reason.RULE_CHANGED, message=message)
-
-
-def _left(places: list[ListScope], cursor: str) -> list[tuple[ListScope, str]]:
-    """Return the places that are not done, each with the position that is done in it.
-
-    A place that the cursor names and that is gone, because its kind is, means to begin again.
-    """
-    label, _, list_key = cursor.partition(":")
-    labels = [place.label for place in places]
-    begin = labels.index(label) if label in labels else 0
-    return [(place, list_key if place.label == label else "") for place in places[begin:]]
 
 
 def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
