@@ -12,7 +12,7 @@ SOURCES = sources(*PACKAGES)
 PURE = sources(*(f"reconciler/{name}" for name in ("engine", "requests", "dialects", "api")))
 PURE.append(ROOT / "reconciler/errors.py")
 
-MOST_LINES = 500
+MOST_LINES = 450
 MOST_WIRING = 120
 MOST_HANDLER = 15
 # By these the core would reach what the contracts keep from it, or ask for time and chance.
