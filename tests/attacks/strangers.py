@@ -16,7 +16,7 @@ from devcluster.parts import HOST
 from reconciler.api.meta import Object
 
 HEAD = b"POST /validate/fail HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-_AT_ONCE = 100
+_AT_ONCE = 60
 _PIECE = 64 * 1024
 _SECONDS = 3.0
 """How long a stranger tries to get rid of what it sends."""

@@ -222,7 +222,7 @@ async def test_an_object_of_a_thousand_levels_hides_none_beside_it(
     await endure("deep objects in a list", rig, neighbour, attack)
 
 
-ENDLESS = b"".join(b"X-%d: %s\r\n" % (number, b"y" * 8_000) for number in range(100))
+ENDLESS = b"".join(b"X-%d: %s\r\n" % (number, b"y" * 8_000) for number in range(30))
 IDLERS = (
     Stranger(),
     Stranger(sends=b"\x16\x03\x01", tls=False),
