@@ -64,12 +64,12 @@ def streaming(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def stream(facts: Facts, request: pytest.FixtureRequest) -> Callable[[str], Stream]:
+def stream(facts: Facts, request: pytest.FixtureRequest) -> Callable[..., Stream]:
     """Return what opens a stream, whose counts become a line of the table."""
     request.getfixturevalue("streaming")
 
-    def opened(scene: str) -> Stream:
-        there = Stream(facts.kubeconfig, scene)
+    def opened(scene: str, per_second: float = 5.0) -> Stream:
+        there = Stream(facts.kubeconfig, scene, per_second)
         request.config.stash.setdefault(_ROWS, []).append(there.row)
         return there
 

@@ -16,6 +16,7 @@ from reconciler.kube.client import Client, connect
 
 NAMESPACE = "stream"
 MARK = "example.com/seen"
+ADMITTED = "example.com/admitted"
 POLICY = f"""
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
@@ -34,6 +35,13 @@ spec:
             name: "{{{{ request.object.metadata.name }}}}"
         patchStrategicMerge:
           metadata: {{annotations: {{{MARK}: "yes"}}}}
+    - name: admitted
+      match:
+        any:
+          - resources: {{kinds: [ConfigMap], namespaces: [{NAMESPACE}], operations: [CREATE]}}
+      mutate:
+        patchStrategicMerge:
+          metadata: {{annotations: {{{ADMITTED}: "yes"}}}}
 """
 ROLE = """
 apiVersion: rbac.authorization.k8s.io/v1
@@ -47,7 +55,6 @@ rules:
     verbs: [get, list, update, patch]
 """
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_PER_SECOND = 5.0
 _LIMIT = 40.0
 _SETTLED = 90.0
 
@@ -65,16 +72,19 @@ class Row:
 
 
 class Stream:
-    """Creates an object every fifth of a second until it is left, and then counts.
+    """Creates objects evenly until it is left, and then counts.
+
+    Each is to be changed twice: before it is stored, and as the target of its own request.
 
     Attributes:
         row: Complete when the stream has been left.
     """
 
-    def __init__(self, kubeconfig: Path, scene: str) -> None:
+    def __init__(self, kubeconfig: Path, scene: str, per_second: float) -> None:
         self.row = Row(scene=scene)
         self._label = scene.replace(" ", "-").lower()
         self._kubeconfig = kubeconfig
+        self._per_second = per_second
         self._accepted: set[str] = set()
         self._stop = threading.Event()
         self._clock = SystemClock()
@@ -117,7 +127,7 @@ class Stream:
             while not self._stop.is_set():
                 pending.add(asyncio.create_task(self._create(client, number)))
                 number += 1
-                due = self._began + number / _PER_SECOND
+                due = self._began + number / self._per_second
                 await asyncio.sleep(max(0.0, due - self._clock.monotonic()))
                 pending = {task for task in pending if not task.done()}
             await asyncio.gather(*pending)
@@ -152,4 +162,5 @@ class Stream:
         finally:
             await client.close()
         metas = (item["metadata"] for item in answer["items"])
-        return {meta["name"] for meta in metas if MARK in meta.get("annotations", {})}
+        both = {MARK, ADMITTED}
+        return {meta["name"] for meta in metas if both <= set(meta.get("annotations", {}))}

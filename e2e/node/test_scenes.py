@@ -62,7 +62,7 @@ spec:
 """
 LIBRARY = ("refresh-volumes-in-pods", "scale-deployment-zero")
 
-Streams = Callable[[str], Stream]
+Streams = Callable[..., Stream]
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -159,7 +159,7 @@ def test_a_changed_configmap_replaces_pods(cluster: Cluster) -> None:
 
 
 def test_rolling_restart(cluster: Cluster, stream: Streams) -> None:
-    with stream("rolling restart of both") as running:
+    with stream("rolling restart of both", 50.0) as running:
         running.wait(10, within=30.0)
         names = (f"deployment/{name}" for name in ACCOUNTS)
         cluster.kubectl("rollout", "restart", *KYVERNO, *names)
