@@ -133,7 +133,7 @@ def _is_meant(rule: CompiledRule, address: Address, phase: Phase) -> bool:
     policy = rule.policy
     if policy.failure_policy != address.failure_policy:
         return False
-    if phase is Phase.ADMISSION and policy.appends is not address.once:
+    if phase is Phase.ADMISSION and policy.acts_once is not address.once:
         return False
     # A policy with conditions of its own has a webhook of its own.
     return policy.key == address.policy if address.policy else not policy.match_conditions

@@ -192,9 +192,15 @@ class CompiledPolicy:
         return self.ref.key
 
     @property
-    def appends(self) -> bool:
-        """Return whether what it does before an object is stored may only be done once."""
-        return any(program.appends for program in self.in_phase(Phase.ADMISSION))
+    def acts_once(self) -> bool:
+        """Return whether what it does before an object is stored may only be done once.
+
+        Asked again, a policy that applies one rule would find that one's work done and apply the
+        next. Rules that were made of others match other kinds than those.
+        """
+        programs = self.in_phase(Phase.ADMISSION)
+        chooses = self.first_only and len(programs) - len(self.generated) > 1
+        return chooses or any(program.appends for program in programs)
 
     def in_phase(self, phase: Phase) -> tuple[Program, ...]:
         """Return the programs that run in a phase, in the order of the policy."""

@@ -178,12 +178,12 @@ def _mutating(
     """Yield the webhooks for rules that change what is written.
 
     The API server asks again when a later webhook changed the object. What a rule adds by
-    position it would add again: a policy with such a rule is asked once, and its rules stay
-    together, for each acts on what those before it made.
+    position it would add again, and a policy that applies one rule would apply the next: such a
+    policy is asked once, and its rules stay together, for each acts on what those before it made.
     """
     for once in (False, True):
         route = CHANGE_ONCE if once else CHANGE
-        chosen = [item for item in policies if item.appends is once]
+        chosen = [item for item in policies if item.acts_once is once]
         for group in _groups(route, at, chosen):
             programs = programs_of(group.members, Phase.ADMISSION)
             if rules := webhook_rules.changed(programs, kinds):

@@ -114,7 +114,7 @@ async def test_with_one_only_the_first_rule_that_changes_something_counts(make):
     obj = make.thing(metadata={"labels": {"x": "y"}})
     policy = make.mutating(spec={"applyRules": "One"}, rules=rules)
     async with World(make.index(policy)) as world:
-        response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        response = await ask(world, "/mutate-once/fail", make.review(obj=obj))
     assert changed(obj, response)["metadata"]["labels"] == {"x": "y", "a": "1"}
 
 

@@ -142,6 +142,25 @@ async def test_rules_of_one_policy_stay_together_and_others_are_asked_again(webh
     assert policies == {"mutate-fail": "IfNeeded", "mutate-once-fail": "Never"}
 
 
+@pytest.mark.parametrize(
+    ("kinds", "names", "policy"),
+    [
+        (["ConfigMap"], ["a", "b"], "Never"),
+        (["ConfigMap"], ["a"], "IfNeeded"),
+        # Its rules for controllers never meet the one for Pods.
+        (["Pod"], ["a"], "IfNeeded"),
+    ],
+)
+async def test_what_applies_one_rule_is_not_asked_for_the_next(
+    webhooks, make, kinds, names, policy
+):
+    rules = [{"name": name} for name in names]
+    one, resources = {"applyRules": "One"}, {"kinds": kinds}
+    found = await webhooks(make.mutating(spec=one, resources=resources, rules=rules))
+    (hook,) = found.values()
+    assert hook["reinvocationPolicy"] == policy
+
+
 async def test_failure_policies_and_conditions_have_webhooks_of_their_own(webhooks, make):
     condition = {"name": "people", "expression": "request.userInfo.username != 'robot'"}
     found = await webhooks(
