@@ -62,9 +62,14 @@ Load = ConfigMapLoad | ApiLoad | ServiceLoad | GlobalLoad
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """Stands in the loads where something could not be read; the text is for people."""
+    """Stands in the loads where something could not be read; the texts are for people.
+
+    Attributes:
+        bare: The message without any value.
+    """
 
     message: str
+    bare: str = "it cannot be read"
 
 
 class NeedsLoad(RetrofitError):

@@ -125,7 +125,7 @@ def _read(context: Context, resource: str, name: str) -> Any:
     found = context.loads[load]
     if isinstance(found, LoadFailure):
         reason = f"syntheticRefs cannot be read: {found.message}"
-        raise EvaluationError(reason).bare("syntheticRefs cannot be read")
+        raise EvaluationError(reason).bare(f"syntheticRefs cannot be read: {found.bare}")
     return _without_last_applied(_without_managed_fields(found))
 
 

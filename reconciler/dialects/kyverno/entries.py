@@ -294,7 +294,7 @@ def _loaded(load: Load, context: Context, failing: str) -> Any:
         raise NeedsLoad(load) from None
     if isinstance(found, LoadFailure):
         msg = f"{failing}: {found.message}"
-        raise EvaluationError(msg).bare("it cannot be read")
+        raise EvaluationError(msg).bare(found.bare)
     return found
 
 

@@ -230,7 +230,7 @@ class _Work:
         place = f"policy {origin.policy.key} rule {origin.rule}: {origin.location}"
         bare = f"{place}: {result.bare or result.message}"
         # What was read, whoever sent the request may not be allowed to read.
-        text = bare if loads.found else f"{place}: {result.message}"
+        text = bare if loads.has_data else f"{place}: {result.message}"
         return Failure(program=step.program, reason=reason, text=text, bare=bare)
 
 

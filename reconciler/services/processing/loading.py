@@ -90,6 +90,11 @@ class Loads:
         """Begin with all steps that are allowed."""
         self.left = self.limits.trigger
 
+    @property
+    def has_data(self) -> bool:
+        """Return whether anything was read, of which a message may be made."""
+        return not all(isinstance(item, LoadFailure) for item in self.found.values())
+
     def of(self, context: Context) -> Context:
         """Return the context with these reads in sight, and what evaluating it may cost."""
         return context.with_loads(self.found).within(self.allowance)
@@ -179,7 +184,7 @@ class Loads:
             # Why an entry is not ready stands in its status for everybody.
             self.confidential = self.confidential or may_hold_secrets(load)
         except (NotFound, NoKindMatch, Invalid) as error:
-            self.found[load] = LoadFailure(str(error))
+            self.found[load] = LoadFailure(str(error), bare=error.kind_of_failure)
         except ClusterError as error:
             # What was asked for is made of data, and stands in the texts of the adapter.
             error.bare(f"a context entry cannot be read: {error.kind_of_failure}")

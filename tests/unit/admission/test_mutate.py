@@ -294,6 +294,25 @@ class TestEntries:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert "the policy works as" in response["status"]["message"]
 
+    async def test_what_does_not_exist_is_named(self, make):
+        async with World(make.index(make.mutating(**FROM_SETTINGS))) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        text = response["status"]["message"]
+        assert 'context entry settings: configmaps "settings" not found' in text
+
+    async def test_beside_what_was_read_only_the_sort_of_failure_is_told(self, make):
+        named = {"name": "{{ settings.data.mode }}", "namespace": "a"}
+        rule = {
+            "context": [SETTINGS, {"name": "next", "configMap": named}],
+            "mutate": {"patchStrategicMerge": {"data": {"x": "{{ next.data.x }}"}}},
+        }
+        async with World(make.index(make.mutating(**rule))) as world:
+            world.cluster.add(make.thing(name="settings", data={"mode": "hush"}))
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        text = response["status"]["message"]
+        assert "context entry next: an object that is read does not exist" in text
+        assert "hush" not in text
+
     async def test_what_was_read_stands_in_no_message(self, make):
         rule = {
             "context": [SETTINGS],
