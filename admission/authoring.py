@@ -1,6 +1,7 @@
 """The check of a ClusterPolicy or Policy: what compiles, what lint says, what may be done."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator
 
 from admission.asking import BoundedAccess, TooManyRights
@@ -62,7 +63,7 @@ async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) ->
             lack, missed = await _missing_rights(compiled, means)
             scope = await means.scope()
             refused = await _check_conditions(policy, compiled, means)
-            unverified = await _unverified(compiled, means)
+            unverified, unread = await _unverified(compiled, means), await _unread(compiled, means)
     except ClusterError as error:
         return _unanswered(policy, error)
     if refused is not None:
@@ -88,6 +89,7 @@ async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) ->
                 *_texts(told),
                 *_unfired(lack),
                 *_believed(unverified),
+                *_failing(unread),
             ]
         )
     )
@@ -121,12 +123,21 @@ async def _unverified(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[
     """Return the rights that the admission server lacks to verify what rules keep of the past."""
     if means.verifier is None:
         return ()
-    bounded = BoundedAccess(access=means.verifier, gate=means.gate)
-    try:
-        return await RightsCheck(kinds=means.kinds, access=bounded).unverified(compiled)
-    except ClusterError:
-        # It would be a warning, for which no policy is refused.
-        return ()
+    with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
+        return await _rights_of(means.verifier, means).unverified(compiled)
+    return ()
+
+
+async def _unread(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[Need, ...]:
+    """Return the rights that the admission server lacks to read context entries."""
+    with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
+        return await _rights_of(means.reader, means).unread(compiled)
+    return ()
+
+
+def _rights_of(access: Access, means: ValidationDeps) -> RightsCheck:
+    bounded = BoundedAccess(access=access, gate=means.gate)
+    return RightsCheck(kinds=means.kinds, access=bounded)
 
 
 async def _lack(
@@ -287,3 +298,15 @@ def _believed(needs: Iterable[Need]) -> Iterator[tuple[str, str]]:
     for place, texts in _by_place(needs).items():
         what = f"{place}: whoever reaches the webhook can invent what was deleted or changed"
         yield f"{what}: grant kyverno-admission-controller {', '.join(texts)}", ""
+
+
+def _failing(needs: Iterable[Need]) -> Iterator[tuple[str, str]]:
+    for place, texts in _by_place(needs).items():
+        text = (
+            f"{place}: requests for which it is read fail unless a role grants"
+            f" kyverno-admission-controller {', '.join(texts)}"
+        )
+        yield (
+            text,
+            'label that ClusterRole rbac.kyverno.io/aggregate-to-admission-controller: "true"',
+        )

@@ -42,6 +42,7 @@ class ValidationDeps:
         requests: Where the orders are that stand for triggers of a policy.
         account: Its name, for people.
         controller: The account that works in the name of others.
+        reader: About the admission server, which reads context entries before objects are stored.
         filters: Gives the resource filters and excluded users that hold now.
         patience: Seconds that a missing right is waited for.
         gate: Of all questions about rights.
@@ -62,6 +63,7 @@ class ValidationDeps:
     requests: Requests
     account: str
     controller: ServiceAccount
+    reader: Access
     filters: Callable[[], Filters]
     patience: float
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TOGETHER))

@@ -368,6 +368,7 @@ class Admission:
             filters=lambda: holder.current.filters,
             protection=Protection.of(settings),
             patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
+            reader=OwnAccess(self.client),
             verifier=None if self.callers.authenticated else OwnAccess(self.client),
         )
 

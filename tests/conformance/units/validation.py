@@ -64,6 +64,7 @@ def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
         conditions=Compiling(),
         account="kyverno:kyverno-background-controller",
         controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
+        reader=account or Account(),
         filters=parse_filters,
         patience=0.0,
     )

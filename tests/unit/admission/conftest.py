@@ -173,6 +173,7 @@ def make_means(
     patience: float = 0.0,
     requests: Requests | None = None,
     verifier: Account | None = None,
+    reader: Account | None = None,
 ) -> ValidationDeps:
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
@@ -192,6 +193,7 @@ def make_means(
         controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
         filters=lambda: parse_filters(resources=filters),
         patience=patience,
+        reader=reader or Account(),
         verifier=verifier,
     )
 

@@ -97,6 +97,16 @@ async def test_what_its_entries_read_counts(make, written, entry, missing):
     assert "spec.rules[0].context[0]: 'ann' may not" in answer.message
 
 
+async def test_so_does_what_is_read_before_an_object_is_stored(make, written):
+    entry = {"name": "e", "apiCall": {"urlPath": "/api/v1/namespaces/shop/secrets"}}
+    policy = make.mutating(namespace="shop", context=[entry])
+    answer, _ = await written(policy, "list secrets")
+    assert (answer.allowed, answer.code) == (False, 403)
+    assert "spec.rules[0].context[0]: 'ann' may not list secrets in namespace shop" in (
+        answer.message
+    )
+
+
 async def test_a_kind_that_only_a_value_tells_needs_all_kinds(make, written):
     policy = secrets(make, target={**SECRET, "kind": "{{ request.object.data.kind }}"})
     answer, _ = await written(policy, "update *.*", "patch *.*")

@@ -496,6 +496,35 @@ class TestWhatCannotBeVerified:
         (text,) = await warned(verifier, operations=["DELETE"], namespace="shop")
         assert text.endswith("get secrets in namespace shop")
 
+    @pytest.mark.parametrize(
+        ("entry", "told"),
+        [
+            (
+                {"apiCall": {"urlPath": "/api/v1/namespaces/shop/secrets"}},
+                ["list secrets in namespace shop"],
+            ),
+            (
+                {"apiCall": {"urlPath": "/api/v1/namespaces/{{ request.namespace }}/secrets"}},
+                ["list secrets"],
+            ),
+            # Only a request tells what is read.
+            ({"apiCall": {"urlPath": "/api/v1/{{ request.name }}"}}, []),
+            ({"configMap": {"name": "c", "namespace": "shop"}}, []),
+        ],
+    )
+    async def test_an_entry_that_may_not_be_read_in_the_call_is_a_warning(
+        self, make, review, entry, told
+    ):
+        rule = make.mutating(context=[{"name": "it", **entry}])
+        rule["spec"]["rules"][0]["mutate"] = {"patchStrategicMerge": {"data": {"a": "{{ it }}"}}}
+        answer = await review(rule, reader=Account(lacks={"list secrets"}))
+        assert answer.allowed
+        assert [text.partition(": label")[0] for text in answer.warnings] == [
+            "spec.rules[0].context[0]: requests for which it is read fail unless a role grants"
+            f" kyverno-admission-controller {right}"
+            for right in told
+        ]
+
     async def test_nothing_is_said_where_it_may_or_nobody_can_say(self, warned):
         assert await warned(Account(), operations=["DELETE"]) == []
         assert await warned(None, operations=["DELETE"]) == []

@@ -71,6 +71,8 @@ class RightsCheck:
         unserved: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
         if policy.account is not None:
             targets.append(Need(location=PLACE, options=(policy.account.impersonation,)))
+        if self.whole:
+            targets += _of_admission(policy)
         for program in policy.in_background:
             if self.whole:
                 targets += program.binding.read_rights()
@@ -106,6 +108,15 @@ class RightsCheck:
         for program in policy.in_phase(Phase.TRIGGERED):
             async for kind in self._trigger_kinds(program, [], _keeps_past):
                 needs += _of_trigger(program, kind, ("get",))
+        return tuple(_missing(needs, await self._ask(needs)))
+
+    async def unread(self, policy: CompiledPolicy) -> tuple[Need, ...]:
+        """Return the rights that are missing to read entries before an object is stored.
+
+        Raises:
+            ClusterError: The API server could not be asked.
+        """
+        needs = [need for need in _of_admission(policy) if _is_told(need)]
         return tuple(_missing(needs, await self._ask(needs)))
 
     async def _target_kinds(
@@ -177,6 +188,11 @@ def _missing(needs: Iterable[Need], known: Mapping[Right, bool]) -> Iterator[Nee
 def _is_told(need: Need) -> bool:
     """Tell whether the text of the policy says what is read."""
     return all(ANY not in (right.group, right.resource) for right in need.options)
+
+
+def _of_admission(policy: CompiledPolicy) -> Iterator[Need]:
+    for program in policy.in_phase(Phase.ADMISSION):
+        yield from program.binding.read_rights()
 
 
 def _of_namespaces(program: Program) -> Iterator[Need]:
