@@ -145,7 +145,8 @@ class Loads:
         except EvaluationError as failed:
             error = failed
         except RecursionError:
-            error = EvaluationError("an object of the rule is nested too deeply")
+            msg = "an object of the rule is nested too deeply"
+            error = EvaluationError(msg).bare(msg)
         return _Ended(
             steps=given - self.allowance.left,
             exhausted=self.allowance.exhausted,
@@ -156,19 +157,18 @@ class Loads:
 
     def _too_costly(self) -> EvaluationError:
         if self.left <= 0:
-            return EvaluationError(
-                f"evaluating the rule takes more than {self.limits.trigger} steps for one trigger;"
-                " narrow down its targets, or what its expressions work through"
-            )
-        return EvaluationError(
-            f"evaluating the rule takes more than {self.limits.evaluation} steps at one object;"
-            " narrow down what its expressions or its foreach work through"
-        )
+            limit, where = self.limits.trigger, "for one trigger"
+            cure = "its targets, or what its expressions work through"
+        else:
+            limit, where = self.limits.evaluation, "at one object"
+            cure = "what its expressions or its foreach work through"
+        msg = f"evaluating the rule takes more than {limit} steps {where}; narrow down {cure}"
+        return EvaluationError(msg).bare(msg)
 
     async def _read(self, load: Load) -> None:
         if len(self.found) >= MAX_LOADS:
             msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
-            raise EvaluationError(msg)
+            raise EvaluationError(msg).bare(msg)
         if not isinstance(load, GlobalLoad):
             self.confidential = self.confidential or may_hold_secrets(load)
         running = self._running.get(load)
