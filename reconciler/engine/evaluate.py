@@ -166,4 +166,6 @@ def _changed_of(
 def _mutated(obj: Mapping[str, Any]) -> str:
     meta = obj.get("metadata") or {}
     place = f" in namespace {meta['namespace']}" if meta.get("namespace") else ""
-    return f"mutated {obj.get('kind', '')}/{meta.get('name', '')}{place}"
+    prefix = meta.get("generateName")
+    name = meta.get("name") or (f"{prefix}*" if prefix else "")
+    return f"mutated {obj.get('kind', '')}/{name}{place}"

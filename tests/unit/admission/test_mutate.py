@@ -163,6 +163,14 @@ async def test_a_policy_that_wants_it_tells_who_writes_what_it_changed(make):
     assert response["warnings"] == ["policy add-team.add: mutated ConfigMap/dict in namespace a"]
 
 
+async def test_it_tells_of_what_has_no_name_yet_what_that_begins_with(make):
+    obj = make.thing(name="")
+    obj["metadata"]["generateName"] = "web-"
+    async with World(make.index(make.mutating(spec={"emitWarning": True}))) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=obj))
+    assert response["warnings"] == ["policy add-team.add: mutated ConfigMap/web-* in namespace a"]
+
+
 async def test_where_somebody_wants_to_know_an_event_tells_what_went_well(make):
     for wanted in (False, True):
         async with World(make.index(make.mutating()), tells_success=wanted) as world:
