@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from reconciler.api.meta import Object
 from reconciler.errors import ClusterError, Denied, Invalid, NotFound
 from reconciler.services.rollout.webhook_config import MUTATING_CONFIGURATION
 from tests.faults.rig import Rig, config_map, rule, target
+from tests.mutations import CASES, Case, at_the_desk, object_of, policy_of
 
 pytestmark = pytest.mark.cluster
 
@@ -323,3 +326,38 @@ async def unlabelled(rig: Rig) -> str:
     args = ("create", "--dry-run=server", "-o", "json", "-f", "-")
     made = json.loads(await kubectl(rig, *args, stdin=trial))
     return "" if "later" in made["metadata"]["labels"] else "no label yet"
+
+
+@pytest.fixture
+async def cases(rig: Rig) -> AsyncIterator[dict[str, Case]]:
+    """Have a policy in force for each case, whose object has the name that it is given under."""
+    found = {f"case-{index}": case for index, case in enumerate(CASES.values())}
+    made = [
+        policy_of(case, f"{rig.namespace}-{name}", names=[name], namespaces=[rig.namespace])
+        for name, case in found.items()
+    ]
+    references = [f"cpol/{policy['metadata']['name']}" for policy in made]
+    await kubectl(
+        rig, "create", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": made}
+    )
+    await kubectl(rig, "wait", "--for=condition=Ready", "--timeout=30s", *references)
+    yield found
+    await kubectl(rig, "delete", *references)
+
+
+async def test_what_is_stored_is_what_the_desk_shows(
+    rig: Rig, cases: dict[str, Case], tmp_path: Path
+) -> None:
+    for name, case in cases.items():
+        obj = object_of(case, name, rig.namespace)
+        policy = policy_of(case, "p")
+        shown = await asyncio.to_thread(at_the_desk, tmp_path, policy, obj)
+        shown["metadata"]["name"] = f"other-{name}"
+        assert content(await rig.create(obj)) == content(await rig.create(shown)), name
+
+
+def content(obj: Object) -> Object:
+    """Return what people write of an object, but for its name."""
+    meta = obj["metadata"]
+    said = {key: meta.get(key) for key in ("labels", "annotations")}
+    return {"spec": obj.get("spec"), "data": obj.get("data"), **said}
