@@ -18,7 +18,7 @@ def why_not_rebuildable(program: Program) -> str:
     cannot be listed, whatever it reads.
     """
     if program.changes_trigger:
-        return "it has no mutate.targets"
+        return "it acts before its object is stored"
     for item in (*program.before, program):
         for text in _obstacles(item):
             return text

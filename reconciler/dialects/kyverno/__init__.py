@@ -1,4 +1,4 @@
-"""ClusterPolicy and Policy of kyverno.io: rules with ``mutate.targets`` become programs."""
+"""ClusterPolicy and Policy of kyverno.io: its ``mutate`` rules become programs."""
 
 from reconciler.dialects.kyverno.dialect import KYVERNO
 
