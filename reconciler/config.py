@@ -219,6 +219,10 @@ class ControllerSettings(ProcessSettings):
     filter_targets: bool = _setting(
         default=False, meaning="Skip targets that resourceFilters names, as triggers are."
     )
+    ready_if_stored: bool = _setting(
+        default=False,
+        meaning="Let a policy be Ready none of whose rules is acted on; its message says so.",
+    )
     list_page: int = _setting(500, "Objects per page of a list.")
     max_in_flight: int = _setting(
         8 * PAGE_BYTES,

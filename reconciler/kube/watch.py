@@ -91,8 +91,10 @@ class Watch:
         """
         while True:
             try:
-                async for event in self._turn():
-                    yield event
+                # Whoever stops listening ends the connection with that, and not some time later.
+                async with contextlib.aclosing(self._turn()) as turn:
+                    async for event in turn:
+                        yield event
             except ClusterError as error:
                 # What came since is told by the next connection, when nobody knows.
                 self._proved = float("-inf")
@@ -106,7 +108,7 @@ class Watch:
                     yield event
                 await self._pause(_ABSENT)
 
-    async def _turn(self) -> AsyncIterator[tuple[Change, Object]]:
+    async def _turn(self) -> AsyncGenerator[tuple[Change, Object]]:
         """Yield what one connection brings, after a list where one is needed."""
         # Somebody may want a list while the lines of a watch still come.
         if not self._version or not self.synced.is_set():
@@ -114,8 +116,9 @@ class Watch:
                 yield event
             self.synced.set()
         started = self._clock.monotonic()
-        async for event in self._follow():
-            yield event
+        async with contextlib.aclosing(self._follow()) as lines:
+            async for event in lines:
+                yield event
         if self._version and self._clock.monotonic() - started < _SHORTEST:
             kind = self._kind.resource
             await self._wait(Unavailable(f"watch {kind}: the API server ends it at once"))
@@ -206,7 +209,7 @@ class Watch:
         self._version = version
         self._prove()
 
-    async def _follow(self) -> AsyncIterator[tuple[Change, Object]]:
+    async def _follow(self) -> AsyncGenerator[tuple[Change, Object]]:
         async with self._resource.stream(
             self._namespace,
             allow_watch_bookmarks="true",

@@ -68,6 +68,7 @@ class Services:
                 webhook_writer=WebhookWriter.of(cluster, settings, cluster.clock, base.live),
                 say=base.say,
                 warn=observers.event_recorder.caution,
+                ready_if_stored=settings.ready_if_stored,
             ),
         )
 

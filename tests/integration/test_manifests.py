@@ -420,11 +420,11 @@ def test_applying_again_leaves_the_certificates_as_they_are(cluster: Cluster) ->
 
 def test_an_overlay_grants_what_it_says(cluster: Cluster, overlay: str) -> None:
     granted = {
-        "demo": ("configmaps", "deployments.apps", "statefulsets.apps", "daemonsets.apps"),
+        "demo": ("configmaps", "pods", "deployments.apps", "statefulsets.apps", "daemonsets.apps"),
         "conformance": KINDS_OF_THE_SUITE,
     }[overlay]
     refused = {
-        "demo": ("secrets", "cronjobs.batch", "pods", "serviceaccounts"),
+        "demo": ("secrets", "cronjobs.batch", "serviceaccounts"),
         "conformance": ("serviceaccounts", "persistentvolumeclaims", "deployments.apps"),
     }[overlay]
     expected = {

@@ -67,6 +67,7 @@ class Rollout(SaysOnce):
         warn: Gets what a policy that is in force does not do, when its status says so first.
         held: Why nothing is rolled out and nobody asked; empty where it is.
         ending: The programs' namespace is being deleted, so the webhooks go first.
+        ready_if_stored: A policy none of whose rules is acted on is Ready, and says so.
         changed: Set while there is something that `reconcile` has not seen yet.
     """
 
@@ -77,6 +78,7 @@ class Rollout(SaysOnce):
     warn: Warn
     held: str = ""
     ending: bool = False
+    ready_if_stored: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _stale: bool = True
     _delegation: Delegation = field(init=False)
@@ -220,7 +222,7 @@ class Rollout(SaysOnce):
             return
         policy = stored.head
         found = caveats(compiled, self.webhook_writer.live.current.filters)
-        wanted = _ready(compiled, found)
+        wanted = _ready(compiled, found, if_stored=self.ready_if_stored)
         changed = observed_generation(policy) != compiled.generation
         if changed:
             wanted["mutateExisting"] |= blank_progress()
@@ -310,10 +312,10 @@ def _on_policy_change(policy: CompiledPolicy) -> list[Program]:
     return [program for program in policy.in_background if program.on_policy_change]
 
 
-def _ready(policy: CompiledPolicy, found: Sequence[Caveat]) -> dict[str, Any]:
+def _ready(policy: CompiledPolicy, found: Sequence[Caveat], *, if_stored: bool) -> dict[str, Any]:
     said = textwrap.shorten("; ".join(map(str, found)), MAX_TEXT, placeholder=" ...")
     status, reason, message = "True", "Succeeded", f"Ready, but {said}" if said else "Ready"
-    if not acts(policy):
+    if not acts(policy) and not if_stored:
         status, reason, message = "False", "NotActedOn", f"no rule is acted on: {said}"
     condition = {"type": "Ready", "status": status, "reason": reason, "message": message}
     return {

@@ -567,6 +567,27 @@ async def test_a_policy_of_which_no_rule_is_acted_on_is_not_ready(make, rollout,
     assert log.count(told) == 1
 
 
+async def test_where_policies_only_have_to_be_stored_it_is_ready_and_says_so(
+    world, make, store, seen, log
+):
+    rollout = Rollout(
+        index=world.index,
+        policies=world.policies,
+        requests=world.requests,
+        webhook_writer=new_registrar(world, log=log),
+        say=log.append,
+        warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key}"),
+        ready_if_stored=True,
+    )
+    policy = make.policy()
+    policy["spec"]["rules"] = [CHECK]
+    await store(policy)
+    await rollout.reconcile()
+    condition = ready(await seen(policy))
+    assert (condition["status"], condition["reason"]) == ("True", "Succeeded")
+    assert condition["message"] == f"Ready, but {STORED_ONLY.format(0)}"
+
+
 async def test_a_policy_with_other_rules_too_is_ready_and_names_them(
     world, make, rollout, store, log
 ):
