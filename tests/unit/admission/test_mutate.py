@@ -241,8 +241,21 @@ class TestNamespaceLabels:
     async def test_those_that_cannot_be_read_are_an_error(self, make):
         async with World(make.index(make.mutating(resources=SELECTED)), namespaces={}) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
-        assert response["allowed"] is False
+        assert (response["allowed"], response["status"]["code"]) == (False, 503)
         assert "is not known, because" in response["status"]["message"]
+
+    async def test_under_ignore_the_object_is_stored_as_it_is_with_a_warning(self, make):
+        policy = make.mutating(resources=SELECTED, spec={"failurePolicy": "Ignore"})
+        told = list[str]()
+        lost = partial(told.append, "lost")
+        async with World(make.index(policy), namespaces={}, lost=lost) as world:
+            response = await ask(world, "/mutate/ignore", make.review(obj=make.thing()))
+            assert world.count("mutations_lost_total", policy="", reason="unknown") == 1
+        assert response["allowed"] is True
+        assert "patch" not in response
+        (text,) = response["warnings"]
+        assert "is not known, because" in text
+        assert told == ["lost"]
 
     async def test_nobody_asks_for_those_that_no_rule_reads(self, make):
         async with World(make.index(make.mutating()), namespaces={}) as world:
@@ -293,6 +306,20 @@ class TestEntries:
             await ask(world, "/mutate/ignore", make.review(obj=obj, dryRun=True))
             assert told == ["lost"]
         assert changed(obj, response)["metadata"]["labels"] == LABEL
+
+    @pytest.mark.parametrize(
+        ("loader", "told"),
+        [(Never(), "there was no answer within 0.1 s"), (Away(), "does not answer")],
+    )
+    async def test_that_do_not_come_refuse_the_request_under_fail(self, make, loader, told):
+        index = make.index(make.mutating("reads", **FROM_SETTINGS), make.mutating("xlater"))
+        budget = 0.1 if isinstance(loader, Never) else 5.0
+        async with World(index, loader=loader, budget=budget) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert (response["allowed"], response["status"]["code"]) == (False, 400)
+        assert response["status"]["message"].startswith("kube-retrofit: policy reads rule add: ")
+        assert told in response["status"]["message"]
+        assert "patch" not in response
 
     async def test_of_a_policy_with_an_account_are_refused(self, make):
         policy = make.mutating(**FROM_SETTINGS)
