@@ -64,12 +64,12 @@ def _cause(program: Program, existing: int, filters: Filters) -> str:
         return "; ".join(why_silent(program, filters))
     if not program.on_policy_change:
         return (
-            "no trigger came yet: admission only, without mutateExistingOnPolicyUpdate existing"
+            "no trigger came yet: new requests only, without mutateExistingOnPolicyUpdate existing"
             " objects stay as they are"
         )
     if not program.match.listings():
         return (
-            "no trigger came yet: admission only, a filter that lists operations never fires on"
+            "no trigger came yet: new requests only, a filter that lists operations never fires on"
             " a policy update"
         )
     if not existing:
