@@ -15,6 +15,7 @@ RULES: Final = {
     "long-name": "The policy's name is longer than 63 characters.",
     "unknown-controller": "The annotation of generated rules names no controller.",
     "protected-target": "A target is of a kind, or in a namespace, that no policy changes.",
+    "protected-object": "A rule matches only namespaces where nothing is changed.",
     "guarded-metadata": "A patch writes what decides when an object is deleted.",
     "protected-call": "A call asks for what no policy reads, or would store something.",
     "cluster-scoped-target": "A target in a namespace is of a kind that has none.",

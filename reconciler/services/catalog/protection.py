@@ -37,14 +37,16 @@ _REVIEWS: Final = frozenset(
 )
 """What a POST may create, for nothing of it is ever stored."""
 
+_STANDING: Final = (
+    f"namespace {KUBE_SYSTEM} is changed neither before nor after its objects are stored"
+)
+
 
 def standing(subject: Subject) -> str:
     """Return why no rule ever changes an object that would trigger it, empty where one may."""
     is_namespace = subject.kind == "Namespace" and not subject.group
     namespace = subject.name if is_namespace else subject.namespace
-    if namespace != KUBE_SYSTEM:
-        return ""
-    return f"namespace {KUBE_SYSTEM} is changed neither before nor after its objects are stored"
+    return _STANDING if namespace == KUBE_SYSTEM else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,10 @@ class Protection:
         if group == _COORDINATION:
             return f"no policy changes objects of {group}: they say which program leads"
         return ""
+
+    def of_admission(self, namespace: str) -> str:
+        """Return why no rule changes what is written in a namespace before it is stored."""
+        return _STANDING if namespace == KUBE_SYSTEM else self.of_write("", namespace)
 
     def of_target(self, kind: Kind, namespace: str) -> str:
         """Return why an object is no target."""

@@ -20,7 +20,7 @@ from reconciler.services.authoring.lint.account import account_findings, unread_
 from reconciler.services.authoring.lint.firing import kind_findings, lost_findings
 from reconciler.services.authoring.lint.limits import limit_findings
 from reconciler.services.authoring.lint.lockout import lockout_findings
-from reconciler.services.authoring.lint.protected import protected_targets
+from reconciler.services.authoring.lint.protected import protected_objects, protected_targets
 from reconciler.services.catalog.protection import Protection
 
 __all__ = [
@@ -110,6 +110,8 @@ def find_surprises(
         found += lost_findings(compiled, program)
     for program in compiled.in_background:
         found += protected_targets(program, guard)
+    for program in compiled.in_phase(Phase.ADMISSION):
+        found += protected_objects(program, guard)
     return tuple(sorted(found, key=_position))
 
 

@@ -1,4 +1,4 @@
-"""What no policy may address: findings about targets, whatever language names them."""
+"""What no policy may address: findings about what is changed, whatever language names it."""
 
 from collections.abc import Iterator
 
@@ -20,3 +20,18 @@ def protected_targets(program: Program, protection: Protection) -> Iterator[Find
                     cure="the controller refuses it too, whatever rights are granted",
                 )
                 break
+
+
+def protected_objects(program: Program, protection: Protection) -> Iterator[Finding]:
+    """Yield why a rule changes nothing of what it matches before it is stored."""
+    home = program.origin.namespace
+    namespaces = (home,) if home else program.match.namespaces or ()
+    reasons = [protection.of_admission(namespace) for namespace in namespaces]
+    if reasons and all(reasons):
+        yield Finding(
+            level=Level.WARNING,
+            code="protected-object",
+            location=f"{program.origin.location}.match",
+            text=f"the rule changes nothing: {reasons[0]}",
+            cure="match other namespaces, or remove the rule",
+        )

@@ -79,6 +79,30 @@ def found(obj: dict[str, Any]) -> list[Finding]:
 LABEL = "target.metadata.labels.owner"
 
 
+def at_admission(*namespaces: str, **changes: Any) -> list[Finding]:
+    more = {"resources_namespaces": list(namespaces)} if namespaces else {}
+    obj = policy(mutate_targets=None, **more, **changes)
+    return [item for item in found(obj) if item.code == "protected-object"]
+
+
+@pytest.mark.parametrize(
+    "namespaces", [("kyverno",), ("kube-system",), ("kube-system", "kyverno")]
+)
+def test_what_is_changed_nowhere_that_it_matches(namespaces: tuple[str, ...]) -> None:
+    (finding,) = at_admission(*namespaces)
+    assert (finding.level, finding.location) == (Level.WARNING, f"{RULE}.match")
+    assert namespaces[0] in finding.text
+    assert not at_admission(*namespaces, "shop")
+    assert not at_admission("kube-*")
+    assert not at_admission()
+
+
+def test_a_policy_of_the_namespace_of_the_programs_changes_nothing_there() -> None:
+    own = {"meta_namespace": "kyverno", "top_kind": "Policy"}
+    (finding,) = at_admission(**own)
+    assert "kyverno" in finding.text
+
+
 @pytest.mark.parametrize(
     ("expression", "warned"),
     [

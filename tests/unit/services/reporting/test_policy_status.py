@@ -209,7 +209,9 @@ class TestWhyZero:
 
     async def test_no_trigger_came(self, world, make, progress, in_force):
         policy = await in_force(progress, make.policy())
-        assert "no trigger came yet: new requests only" in await self.shown(world, progress, policy)
+        assert "no trigger came yet: new requests only" in await self.shown(
+            world, progress, policy
+        )
 
     async def test_the_settings_leave_out_what_it_matches(self, world, make, progress, in_force):
         world.filters = parse_filters(resources="[ConfigMap,*,*]")
