@@ -125,6 +125,7 @@ class RuleLookup:
             kind=kind.name,
             subresource=request.subresource,
             namespace=request.namespace,
+            name=request.name,
         )
         return [rule for rule in found if _is_meant(rule, address, phase)]
 

@@ -74,7 +74,9 @@ def _times(index: PolicyStore, limits: Limits, body: bytes) -> Iterable[float]:
         begin = time.thread_time()
         request = parse_review(body)
         kind = request.kind.name
-        rules = index.rules(kind=kind, subresource="", namespace=request.namespace)
+        rules = index.rules(
+            kind=kind, subresource="", namespace=request.namespace, name=request.name
+        )
         decide(
             request,
             rules,

@@ -41,25 +41,31 @@ class _Indexed:
 
     Attributes:
         namespaces: The only ones in which it matches, None where one is open.
+        names: The only ones that it matches, None where one is open.
     """
 
     rule: CompiledRule
     selectors: tuple[KindSelector, ...]
     namespaces: frozenset[str] | None
+    names: frozenset[str] | None
 
     @classmethod
     def of(cls, policy: CompiledPolicy, program: Program) -> Self:
         """Return a rule of a policy so."""
         own = program.match.namespaces
-        names = (policy.namespace,) if policy.namespace else own
+        namespaces = (policy.namespace,) if policy.namespace else own
+        names = program.match.names
         return cls(
             rule=CompiledRule(policy, program),
             selectors=tuple(item.selector for item in program.match.kinds()),
-            namespaces=None if names is None else frozenset(names),
+            namespaces=None if namespaces is None else frozenset(namespaces),
+            names=None if names is None else frozenset(names),
         )
 
-    def may_match(self, kind: str, subresource: str, namespace: str) -> bool:
-        """Tell whether it may be for an object; what is in no namespace only the matcher knows."""
+    def may_match(self, kind: str, subresource: str, namespace: str, name: str) -> bool:
+        """Tell whether it may be for an object; without namespace or name the matcher knows."""
+        if name and self.names is not None and name not in self.names:
+            return False
         if namespace and self.namespaces is not None and namespace not in self.namespaces:
             return False
         if not namespace and self.rule.policy.namespace:
@@ -298,6 +304,7 @@ class PolicyStore:
         kind: str,
         subresource: str,
         namespace: str,
+        name: str = "",
         phase: Phase = Phase.TRIGGERED,
     ) -> Iterator[CompiledRule]:
         """Yield the rules of a phase that may be for an object; the matcher decides.
@@ -306,11 +313,12 @@ class PolicyStore:
             kind: As the admission request names it.
             subresource: Empty for the object itself.
             namespace: Of the object; rules that are for other ones only are left out.
+            name: Of the object, the same; empty where it has none yet.
             phase: In which they run.
         """
         index = self._by_phase.get(phase, _NO_RULES)
         for item in (*index.by_kind.get(kind, ()), *index.anywhere):
-            if item.may_match(kind, subresource, namespace):
+            if item.may_match(kind, subresource, namespace, name):
                 yield item.rule
 
     def _is_compiled(self, policy: Object) -> bool:

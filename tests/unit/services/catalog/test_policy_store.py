@@ -114,6 +114,26 @@ def test_a_namespaced_policy_is_left_out_elsewhere(index, stored):
     assert fired(index, "Node", namespace="") == []
 
 
+@pytest.mark.parametrize(
+    ("names", "name", "found"),
+    [
+        (["settings", "flags"], "flags", True),
+        (["settings", "flags"], "other", False),
+        (["settings", "flag*"], "other", True),
+        (["settings", "flags"], "", True),
+        ([], "other", True),
+    ],
+)
+def test_a_rule_for_other_names_is_left_out_where_the_object_has_one(
+    index, stored, names, name, found
+):
+    policy = stored()
+    policy["spec"]["rules"][0]["match"]["any"][0]["resources"]["names"] = names
+    index.apply(policy)
+    rules = index.rules(kind="ConfigMap", subresource="", namespace="a", name=name)
+    assert len(list(rules)) == found
+
+
 def versioned(policy, version, **annotations):
     named = {f"kube-retrofit.dev/{key}": value for key, value in annotations.items()}
     meta = policy["metadata"] | {"resourceVersion": str(version), "annotations": named}
