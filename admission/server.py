@@ -108,11 +108,13 @@ class WebhookServer:
         self._asked = 0.0
         self._listener: Listener | None = None
         app = web.Application(middlewares=[self._guard])
-        of_rules = itertools.product(self._by_route, _FAILURE_POLICIES, ("", "/at/{digest}"))
-        for route, failure, at in of_rules:
-            base = f"{at}/{{route:{route}}}/{{failure:{failure}}}"
-            for path in (base, f"{base}/{{name}}", f"{base}/{{ns}}/{{name}}"):
-                app.router.add_post(path, self._of_rules)
+        # Each pattern is tried until one fits, so there are few.
+        routes, failures = "|".join(self._by_route), "|".join(_FAILURE_POLICIES)
+        of_rules = f"/{{route:{routes}}}/{{failure:{failures}}}"
+        for base, tail in itertools.product(
+            (f"/at/{{digest}}{of_rules}", of_rules), ("", "/{name}", "/{ns}/{name}")
+        ):
+            app.router.add_post(f"{base}{tail}", self._of_rules)
         app.router.add_post("/policies", self._policy)
         app.router.add_post("/exceptions", self._exception)
         app.router.add_route("*", "/{path:.*}", _unknown)
