@@ -89,8 +89,9 @@ class Facts:
         Raises:
             ClusterError: They could not be read.
         """
-        asked = filters.asks_for_roles or any(map(self._asks, programs))
-        if not asked or _fresh(*self.of_roles):
+        if _fresh(*self.of_roles):
+            return self.roles.of(user)
+        if not filters.asks_for_roles and not any(map(self._asks, programs)):
             return self.roles.of(user)
         async with self._reading:
             if self.clock.monotonic() - self._read >= _READ:

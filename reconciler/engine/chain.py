@@ -175,10 +175,10 @@ class Chain:
         for group in self.groups:
             seen = self.obj
             for program in group:
-                policy = program.origin.policy
-                if policy in self.left_out or self.earlier(program) is not None:
+                if self.left_out and program.origin.policy in self.left_out:
                     continue
-                self._before.setdefault(policy, self.obj)
+                if program.before and self.earlier(program) is not None:
+                    continue
                 yield Step(program=program, seen=seen, obj=self.obj)
 
     def settle(self, result: StepResult) -> None:
@@ -187,6 +187,7 @@ class Chain:
         if result.acted:
             self._acted.add((result.policy, result.rule))
         if result.program.changes_trigger and result.status is RuleStatus.PASS:
+            self._before.setdefault(result.policy, self.obj)
             self.obj = result.after
 
     def leave_out(self, policy: PolicyRef) -> None:
@@ -195,7 +196,7 @@ class Chain:
             msg = f"other rules have seen already what policy {policy} changed"
             raise ValueError(msg)
         self.left_out.add(policy)
-        self.obj = self._before[policy]
+        self.obj = self._before.get(policy, self.obj)
 
     def earlier(self, program: Program) -> Program | None:
         """Return the rule that acted where a policy applies only one, and this comes later."""

@@ -1,7 +1,7 @@
 """The internal form that every policy language compiles to: data, evaluated many times."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -152,6 +152,7 @@ class CompiledPolicy:
         generated: Rules that were made of others, as the language writes them.
         variant: What its annotations say about how it is compiled; a generation has several.
         account: In whose name its work is done, as `Origin.account`.
+        acts_once: What it does before an object is stored may only be done once.
     """
 
     ref: PolicyRef
@@ -169,6 +170,11 @@ class CompiledPolicy:
     on_existing: tuple[Program, ...] = ()
     generated: tuple[Any, ...] = ()
     variant: tuple[str, ...] = ()
+    acts_once: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Every request asks every policy.
+        object.__setattr__(self, "acts_once", self._acts_once())
 
     def acting_as(self, account: ServiceAccount | None) -> "CompiledPolicy":
         """Return the policy with all of its work done in the name of an account."""
@@ -191,9 +197,8 @@ class CompiledPolicy:
         """Return what people call it; see `PolicyRef.key`."""
         return self.ref.key
 
-    @property
-    def acts_once(self) -> bool:
-        """Return whether what it does before an object is stored may only be done once.
+    def _acts_once(self) -> bool:
+        """Return whether another time would do more.
 
         Asked again, a policy that applies one rule would find that one's work done and apply the
         next. Rules that were made of others match other kinds than those.

@@ -92,6 +92,8 @@ class KindTable:
         for parts in self._exact.get(subject.kind, ()):
             if parts.accept(subject):
                 return True
+        if not self._wild:
+            return False
         return any(kind(subject.kind) and parts.accept(subject) for kind, parts in self._wild)
 
 

@@ -51,6 +51,23 @@ class Subject:
     namespace_labels: Mapping[str, str] | None = None
     allowance: Allowance = field(default=UNLIMITED, repr=False, compare=False)
 
+    def with_object(self, obj: Mapping[str, Any], allowance: Allowance) -> "Subject":
+        """Return the same request with another object, and what asking about it may cost."""
+        # Each rule has one: `dataclasses.replace` takes three times as long.
+        return Subject(
+            obj=obj,
+            group=self.group,
+            version=self.version,
+            kind=self.kind,
+            subresource=self.subresource,
+            name=self.name,
+            namespace=self.namespace,
+            operation=self.operation,
+            user=self.user,
+            namespace_labels=self.namespace_labels,
+            allowance=allowance,
+        )
+
     @property
     def effective_name(self) -> str:
         """The name, or what the API server will make one from."""

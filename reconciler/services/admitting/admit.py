@@ -7,7 +7,7 @@ the smallest patch that leads from the object as it came to the object as it is 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from reconciler.api.shape import object_fault
 from reconciler.clock import Clock, Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
 from reconciler.engine.chain import Chain, Step, StepResult, by_policy
+from reconciler.engine.context import Context
 from reconciler.engine.environment import surround
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.loads import Load
@@ -145,12 +146,14 @@ class _Work:
     question: Question
     deadline: Deadline
     loads: dict[ServiceAccount | None, Loads] = field(default_factory=dict)
-    _surroundings: Mapping[str, Any] = field(init=False)
+    _context: Context = field(init=False)
     _subject: Subject | None = None
     _spent: int = 0
 
     def __post_init__(self) -> None:
-        self._surroundings = surround(now=self.admit.clock.now(), below=self.admit.below)
+        surroundings = surround(now=self.admit.clock.now(), below=self.admit.below)
+        context = context_of(self.question.request, self.question.subject)
+        self._context = context.bind(**surroundings)
 
     async def take(self, step: Step) -> tuple[StepResult, Failure | None]:
         """Return how the next rule ended, and why it could not be applied if so."""
@@ -188,16 +191,15 @@ class _Work:
     def _subject_of(self, obj: Mapping[str, Any]) -> Subject:
         if self._subject is None or self._subject.obj is not obj:
             allowance = Allowance(self.admit.limits.trigger)
-            self._subject = replace(self.question.subject, obj=obj, allowance=allowance)
+            self._subject = self.question.subject.with_object(obj, allowance)
         return self._subject
 
     async def _evaluate(self, step: Step, loads: Loads) -> StepResult:
         def run_on(obj: Mapping[str, Any]) -> RuleRun:
-            question = self.question
-            subject = replace(self._subject_of(obj), allowance=loads.allowance)
-            context = context_of(question.request, subject).bind(**self._surroundings)
-            exceptions = question.exceptions(step.program)
-            return RuleRun.of(step.program, subject, loads.of(context), exceptions)
+            subject = self.question.subject.with_object(obj, loads.allowance)
+            context = loads.of(self._context.with_object(obj))
+            exceptions = self.question.exceptions(step.program)
+            return RuleRun.of(step.program, subject, context, exceptions)
 
         if self.question.request.cut and run_on(step.seen).decide().fires:
             msg = f"the object is nested more deeply than {MOST_LEVELS} levels"

@@ -99,6 +99,8 @@ class ExceptionIndex:
 
     def of(self, program: Program) -> tuple[PolicyException, ...]:
         """Return the exceptions that name a rule, by key."""
+        if not self._by_policy:
+            return ()
         found = self._by_policy.get(program.origin.policy.key, ())
         return tuple(item for item in found if item.concerns(program))
 

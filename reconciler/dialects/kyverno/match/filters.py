@@ -87,12 +87,13 @@ class Filter:
             subject.allowance.spend(self.wild_pairs * _tag_characters(subject))
         failed: list[str] = []
         pending: list[str] = []
-        for check in self.checks + self.user_checks if with_user else self.checks:
-            answer = check.predicate(subject)
-            if answer is None:
-                pending.append(check.pending)
-            elif not answer:
-                failed.append(check.failure)
+        for checks in (self.checks, self.user_checks if with_user else ()):
+            for check in checks:
+                answer = check.predicate(subject)
+                if answer is None:
+                    pending.append(check.pending)
+                elif not answer:
+                    failed.append(check.failure)
         if failed:
             return False, tuple(failed)
         return (None, tuple(pending)) if pending else (True, ())

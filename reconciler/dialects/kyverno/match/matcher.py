@@ -26,14 +26,16 @@ class _Block:
     filters: tuple[Filter, ...]
     every: bool = False
 
-    def evaluate(self, subject: Subject, *, with_user: bool) -> tuple[Answer, list[str]]:
+    def evaluate(self, subject: Subject, *, with_user: bool) -> tuple[Answer, Sequence[str]]:
+        if len(self.filters) == 1:
+            return self.filters[0].evaluate(subject, with_user=with_user)
         decisive = not self.every
         undecided = False
         reasons: list[str] = []
         for item in self.filters:
             answer, texts = item.evaluate(subject, with_user=with_user)
             if answer is decisive:
-                return answer, list(texts)
+                return answer, texts
             undecided = undecided or answer is None
             reasons.extend(texts)
         return (None if undecided else not decisive), reasons
@@ -96,7 +98,7 @@ class Matcher:
             if excluded:
                 return _EXCLUDED_BY_ALL if self._exclude.every else _EXCLUDED_BY_ONE
             if excluded is None:
-                matched, reasons = None, reasons + pending
+                matched, reasons = None, (*reasons, *pending)
         if matched is None:
             return Verdict(decision=Decision.UNDECIDED, reasons=tuple(dict.fromkeys(reasons)))
         return _MATCHED
