@@ -37,12 +37,17 @@ def exception_settings(settings: ProcessSettings) -> ExceptionSettings:
     )
 
 
-def success_events(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], bool]:
-    """Return what tells whether events say what went well too: the ConfigMap before the flag."""
+def success_events(settings: ProcessSettings, live: SettingsHolder) -> Callable[[str], bool]:
+    """Return what tells of which actions events say that they went well.
 
-    def wanted() -> bool:
-        said = live.current.success_events
-        return settings.generate_success_events if said is None else said
+    Whether of any, the ConfigMap says before the flag.
+    """
+
+    def wanted(action: str) -> bool:
+        said, chosen = live.current.success_events, live.current.success_actions
+        if not (settings.generate_success_events if said is None else said):
+            return False
+        return not chosen or action in chosen
 
     return wanted
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from reconciler.engine.chain import StepResult
 from reconciler.requests.draft import AdmissionRequest
+from reconciler.services.catalog.settings.reading import MUTATED
 from reconciler.services.ports.reporting import Event, Events
 
 _REPORTER: Final = "kyverno-admission"
@@ -17,15 +18,15 @@ class MutationEvents:
     """Tells of rules that changed something, on their policies; many of one rule are one event.
 
     Attributes:
-        wants_success: Tells whether anybody wants to know what went well.
+        wants_success: Tells of an action whether anybody wants to know that it went well.
     """
 
     events: Events
-    wants_success: Callable[[], bool]
+    wants_success: Callable[[str], bool]
 
     def changed(self, request: AdmissionRequest, results: Iterable[StepResult]) -> None:
         """Tell which rules changed an object."""
-        if not self.wants_success():
+        if not self.wants_success(MUTATED):
             return
         ref = request.ref
         for result in results:
@@ -41,7 +42,7 @@ class MutationEvents:
                     },
                     severity="Normal",
                     reason="PolicyApplied",
-                    action="Resource Mutated",
+                    action=MUTATED,
                     note=f"rule {result.rule}: {ref} mutated",
                     group=result.rule,
                     reporter=_REPORTER,

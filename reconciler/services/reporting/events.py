@@ -25,6 +25,7 @@ from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.caveats import Caveat
 from reconciler.services.catalog.policy_store import StoredPolicy
+from reconciler.services.catalog.settings.reading import MUTATED
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.processing.attempt import Attempt
 
@@ -45,10 +46,15 @@ PARKED = frozenset(
     }
 )
 """Reasons of waiting that somebody has to know about; the others pass by themselves."""
+_NO_ACTION = "None"
 _BURST = 50.0
 _PER_SECOND = 2.0
 _TARGETS = 10
 """Targets of one attempt that have an event."""
+
+
+def _never(_: str) -> bool:
+    return False
 
 
 @dataclass(slots=True)
@@ -62,13 +68,13 @@ class EventRecorder:
     """Emits the events of a leader.
 
     Attributes:
-        wants_success: Tells whether to tell what went well too.
+        wants_success: Tells of an action whether to tell that it went well.
         held_back: Events on triggers and targets beyond the limit.
     """
 
     events: Events
     clock: Clock
-    wants_success: Callable[[], bool] = bool
+    wants_success: Callable[[str], bool] = _never
     held_back: int = 0
     _buckets: dict[PolicyRef, _Bucket] = field(default_factory=dict)
 
@@ -76,7 +82,7 @@ class EventRecorder:
         """Tell of an attempt whose status is stored; what was told before is not repeated."""
         spec = request.spec
         new = [item for item in attempt.targets if item not in request.status.targets]
-        if self.wants_success():
+        if self.wants_success(MUTATED):
             self._applied(spec, new)
         if spec.sequence:
             self._diverted(request, status)
@@ -86,15 +92,15 @@ class EventRecorder:
             case State.PENDING if status.reason in PARKED:
                 if status.reason != request.status.reason:
                     self._failed(spec, status, new)
-            case State.SKIP if self.wants_success() and status.reason in FIRED_NOTHING:
+            case State.SKIP if self.wants_success(_NO_ACTION) and status.reason in FIRED_NOTHING:
                 note = f"policy {spec.policy}, rule {spec.rule}: {status.message}"
-                self._on_object(spec, spec.resource, ("Normal", SKIPPED, "None"), note)
+                self._on_object(spec, spec.resource, ("Normal", SKIPPED, _NO_ACTION), note)
             case _:
                 return
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Tell of one trigger of a sweep; what failed goes on as a request and is told there."""
-        if self.wants_success():
+        if self.wants_success(MUTATED):
             self._applied(spec, attempt.targets)
 
     def caught_up(self, policy: PolicyRef, uid: str, rule: str, number: int) -> None:
@@ -143,14 +149,14 @@ class EventRecorder:
         patched = [item.ref for item in targets if item.outcome is Outcome.PATCHED]
         if not patched:
             return
-        kind: tuple[Literal["Normal"], str, str] = ("Normal", APPLIED, "Resource Mutated")
+        kind: tuple[Literal["Normal"], str, str] = ("Normal", APPLIED, MUTATED)
         self.events.emit(
             Event(
                 regarding=_policy(spec),
                 related=_reference(patched[0]),
                 severity="Normal",
                 reason=APPLIED,
-                action="Resource Mutated",
+                action=MUTATED,
                 note=f"rule {spec.rule}: {patched[0]} mutated",
                 group=spec.rule,
             )

@@ -164,7 +164,7 @@ class World:
             ),
             metrics=self.metrics,
             namespace="kyverno",
-            told=MutationEvents(events=self.events, wants_success=lambda: tells_success),
+            told=MutationEvents(events=self.events, wants_success=lambda _: tells_success),
             standing_by=standing_by,
             lost=callbacks.get("lost", lambda: None),
         )

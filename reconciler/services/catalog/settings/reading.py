@@ -29,9 +29,20 @@ WITHOUT_EFFECT = frozenset(
         "defaultRegistry",
         "enableDefaultRegistryMutation",
         "maxContextSize",
-        "successEventActions",
     }
 )
+
+MUTATED = "Resource Mutated"
+"""The action of the events that tell of a change."""
+_ACTIONS = (
+    MUTATED,
+    "None",
+    "Resource Blocked",
+    "Resource Cleaned Up",
+    "Resource Generated",
+    "Resource Passed",
+)
+"""What events of this API name as their action; other programs have the others."""
 
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
@@ -46,12 +57,15 @@ class ClusterSettings:
             None where the ConfigMap does not say.
         success_events: What went well is worth an event too (``generateSuccessEvents``); None
             where the ConfigMap does not say.
+        success_actions: The only actions whose events tell what went well
+            (``successEventActions``); empty: all.
     """
 
     filters: Filters
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)
     threshold: int | None = None
     success_events: bool | None = None
+    success_actions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +140,15 @@ def _flag(text: str) -> bool:
     raise InvalidSetting(msg)
 
 
+def _actions(text: str) -> frozenset[str]:
+    found = frozenset(filter(None, (item.strip() for item in text.split(","))))
+    if unknown := sorted(found.difference(_ACTIONS)):
+        known = ", ".join(_ACTIONS)
+        msg = f"no event has the action {unknown[0]!r}: write one of {known}, or several"
+        raise InvalidSetting(msg)
+    return found
+
+
 def _threshold(text: str) -> int:
     word = text.strip()
     if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 2**31:
@@ -146,4 +169,5 @@ _KEYS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
     "webhookLabels": ("webhooks", "labels", parse_texts),
     "updateRequestThreshold": ("", "threshold", _threshold),
     "generateSuccessEvents": ("", "success_events", _flag),
+    "successEventActions": ("", "success_actions", _actions),
 }

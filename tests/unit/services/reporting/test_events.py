@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.kinds import policy_named
+from reconciler.config import ControllerSettings
 from reconciler.errors import Forbidden, Invalid
 from reconciler.memory.requests import MemoryEvents
 from reconciler.requests.orders import diverted_order
+from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.reporting.events import EventRecorder
+from reconciler.wiring.shared import success_events
 from tests.unit.services.conftest import Make, World
 
 
@@ -58,7 +61,7 @@ async def test_success_is_told_only_when_asked_for(world, make, events, event_re
     world.cluster.add(make.object("Secret", "s"))
     await work("one")
     assert told(events) == []
-    event_recorder.wants_success = lambda: True
+    event_recorder.wants_success = lambda _: True
     await work("two", name="q", patch={"metadata": {"labels": {"more": "yes"}}})
     assert sorted(told(events)) == [
         ("ClusterPolicy", "PolicyApplied", "rule r: Secret a/s mutated"),
@@ -68,8 +71,29 @@ async def test_success_is_told_only_when_asked_for(world, make, events, event_re
     assert {item.severity for item in events.emitted} == {"Normal"}
 
 
+@pytest.mark.parametrize(
+    ("data", "number"),
+    [
+        ({}, 0),
+        ({"generateSuccessEvents": "true"}, 3),
+        ({"generateSuccessEvents": "true", "successEventActions": "None,Resource Mutated"}, 3),
+        ({"generateSuccessEvents": "true", "successEventActions": "Resource Passed"}, 0),
+        ({"generateSuccessEvents": "false", "successEventActions": "Resource Mutated"}, 0),
+    ],
+)
+async def test_the_config_map_says_of_which_actions_success_is_told(
+    world, make, events, event_recorder, work, data, number
+):
+    live = SettingsHolder.of("kyverno")
+    live.take(data)
+    event_recorder.wants_success = success_events(ControllerSettings(), live)
+    world.cluster.add(make.object("Secret", "s"))
+    await work("one")
+    assert len(told(events)) == number
+
+
 async def test_what_changed_nothing_is_no_event(world, make, events, event_recorder, work):
-    event_recorder.wants_success = lambda: True
+    event_recorder.wants_success = lambda _: True
     world.cluster.add(make.object("Secret", "s", labels={"done": "yes"}))
     await work("one")
     assert told(events) == []
@@ -150,7 +174,7 @@ async def test_a_policy_does_not_flood_the_cluster(world, events, event_recorder
 async def test_a_trigger_that_is_its_own_target_is_told_once(
     world, make, events, event_recorder, work
 ):
-    event_recorder.wants_success = lambda: True
+    event_recorder.wants_success = lambda _: True
     own = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "one"}
     await work("one", targets=[own])
     assert told(events, "ConfigMap") == [
@@ -159,7 +183,7 @@ async def test_a_trigger_that_is_its_own_target_is_told_once(
 
 
 async def test_a_sweep_tells_what_it_changed(world, make, events, event_recorder):
-    event_recorder.wants_success = lambda: True
+    event_recorder.wants_success = lambda _: True
     world.cluster.add(make.object("Secret", "s"))
     world.cluster.add(make.object(name="one"))
     world.swept.clear()

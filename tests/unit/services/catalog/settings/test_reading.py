@@ -58,6 +58,14 @@ def test_numbers_and_flags(holder):
     assert (holder.current.threshold, holder.current.success_events) == (None, False)
 
 
+def test_the_actions_whose_success_is_told(holder):
+    holder.take({"successEventActions": " Resource Mutated ,, None"})
+    assert holder.current.success_actions == {"Resource Mutated", "None"}
+    assert (holder.faults, holder.unused) == ((), ())
+    holder.take({"successEventActions": ""})
+    assert holder.current.success_actions == frozenset()
+
+
 @pytest.mark.parametrize(
     ("key", "value", "fault", "cure"),
     [
@@ -67,6 +75,7 @@ def test_numbers_and_flags(holder):
         ("updateRequestThreshold", "0", "'0'", "from 1 on"),
         ("updateRequestThreshold", "-5", "'-5'", "from 1 on"),
         ("generateSuccessEvents", "yes", "'yes'", "true nor false"),
+        ("successEventActions", "Resource Passed,Mutated", "'Mutated'", "Resource Mutated, "),
         ("webhooks", "{", "not JSON", "namespaceSelector"),
         ("webhooks", "[{}, {}]", "lists 2 entries", "keep one"),
         ("webhooks", '{"timeout": 5}', "'timeout'", "objectSelector"),
@@ -85,6 +94,7 @@ def test_a_refused_value_leaves_the_old_one_and_spoils_no_other(holder, key, val
         "resourceFilters": "[Secret,*,*]",
         "updateRequestThreshold": "250",
         "generateSuccessEvents": "true",
+        "successEventActions": "None",
         "webhooks": '{"objectSelector": {"matchLabels": {"a": "b"}}}',
         "webhookLabels": '{"a": "b"}',
         "webhookAnnotations": '{"a": "b"}',
@@ -101,6 +111,7 @@ def test_a_refused_value_leaves_the_old_one_and_spoils_no_other(holder, key, val
     assert holder.current.webhooks == before.webhooks
     assert holder.current.threshold == 250
     assert holder.current.success_events
+    assert holder.current.success_actions == {"None"}
     assert holder.current.filters.filter(thing("a", "Secret"))
     holder.take(good)
     assert holder.faults == ()
