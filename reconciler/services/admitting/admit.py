@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+import orjson
+
 from reconciler.api.account import ServiceAccount
 from reconciler.api.shape import object_fault
 from reconciler.clock import Clock, Deadline
@@ -33,6 +35,9 @@ from reconciler.services.processing.loading import Loads, StepLimits
 
 LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000)
 """Some two milliseconds for a rule, and fifty for all of one request: everybody waits for them."""
+
+MOST_ADDED: Final = 1 << 20
+"""Bytes of JSON that an object may have more after a rule than it came with."""
 
 
 class Reason(StrEnum):
@@ -172,10 +177,29 @@ class _Work:
             await self._let_others(before - loads.left)
         if result.status is RuleStatus.ERROR:
             return result, self._failure(step, Reason.EVALUATION, result, loads)
-        if fault := object_fault(result.after, "the object"):
-            broken = EvaluationError(f"the patch makes something that is no object: {fault}")
-            return self._failed(step, Reason.EVALUATION, broken, loads)
+        if fault := self._fault(result):
+            return self._failed(step, Reason.EVALUATION, EvaluationError(fault), loads)
         return result, None
+
+    def _fault(self, result: StepResult) -> str:
+        """Return why what a rule made cannot be stored, empty where it may be."""
+        if fault := object_fault(result.after, "the object"):
+            return f"the patch makes something that is no object: {fault}"
+        if result.unchanged or result.status is not RuleStatus.PASS:
+            return ""
+        size = len(orjson.dumps(result.after))
+        # What was as large before is not the rule's doing; few objects are.
+        if size <= MOST_ADDED or size - self._size <= MOST_ADDED:
+            return ""
+        return (
+            f"the object would grow from {self._size} to {size} bytes, and no rule may add more"
+            f" than {MOST_ADDED} before an object is stored"
+        )
+
+    @property
+    def _size(self) -> int:
+        """Return the bytes of the object as it came."""
+        return len(orjson.dumps(self.question.request.object))
 
     def is_mismatch(self, step: Step) -> bool:
         """Tell whether a rule is certainly not for the object.

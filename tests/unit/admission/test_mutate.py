@@ -150,6 +150,25 @@ async def test_under_ignore_a_policy_that_fails_is_left_out_whole_and_others_go_
         assert world.count("mutations_total", policy="broken", rule="a") == 0
 
 
+async def test_no_rule_makes_an_object_larger_by_more_than_a_mebibyte(make):
+    def rule(name, size):
+        patch = {"data": {name: "\N{GRINNING FACE}" * size}}
+        return {"name": name, "mutate": {"patchStrategicMerge": patch}}
+
+    policy = make.mutating(rules=[rule("a", 150_000), rule("b", 150_000)])
+    large = make.thing(data={"own": "x" * 900_000})
+    async with World(make.index(policy)) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        message = response["status"]["message"]
+        assert message.startswith("kube-retrofit: policy add-team rule b: spec.rules[1]: ")
+        assert "and no rule may add more than 1048576 before an object is stored" in message
+        assert world.count("mutations_refused_total", policy="add-team", reason="evaluation") == 1
+    index = make.index(make.mutating(rules=[rule("a", 150_000)]))
+    async with World(index, largest=1 << 20) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=large))
+        assert changed(large, response)["data"]["own"] == large["data"]["own"]
+
+
 async def test_a_dry_run_is_answered_the_same_and_not_counted(world, make):
     response = await ask(world, "/mutate/fail", make.review(obj=make.thing(), dryRun=True))
     assert patch_of(response)
