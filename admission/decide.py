@@ -98,7 +98,6 @@ def decide(
     request: AdmissionRequest,
     rules: Iterable[CompiledRule],
     *,
-    failure_policy: str,
     parent: TypeName | None,
     namespace_labels: Mapping[str, str] | None,
     limits: Limits,
@@ -110,8 +109,7 @@ def decide(
 
     Args:
         request: The admission request.
-        rules: All that the kind may fire.
-        failure_policy: Of the policies that were asked for.
+        rules: All that the kind may fire, of the policies that were asked for.
         parent: Of a subresource the kind that it belongs to, by which rules name it.
         namespace_labels: Of the trigger's namespace; None while that is not known.
         limits: What holds for all requests.
@@ -135,8 +133,7 @@ def decide(
         spared=spared,
         allowance=allowance,
     )
-    chosen = [rule for rule in rules if rule.policy.failure_policy == failure_policy]
-    fired = _fired(case, chosen)
+    fired = _fired(case, rules)
     intent = _drafts(case, fired, limits) if fired else Intent()
     return replace(intent, costly=case.costliest) if allowance.exhausted else intent
 

@@ -25,6 +25,7 @@ class Address:
 
     Attributes:
         failure_policy: ``Fail`` or ``Ignore``: the policies with this one.
+        forced: It holds for all policies, whatever they say.
         policy: The key of the one policy that is asked for; empty for those that share a webhook.
         digest: Of the policies that the webhook was registered for; empty where it does not say.
         once: The policies whose changes may be made once only, and no others.
@@ -34,6 +35,7 @@ class Address:
     policy: str = ""
     digest: str = ""
     once: bool = False
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class RuleLookup:
 
 def _is_meant(rule: CompiledRule, address: Address, phase: Phase) -> bool:
     policy = rule.policy
-    if policy.failure_policy != address.failure_policy:
+    if not address.forced and policy.failure_policy != address.failure_policy:
         return False
     if phase is Phase.ADMISSION and policy.acts_once is not address.once:
         return False

@@ -80,25 +80,24 @@ class ResourceWebhook:
             return self._undecided(request, failure_policy, error)
         if not asked.rules:
             return AdmissionResponse()
-        intent = self._decide(asked, address)
+        intent = self._decide(asked)
         if self.beliefs.questions(asked.request, intent.drafts):
             try:
                 async with by(deadline, "the object"):
                     stored = await self.beliefs.stored(asked.request)
             except ClusterError as error:
                 return self._undecided(request, failure_policy, error)
-            intent = self._of_stored(intent, stored, asked, address)
+            intent = self._of_stored(intent, stored, asked)
         unrecorded = await self._record(intent.drafts, deadline)
         if failure_policy == IGNORE:
             self._count_lost(len(intent.refused), unrecorded)
         return answer(failure_policy, intent.refused, unrecorded)
 
-    def _decide(self, asked: Asked, address: Address) -> Intent:
+    def _decide(self, asked: Asked) -> Intent:
         facts, request = self.lookup.facts, asked.request
         intent = decide(
             request,
             asked.rules,
-            failure_policy=address.failure_policy,
             parent=asked.kind,
             namespace_labels=facts.labels(request.namespace),
             limits=replace(self.limits, filters=self.lookup.settings.current.filters),
@@ -110,12 +109,10 @@ class ResourceWebhook:
             self._spare(intent.costly)
         return intent
 
-    def _of_stored(
-        self, intent: Intent, stored: AdmissionRequest | None, asked: Asked, address: Address
-    ) -> Intent:
+    def _of_stored(self, intent: Intent, stored: AdmissionRequest | None, asked: Asked) -> Intent:
         """Return what a request leads to by the old object as it was read."""
         if stored is not None:
-            return self._decide(replace(asked, request=stored), address)
+            return self._decide(replace(asked, request=stored))
         # Nothing of the past is believed; what an order reads live says by itself what it is.
         kept = tuple(item for item in intent.drafts if not rests_on_past(item))
         return replace(intent, drafts=kept, refused=())

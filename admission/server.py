@@ -33,7 +33,7 @@ from reconciler.engine.program import FAIL, IGNORE
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest
-from reconciler.services.rollout.webhook_config import CHANGE, CHANGE_ONCE, VALIDATE
+from reconciler.services.rollout.webhook_config import CHANGE, CHANGE_ONCE, FORCED, VALIDATE
 
 Review = Callable[[AdmissionRequest, Deadline], Awaitable[AdmissionResponse]]
 AddressedReview = Callable[[AdmissionRequest, Address, Deadline], Awaitable[AdmissionResponse]]
@@ -50,7 +50,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 _http_log = logging.getLogger("admission.http")
 _http_log.addFilter(_is_ours)
 
-_FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE}
+_FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE, FORCED: IGNORE}
 _JSON = "application/json"
 _ROUTES = (VALIDATE, CHANGE, CHANGE_ONCE)
 _CHANGE_IGNORE = f"{CHANGE}-ignore"
@@ -203,6 +203,7 @@ class WebhookServer:
             policy="/".join(part for part in parts if part),
             digest=found.get("digest", ""),
             once=route == CHANGE_ONCE,
+            forced=found["failure"] == FORCED,
         )
         answer = self._by_route[route]
 
@@ -210,7 +211,7 @@ class WebhookServer:
             return await answer(request, address, deadline)
 
         recording = route == VALIDATE
-        path = failure_policy if recording else f"{CHANGE}-{found['failure']}"
+        path = failure_policy if recording else f"{CHANGE}-{failure_policy.lower()}"
         return await self._answer(http, review, path=path)
 
     async def _policy(self, http: web.Request) -> web.Response:

@@ -216,6 +216,10 @@ class ControllerSettings(ProcessSettings):
         16 * 1024 * 1024,
         "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",
     )
+    force_failure_policy_ignore: bool = _setting(
+        default=False,
+        meaning="Put all policies under failurePolicy Ignore, whatever they say.",
+    )
     filter_targets: bool = _setting(
         default=False, meaning="Skip targets that resourceFilters names, as triggers are."
     )

@@ -187,6 +187,13 @@ class CompiledPolicy:
             account=account,
         )
 
+    def ignoring(self, why: str) -> "CompiledPolicy":
+        """Return the policy as it is where none may stop requests; its author is told why."""
+        if self.failure_policy == IGNORE:
+            return self
+        warning = f"spec.failurePolicy: Ignore holds instead of {self.failure_policy}: {why}"
+        return replace(self, failure_policy=IGNORE, warnings=(*self.warnings, warning))
+
     @property
     def namespace(self) -> str:
         """Return the namespace of a namespaced policy, else empty."""

@@ -60,7 +60,10 @@ class Base:
             settings=settings,
             clock=clock,
             cluster=KubeCluster.of(client, settings, clock, say),
-            index=PolicyStore(namespace=settings.namespace),
+            index=PolicyStore(
+                namespace=settings.namespace,
+                forces_ignore=settings.force_failure_policy_ignore,
+            ),
             known=KnownRequests(),
             live=SettingsHolder.of(settings.namespace, filter_targets=settings.filter_targets),
             exceptions=ExceptionIndex(exception_settings=honoured, caught_up=refreshed),

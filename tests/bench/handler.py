@@ -80,7 +80,6 @@ def _times(index: PolicyStore, limits: Limits, body: bytes) -> Iterable[float]:
         decide(
             request,
             rules,
-            failure_policy="Fail",
             parent=None,
             namespace_labels={"team": "payments"},
             limits=limits,

@@ -34,6 +34,9 @@ VALIDATE = "validate"
 CHANGE, CHANGE_ONCE = "mutate", "mutate-once"
 """Parts of the addresses: for what is recorded, and for rules that change what is written."""
 
+FORCED = "all"
+"""Stands in an address for the failure policy where all policies have ``Ignore`` by force."""
+
 _DOMAIN = f"retrofit.{GROUP}"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONGEST_TIMEOUT = 30
@@ -67,6 +70,7 @@ class WebhookConfig:
         timeout: Seconds that the API server waits, where no policy asks for more.
         settings: What people add to the webhooks for triggers.
         owner: Reference of an object with which the configurations shall be removed.
+        forces_ignore: All policies are under ``Ignore``, whatever their authors wrote.
     """
 
     endpoint: Endpoint
@@ -75,6 +79,7 @@ class WebhookConfig:
     timeout: float
     settings: WebhookSettings = field(default_factory=WebhookSettings)
     owner: Mapping[str, Any] | None = None
+    forces_ignore: bool = False
 
 
 def configurations(
@@ -138,17 +143,20 @@ class _Group:
     members: Sequence[CompiledPolicy]
 
 
-def _groups(route: str, at: str, policies: Iterable[CompiledPolicy]) -> Iterator[_Group]:
+def _groups(
+    base: str, policies: Iterable[CompiledPolicy], registration: WebhookConfig
+) -> Iterator[_Group]:
     """Yield the webhooks of one route.
 
-    Conditions hold for a whole webhook, so a policy that has some gets one of its own.
+    Conditions hold for a whole webhook, so a policy that has some gets one of its own. Whoever
+    answers knows the policies as they were written, so the address says what is forced on them.
     """
     chosen = list(policies)
     for failure_policy in (FAIL, IGNORE):
         those = [item for item in chosen if item.failure_policy == failure_policy]
         group = _Group(
             name=failure_policy.lower(),
-            path=f"{at}/{route}/{failure_policy.lower()}",
+            path=f"{base}/{FORCED if registration.forces_ignore else failure_policy.lower()}",
             failure_policy=failure_policy,
             members=[item for item in those if not item.match_conditions],
         )
@@ -164,7 +172,7 @@ def _recording(
     at: str, policies: Iterable[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
 ) -> Iterator[Object]:
     """Yield the webhooks that record what triggers rules with targets."""
-    for group in _groups(VALIDATE, at, policies):
+    for group in _groups(f"{at}/{VALIDATE}", policies, registration):
         programs = programs_of(group.members, Phase.TRIGGERED)
         if rules := webhook_rules.recorded(programs, kinds):
             yield _of_rules(
@@ -184,7 +192,7 @@ def _mutating(
     for once in (False, True):
         route = CHANGE_ONCE if once else CHANGE
         chosen = [item for item in policies if item.acts_once is once]
-        for group in _groups(route, at, chosen):
+        for group in _groups(f"{at}/{route}", chosen, registration):
             programs = programs_of(group.members, Phase.ADMISSION)
             if rules := webhook_rules.changed(programs, kinds):
                 named = replace(group, name=f"{route}-{group.name}")

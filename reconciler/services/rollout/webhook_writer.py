@@ -84,6 +84,7 @@ class Place:
 
     Attributes:
         margin: Seconds until a stored configuration is in force in the API servers.
+        forces_ignore: All policies are under ``Ignore``.
     """
 
     url: str
@@ -92,6 +93,7 @@ class Place:
     controller_users: tuple[str, ...]
     timeout: float
     margin: float = 0.0
+    forces_ignore: bool = False
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
@@ -103,6 +105,7 @@ class Place:
             controller_users=settings.controller_users,
             timeout=settings.webhook_timeout,
             margin=settings.ready_margin,
+            forces_ignore=settings.force_failure_policy_ignore,
         )
 
 
@@ -227,6 +230,7 @@ class WebhookWriter:
             timeout=self.place.timeout,
             settings=self.live.current.webhooks,
             owner=self._owner,
+            forces_ignore=self.place.forces_ignore,
         )
 
     async def _served(

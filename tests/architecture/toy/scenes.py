@@ -47,7 +47,6 @@ async def test_it_is_admitted(world: World) -> None:
     intent = decide(
         parse_review(json.dumps(review).encode()),
         world.index.rules(kind="ConfigMap", subresource="", namespace="a"),
-        failure_policy="Fail",
         parent=None,
         namespace_labels={},
         limits=Limits(controller_users=(), max_recorded=1 << 20, filters=parse_filters()),

@@ -367,7 +367,6 @@ def recorded(
     intent = decide(
         request,
         index.rules(kind=resource["kind"], subresource="", namespace=namespace),
-        failure_policy="Fail",
         parent=None,
         namespace_labels={},
         limits=Limits(

@@ -24,7 +24,6 @@ def run(
     index,
     body,
     *,
-    failure_policy="Fail",
     labels=None,
     parent=None,
     filters=NO_FILTERS,
@@ -44,7 +43,6 @@ def run(
     return decide(
         request,
         index.rules(kind=kind, subresource=request.subresource, namespace=request.namespace),
-        failure_policy=failure_policy,
         parent=parent,
         namespace_labels=labels,
         limits=Limits(
@@ -78,16 +76,6 @@ def test_the_same_admission_request_gives_the_same_names(make):
 
 def test_another_kind_fires_nothing(make):
     assert run(make.index(make.policy()), make.review(obj=make.thing(kind="Pod"))).drafts == ()
-
-
-def test_the_failure_policy_of_the_path_chooses_the_rules(make):
-    index = make.index(
-        make.policy("strict", uid="1"),
-        make.policy("lax", uid="2", spec={"failurePolicy": "Ignore"}),
-    )
-    body = make.review(obj=make.thing())
-    assert rules_of(run(index, body)) == [("strict", "copy")]
-    assert rules_of(run(index, body, failure_policy="Ignore")) == [("lax", "copy")]
 
 
 def test_a_dry_run_records_nothing(make):
@@ -354,7 +342,6 @@ class TestExceptions:
         intent = decide(
             request,
             index.rules(kind="ConfigMap", subresource="", namespace="a"),
-            failure_policy="Fail",
             parent=None,
             namespace_labels={},
             limits=Limits(controller_users=(OWN,), max_recorded=1 << 20, filters=NO_FILTERS),

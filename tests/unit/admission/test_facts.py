@@ -81,7 +81,6 @@ def drafts(make, facts, *policies):
     return decide(
         request,
         make.index(*policies).rules(kind="ConfigMap", subresource="", namespace="a"),
-        failure_policy="Fail",
         parent=None,
         namespace_labels=facts.labels("a"),
         limits=Limits(controller_users=("own",), max_recorded=1000, filters=parse_filters()),

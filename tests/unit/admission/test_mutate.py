@@ -150,6 +150,22 @@ async def test_under_ignore_a_policy_that_fails_is_left_out_whole_and_others_go_
         assert world.count("mutations_total", policy="broken", rule="a") == 0
 
 
+async def test_where_the_address_says_so_every_policy_is_under_ignore(make):
+    broken = make.mutating("broken", rules=[{"name": "bad", "mutate": MISSING}])
+    index = make.index(broken, make.mutating("fine"), make.policy("records", uid="3"))
+    obj = make.thing()
+    async with World(index) as world:
+        response = await ask(world, "/mutate/all", make.review(obj=obj))
+        assert changed(obj, response)["metadata"]["labels"] == LABEL
+        assert "not changed, because policy broken rule bad" in response["warnings"][0]
+        await ask(world, "/validate/all", make.review(obj=obj))
+        assert [item.spec.policy.key for item in await world.stored()] == ["records"]
+        world.cluster.forbid("create", "updaterequests.kyverno.io")
+        other = make.review(obj=make.thing(name="other"))
+        response = await ask(world, "/validate/all", other)
+        assert (response["allowed"], len(response["warnings"])) == (True, 1)
+
+
 async def test_no_rule_makes_an_object_larger_by_more_than_a_mebibyte(make):
     def rule(name, size):
         patch = {"data": {name: "\N{GRINNING FACE}" * size}}

@@ -1,12 +1,15 @@
 """Which mutating webhooks rules without targets lead to."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from reconciler.api.meta import Object
+from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.rollout.webhook_config import (
     MUTATING_CONFIGURATION,
+    POLICY_CONFIGURATION,
     RESOURCE_CONFIGURATION,
     configurations,
     silent,
@@ -14,6 +17,7 @@ from reconciler.services.rollout.webhook_config import (
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.test_registration import resolve, settings
 
+MATCHED = (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION)
 APPEND = '[{"op": "add", "path": "/data/list/-", "value": "x"}]'
 
 
@@ -50,6 +54,33 @@ async def test_a_rule_without_targets_is_asked_about_before_its_object_is_stored
     assert (hook["sideEffects"], hook["reinvocationPolicy"]) == ("None", "IfNeeded")
     (never,) = hook["namespaceSelector"]["matchExpressions"]
     assert never["values"] == ["kube-retrofit-recorded", "kube-system", "kyverno"]
+
+
+@pytest.mark.parametrize(
+    "spec", [{"webhookConfiguration": {"failurePolicy": "Fail"}}, {"failurePolicy": "Fail"}, {}]
+)
+async def test_where_ignore_is_forced_no_policy_stops_a_request(make, spec):
+    store = PolicyStore(forces_ignore=True)
+    condition = {"matchConditions": [{"name": "a", "expression": "true"}]}
+    for item in (
+        make.mutating("changes", spec=spec),
+        make.policy("records", uid="2", spec=spec),
+        make.mutating("picky", spec={"webhookConfiguration": condition}),
+        make.mutating("lax", spec={"failurePolicy": "Ignore"}),
+    ):
+        store.apply(item)
+    compiled = store.policies()
+    forced = replace(settings(), forces_ignore=True)
+    found = configurations(compiled, await resolve(compiled), forced)
+    webhooks = [item for ref in MATCHED for item in found[ref]["webhooks"]]
+    assert {item["failurePolicy"] for item in webhooks} == {"Ignore"}
+    paths = [item["clientConfig"]["service"]["path"].split("/", 3)[3] for item in webhooks]
+    assert paths == ["validate/all", "mutate/all", "mutate/all/picky"]
+    assert {item["failurePolicy"] for item in found[POLICY_CONFIGURATION]["webhooks"]} == {"Fail"}
+    warned = {
+        item.key for item in compiled if "--force-failure-policy-ignore" in str(item.warnings)
+    }
+    assert warned == {"changes", "records", "picky"}
 
 
 async def test_each_kind_of_rule_has_its_own_configuration(make):
