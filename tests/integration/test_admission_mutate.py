@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import signal
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.errors import ClusterError, Denied, Invalid, NotFound
 from reconciler.services.rollout.webhook_config import MUTATING_CONFIGURATION
-from tests.faults.rig import Rig, config_map, rule, target
+from tests.faults.rig import Rig, config_map, pod, rule, target
 from tests.mutations import CASES, Case, at_the_desk, object_of, policy_of
 
 pytestmark = pytest.mark.cluster
@@ -361,3 +363,65 @@ def content(obj: Object) -> Object:
     meta = obj["metadata"]
     said = {key: meta.get(key) for key in ("labels", "annotations")}
     return {"spec": obj.get("spec"), "data": obj.get("data"), **said}
+
+
+async def test_a_rule_may_refuse_to_let_anybody_into_a_pod(rig: Rig) -> None:
+    gone = {"command": ["{{ request.object.gone }}"]}
+    await rig.create(pod(rig.namespace, "trigger-1"))
+    await rig.apply(change(rig, gone, kinds=["Pod/exec"], operations=["CONNECT"]))
+    args = ("-n", rig.namespace, "exec", "trigger-1", "--", "true")
+    with pytest.raises(ClusterError, match=r"policy .* rule rule: spec\.rules\[0\]: "):
+        await asyncio.to_thread(rig.cluster.kubectl, *args)
+
+
+@pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
+async def test_an_entry_that_may_not_be_read(rig: Rig, failure_policy: str) -> None:
+    path = f"/api/v1/namespaces/{rig.namespace}/secrets/hidden"
+    entry = {"name": "hidden", "apiCall": {"urlPath": path, "jmesPath": "kind"}}
+    made = change(rig, {"data": {"a": "{{ hidden }}"}}, context=[entry])
+    await rig.apply(made, failurePolicy=failure_policy)
+    if failure_policy == "Ignore":
+        assert "data" not in await stored(rig, "trigger-1")
+        return
+    with pytest.raises((Denied, Invalid), match="secrets"):
+        await rig.create(config_map(rig.namespace, "trigger-1"))
+
+
+@pytest.fixture
+async def lenient(rig: Rig) -> AsyncIterator[Rig]:
+    """A controller under which no policy stops a request."""
+    # It gives its Lease back at once.
+    await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
+    await rig.controller("--force-failure-policy-ignore", name="lenient")
+    yield rig
+    await asyncio.to_thread(rig.ensure)
+
+
+async def test_where_ignore_is_forced_nothing_is_refused(lenient: Rig) -> None:
+    await lenient.apply(change(lenient, MISSING), failurePolicy="Fail")
+    assert "data" not in await stored(lenient, "trigger-1")
+    policy = await lenient.get("ClusterPolicy", lenient.namespace, "")
+    (said,) = (
+        item["message"] for item in policy["status"]["conditions"] if item["type"] == "Ready"
+    )
+    assert said.endswith("the controller runs with --force-failure-policy-ignore")
+    await lenient.apply(change(lenient, {"data": {"x": "y"}}), failurePolicy="Fail")
+    assert (await stored(lenient, "trigger-2"))["data"] == {"x": "y"}
+
+
+async def test_while_nobody_answers_ignore_stores_and_fail_does_not(rig: Rig) -> None:
+    brief = {"timeoutSeconds": 1}
+    made = change(rig, {"data": {"x": "y"}})
+    await rig.apply(made, webhookConfiguration={**brief, "failurePolicy": "Fail"})
+    rig.programs.kill(ADMISSION, signal.SIGSTOP)
+    try:
+        with pytest.raises(ClusterError, match="failed calling webhook"):
+            await rig.create(config_map(rig.namespace, "trigger-1"))
+    finally:
+        rig.programs.kill(ADMISSION, signal.SIGCONT)
+    await rig.apply(made, webhookConfiguration={**brief, "failurePolicy": "Ignore"})
+    rig.programs.kill(ADMISSION, signal.SIGSTOP)
+    try:
+        assert "data" not in await stored(rig, "trigger-1")
+    finally:
+        rig.programs.kill(ADMISSION, signal.SIGCONT)
