@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reconciler.engine.allowance import UNLIMITED, Allowance
+from reconciler.engine.loads import Load, NeedsLoad
+from reconciler.errors import EvaluationError
 
 EVERYTHING = "@"
 """Stands among the roots of what reads the whole data."""
@@ -116,6 +118,7 @@ class Context:
 
         Raises:
             EvaluationError: One of them cannot be evaluated.
+            NeedsLoad: Some have to be read before; it names what all of them need.
         """
         data = self.data
         if self.deferred:
@@ -123,11 +126,29 @@ class Context:
             every = EVERYTHING in roots
             wanted = [name for name in self.deferred if every or name in roots]
             if wanted:
-                data = {**data, **{name: self.deferred[name]() for name in wanted}}
+                data = {**data, **self._evaluated(wanted)}
         for name, make in self.derived.items():
             if name in roots and name not in data and (value := make(data)) is not None:
                 data = {**data, name: value}
         return data
+
+    def _evaluated(self, names: Iterable[str]) -> dict[str, Any]:
+        """Give the values of entries that are all needed, so that they can be read together."""
+        values: dict[str, Any] = {}
+        unread: list[Load] = []
+        for name in names:
+            try:
+                values[name] = self.deferred[name]()
+            except NeedsLoad as need:
+                unread += need.loads
+            except EvaluationError:
+                # What was not read yet may be the fault that comes first.
+                if unread:
+                    break
+                raise
+        if unread:
+            raise NeedsLoad(*unread)
+        return values
 
 
 def request_context(

@@ -73,8 +73,12 @@ class LoadFailure:
 
 
 class NeedsLoad(RetrofitError):
-    """Evaluation cannot go on before something was read from outside."""
+    """Evaluation cannot go on before something was read from outside.
 
-    def __init__(self, load: Load) -> None:
-        super().__init__(f"not read yet: {load!r}")
-        self.load = load
+    Attributes:
+        loads: What it needs, none of it twice; none needs another to be read before it.
+    """
+
+    def __init__(self, *loads: Load) -> None:
+        self.loads = tuple(dict.fromkeys(loads))
+        super().__init__(f"not read yet: {', '.join(map(repr, self.loads))}")

@@ -1,7 +1,7 @@
 """What context entries need from outside: read once per attempt, when it is first named."""
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
@@ -47,14 +47,14 @@ class _Ended(Generic[T]):
     """How an evaluation ended, wherever that was.
 
     Attributes:
-        load: What it needs before it can be evaluated again.
+        loads: What it needs before it can be evaluated again.
     """
 
     steps: int
     exhausted: bool
     value: T | None
     error: EvaluationError | None
-    load: Load | None
+    loads: tuple[Load, ...]
 
     def result(self) -> T:
         if self.error is not None:
@@ -122,8 +122,8 @@ class Loads:
             else:
                 ended = self._run(work, BRIEF_STEPS)
             self.left -= ended.steps
-            if ended.load is not None:
-                await self._read(ended.load)
+            if ended.loads:
+                await self._read(ended.loads)
             elif not ended.exhausted:
                 return ended.result()
             elif long_evaluations is None or long or self.left <= 0:
@@ -137,11 +137,11 @@ class Loads:
         given = self.allowance.left = min(allowed, self.left)
         value: T | None = None
         error: EvaluationError | None = None
-        load: Load | None = None
+        loads: tuple[Load, ...] = ()
         try:
             value = work()
         except NeedsLoad as need:
-            load = need.load
+            loads = need.loads
         except EvaluationError as failed:
             error = failed
         except RecursionError:
@@ -152,7 +152,7 @@ class Loads:
             exhausted=self.allowance.exhausted,
             value=value,
             error=error,
-            load=load,
+            loads=loads,
         )
 
     def _too_costly(self) -> EvaluationError:
@@ -165,18 +165,26 @@ class Loads:
         msg = f"evaluating the rule takes more than {limit} steps {where}; narrow down {cure}"
         return EvaluationError(msg).bare(msg)
 
-    async def _read(self, load: Load) -> None:
-        if len(self.found) >= MAX_LOADS:
+    async def _read(self, loads: Sequence[Load]) -> None:
+        """Read things at the same time; the first of them that fails is the error."""
+        if len(self.found) + len(loads) > MAX_LOADS:
             msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
             raise EvaluationError(msg).bare(msg)
-        if not isinstance(load, GlobalLoad):
-            self.confidential = self.confidential or may_hold_secrets(load)
+        for load in loads:
+            if not isinstance(load, GlobalLoad):
+                self.confidential = self.confidential or may_hold_secrets(load)
+        # Whoever stops waiting stops nobody else.
+        waiting = [asyncio.shield(self._reading(load)) for load in loads]
+        for error in await asyncio.gather(*waiting, return_exceptions=True):
+            if error is not None:
+                raise error
+
+    def _reading(self, load: Load) -> asyncio.Task[None]:
         running = self._running.get(load)
         if running is None:
             running = asyncio.create_task(self._fetch(load))
             self._running[load] = running
-        # Whoever stops waiting stops nobody else.
-        await asyncio.shield(running)
+        return running
 
     async def _fetch(self, load: Load) -> None:
         try:

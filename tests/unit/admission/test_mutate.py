@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from reconciler.api.meta import Object
-from reconciler.engine.loads import Load
+from reconciler.engine.loads import ConfigMapLoad, Load
 from reconciler.errors import Unavailable
 from reconciler.requests.draft import MOST_LEVELS
 from tests.unit.admission.conftest import Make
@@ -313,7 +313,33 @@ class Away:
         raise Unavailable(msg)
 
 
+class Together:
+    """A loader that answers nobody before as many wait as a test wants."""
+
+    def __init__(self, waiting: int) -> None:
+        self.asked: list[Load] = []
+        self.all_here = asyncio.Barrier(waiting)
+
+    async def load(self, load: Load) -> Any:
+        self.asked.append(load)
+        await self.all_here.wait()
+        return {"data": {"k": load.name if isinstance(load, ConfigMapLoad) else ""}}
+
+
 class TestEntries:
+    async def test_are_read_together_each_thing_once_and_what_nobody_names_never(self, make):
+        entries = [
+            {"name": name, "configMap": {"name": of, "namespace": "a"}}
+            for name, of in (("one", "x"), ("two", "y"), ("again", "x"), ("unnamed", "z"))
+        ]
+        rule = labels(one="{{ one.data.k }}", two="{{ two.data.k }}{{ again.data.k }}")
+        index, obj = make.index(make.mutating(context=entries, **rule)), make.thing()
+        loader = Together(2)
+        async with World(index, loader=loader, budget=5.0) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        assert changed(obj, response)["metadata"]["labels"] == {"one": "x", "two": "yx"}
+        assert loader.asked == [ConfigMapLoad(namespace="a", name=name) for name in ("x", "y")]
+
     async def test_are_read_in_the_call_once_for_all_rules(self, make):
         again = {**FROM_SETTINGS, **labels(mode="{{ settings.data.mode }}"), "name": "again"}
         policy = make.mutating(rules=[FROM_SETTINGS, again])

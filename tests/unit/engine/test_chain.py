@@ -55,7 +55,7 @@ def settled(
         try:
             result = step.evaluate(lambda seen: run_of(program, seen, *exceptions, loads=loads))
         except NeedsLoad as need:
-            loads[need.load] = {"data": {"team": "blue"}}
+            loads.update({load: {"data": {"team": "blue"}} for load in need.loads})
             continue
         except RetrofitError as error:
             result = step.failed(error)

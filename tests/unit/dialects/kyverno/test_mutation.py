@@ -350,7 +350,7 @@ class TestEntries:
         )
         with pytest.raises(NeedsLoad) as caught:
             changed(blocks)
-        assert caught.value.load == self.LOADED
+        assert caught.value.loads == (self.LOADED,)
         assert log(blocks, loads={self.LOADED: {"data": {"k": "v"}}}) == ["v"]
 
     def test_one_that_cannot_be_read_is_an_error_of_its_element(self):

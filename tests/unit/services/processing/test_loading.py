@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from typing_extensions import override
@@ -85,6 +86,50 @@ async def test_what_is_found_later_is_read_later(shelf):
     found = await loads.evaluate(reading("chained.data.k", loads, ONE, chained))
     assert found == "of-one-next"
     assert shelf.calls == {"of-one": 1, "of-one-next": 1}
+
+
+class Together(Shelf):
+    """Answers nobody before as many wait as a test wants."""
+
+    def __init__(self, waiting):
+        super().__init__()
+        self.all_here = asyncio.Barrier(waiting)
+
+    @override
+    async def load(self, load):
+        async with asyncio.timeout(5):
+            await self.all_here.wait()
+        return await super().load(load)
+
+
+async def test_what_needs_nothing_of_each_other_is_read_at_the_same_time():
+    shelf, three = Together(3), config_map("three")
+    again = replace(ONE, name="again")
+    loads = Loads(shelf)
+    source = "join(' ', [one.data.k, two.data.k, again.data.k, three.data.k])"
+    found = await loads.evaluate(reading(source, loads, ONE, TWO, again, three))
+    assert found == "of-one of-two of-one of-three"
+    assert shelf.calls == {"of-one": 1, "of-two": 1, "of-three": 1}
+
+
+async def test_of_what_fails_together_the_first_is_the_error(shelf):
+    shelf.failures = {"of-one": Unavailable("one"), "of-two": Unavailable("two")}
+    loads = Loads(shelf)
+    with pytest.raises(Unavailable, match="one"):
+        await loads.evaluate(reading("[two, one]", loads, ONE, TWO))
+    shelf.failures.clear()
+    found = await loads.evaluate(reading("[two.data.k, one.data.k]", loads, ONE, TWO))
+    assert found == ["of-two", "of-one"]
+
+
+async def test_an_entry_after_one_that_fails_is_not_read(shelf):
+    broken = VariableEntry(
+        name="broken", value=None, path=compile_template("nothing.here"), default=None
+    )
+    loads = Loads(shelf)
+    with pytest.raises(EvaluationError, match="broken"):
+        await loads.evaluate(reading("[one, broken, two]", loads, ONE, broken, TWO))
+    assert shelf.calls == {"of-one": 1}
 
 
 async def test_targets_of_one_attempt_share_what_was_read(shelf):
