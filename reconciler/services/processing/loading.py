@@ -167,6 +167,8 @@ class Loads:
 
     async def _read(self, loads: Sequence[Load]) -> None:
         """Read things at the same time; the first of them that fails is the error."""
+        # Others may have read some of them while this was evaluated elsewhere.
+        loads = [load for load in loads if load not in self.found]
         if len(self.found) + len(loads) > MAX_LOADS:
             msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
             raise EvaluationError(msg).bare(msg)

@@ -331,6 +331,37 @@ async def test_what_is_needed_elsewhere_is_read_here(shelf):
     assert shelf.calls == {"of-one": 1}
 
 
+class LateSecond:
+    """The `Isolation` port: the second evaluation ends only when the test says so."""
+
+    def __init__(self):
+        self.calls = 0
+        self.go_on = asyncio.Event()
+
+    async def evaluate(self, work, _tenant):
+        self.calls += 1
+        second, ended = self.calls == 2, work()
+        if second:
+            await self.go_on.wait()
+        return ended
+
+
+async def test_what_was_read_while_another_was_evaluated_is_not_read_again(shelf):
+    apart, owner = LateSecond(), EvaluationOwner()
+    long_evaluations = LongEvaluations(apart, Clock())
+    long_evaluations.note(owner)
+    loads = Loads(shelf, long_evaluations=long_evaluations, owner=owner)
+    first, second = (
+        asyncio.create_task(loads.evaluate(reading("one.data.k", loads, ONE))) for _ in range(2)
+    )
+    async with asyncio.timeout(5):
+        assert await first == "of-one"
+        assert apart.calls == 3
+        apart.go_on.set()
+        assert await second == "of-one"
+    assert shelf.calls == {"of-one": 1}
+
+
 async def test_a_default_does_not_stand_in_for_what_takes_long(shelf):
     entry = VariableEntry(
         name="v",
