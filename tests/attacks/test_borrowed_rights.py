@@ -87,7 +87,7 @@ async def test_a_value_leads_an_honest_policy_nowhere_else(roles: Roles, rig: Ri
         await rig.finish()
         (request,) = await rig.requests()
     assert request.status.state == "Failed"
-    assert "cannot be read" in request.status.message
+    assert "context entry got: the content is refused" in request.status.message
     assert await rig.data("target") == {"is_": "here"}
 
 
