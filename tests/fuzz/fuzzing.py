@@ -51,8 +51,8 @@ class Fuzzer:
                 deadline=None,
                 print_blob=False,
                 report_multiple_bugs=False,
-                # To explain a failure takes longer than to find it.
-                phases=(Phase.generate, Phase.shrink),
+                # To explain a failure takes longer than to find it; what failed once fails again.
+                phases=(Phase.reuse, Phase.generate, Phase.shrink),
                 suppress_health_check=list(HealthCheck),
             )(tested)()
 

@@ -8,6 +8,8 @@ from tests.fuzz.fuzzing import Fuzzer
 FUZZERS = (*http.FUZZERS, *pipeline.FUZZERS)
 
 
+# What fails is made small for up to five minutes, and says nothing where that is cut off.
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda fuzzer: fuzzer.name)
 def test_bad_input_is_refused_by_its_place_and_good_input_has_its_end(fuzzer: Fuzzer) -> None:
     fuzzer.run(fuzzer.short)

@@ -111,7 +111,8 @@ def _elements(fields: Mapping[str, Any], location: str, scope: Scope) -> Express
 def _given_elements(declared: Any, scope: Scope) -> tuple[ElementEntry, ...]:
     # Where it is declared its position counts; what nobody declares belongs to the outermost.
     items = declared if isinstance(declared, list) else ()
-    names = {item.get("name") for item in items if isinstance(item, Mapping)}
+    # A list: a name may be anything here, and is refused where the entries are read.
+    names = [item.get("name") for item in items if isinstance(item, Mapping)]
     return tuple(
         entry for entry in scope.given_elements if not scope.elements or entry.name in names
     )

@@ -131,3 +131,15 @@ class TestJson:
     )
     def test_all_ways_to_write_it_are_read(self, json, text):
         assert compile_policy(json(text)).programs
+
+
+@pytest.mark.parametrize("name", [["a", "b"], {"a": "b"}, 1])
+def test_an_entry_of_a_foreach_is_named_by_a_text(rule, name):
+    loop = {
+        "list": "request.object.data",
+        "context": [{"name": name, "variable": {"value": "x"}}],
+        "patchStrategicMerge": {"data": {"a": "b"}},
+    }
+    foreach = rule((("mutate", "patchStrategicMerge"),), (("mutate", "foreach"), [loop]))
+    error = refusal(foreach)
+    assert error.location == f"{PLACE}.foreach[0].context[0].name"
