@@ -25,7 +25,7 @@ async def test_both_killed_under_load(rig: Rig) -> None:
 
     assert burst.refused, "nothing was sent while the admission server was away"
     assert all("failed calling webhook" in said for said in burst.refused.values())
-    assert len(burst.accepted) > TRIGGERS // 2
+    assert len(burst.accepted) > TRIGGERS // 5
     got = {f"target-{name.rpartition('-')[2]}": {"got": name} for name in burst.accepted}
     await rig.applied(got, within=30)
 
