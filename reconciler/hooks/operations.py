@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object
 from reconciler.engine.reading import kind_of
-from reconciler.errors import ErrorList, Invalid, InvalidPolicy
+from reconciler.errors import ErrorList, Invalid, InvalidPolicy, read_each
 from reconciler.languages.jmespath.yamltext import decode_documents
 
 _MAX_DEPTH: Final = 200
@@ -104,23 +104,34 @@ class Operation:
         return documents[0] if documents else None
 
 
-def parse_operations(text: str) -> tuple[Operation, ...]:
-    """Read all operations; none where the text is empty.
+def decode_operations(text: str) -> list[Any]:
+    """Return the documents of a text, as they stand; none where it is empty.
+
+    Raises:
+        InvalidPolicy: It is neither YAML nor JSON.
+    """
+    try:
+        return _documents(text)
+    except ValueError as error:
+        raise InvalidPolicy("operations", str(error)) from error
+
+
+def read_operations(documents: Sequence[Any]) -> tuple[Operation, ...]:
+    """Read all operations.
 
     Raises:
         InvalidPolicy: One of them is none, with all places; nothing may be carried out.
     """
-    try:
-        documents = _documents(text)
-    except ValueError as error:
-        raise InvalidPolicy("operations", str(error)) from error
-    found: list[Operation] = []
-    with ErrorList() as errors:
-        for index, document in enumerate(documents):
-            operation = errors.attempt(_operation, document, f"operations[{index}]")
-            if operation is not None:
-                found.append(operation)
-    return tuple(found)
+    return read_each(_operation, documents, "operations")
+
+
+def parse_operations(text: str) -> tuple[Operation, ...]:
+    """Read all operations of a text; none where it is empty.
+
+    Raises:
+        InvalidPolicy: One of them is none, with all places; nothing may be carried out.
+    """
+    return read_operations(decode_operations(text))
 
 
 def after_failure(operations: Sequence[Operation]) -> tuple[Operation, ...]:
