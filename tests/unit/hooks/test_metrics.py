@@ -1,0 +1,145 @@
+"""Metrics that hooks report."""
+
+import json
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from reconciler.errors import InvalidPolicy
+from reconciler.hooks.metrics import Action, HookMetrics, MetricOperation, parse_metrics
+
+
+def lines(*operations: dict[str, object]) -> str:
+    return "\n".join(json.dumps(operation) for operation in operations)
+
+
+def values(metrics: HookMetrics) -> dict[str, float]:
+    """Return every sample as a scrape reads it; this parser renames counters."""
+    return {
+        sample.name.removesuffix("_total")
+        + "".join(f" {name}={value}" for name, value in sorted(sample.labels.items())): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(metrics.exposition())
+        for sample in family.samples
+    }
+
+
+def test_operations_come_one_after_the_other() -> None:
+    text = (
+        '{"name":"a","action":"add","value":1,"labels":{"y":"2","x":"1"}}'
+        '{"name":"b","set":3}\n\n{"name":"c","add":0.5}'
+        '{"group":"g","action":"expire"}'
+    )
+    assert parse_metrics(text) == (
+        MetricOperation(action=Action.ADD, name="a", value=1, labels=(("x", "1"), ("y", "2"))),
+        MetricOperation(action=Action.SET, name="b", value=3),
+        MetricOperation(action=Action.ADD, name="c", value=0.5),
+        MetricOperation(action=Action.EXPIRE, group="g"),
+    )
+    assert parse_metrics(" \n") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "metrics[0]: is no whole JSON object: write one operation after the other"),
+        ('{"name":"a","set":1}\n{"na', "metrics[1]: is no whole JSON object"),
+        ("[1]", "metrics[0]: expected an object, got a list"),
+        ('{"name":"a","value":1}', "metrics[0].action: None is not known, use one of add, set"),
+        ('{"name":"a","action":"inc"}', "metrics[0].action: 'inc' is not known"),
+        ('{"name":"a","set":1,"add":1}', "metrics[0].set: excludes add"),
+        ('{"name":"a b","set":1}', "metrics[0].name: 'a b' is no name of a metric"),
+        ('{"set":1}', "metrics[0].name: '' is no name of a metric"),
+        ('{"name":"a","action":"set"}', "metrics[0].value: expected a number, got nothing"),
+        ('{"name":"a","set":true}', "metrics[0].value: expected a number"),
+        ('{"name":"a","add":-1}', "metrics[0].value: a counter never goes down"),
+        ('{"name":"a","set":1,"labels":{"a-b":"c"}}', "metrics[0].labels: 'a-b' is no name"),
+        ('{"name":"a","set":1,"labels":{"a":1}}', "metrics[0].labels.a: expected a text"),
+        ('{"action":"expire"}', "metrics[0].group: is required"),
+        ('{"name":"a","action":"observe","value":1}', "metrics[0].buckets: is required"),
+        (
+            '{"name":"a","action":"observe","value":1,"buckets":[2,1]}',
+            "metrics[0].buckets: must rise",
+        ),
+        (
+            '{"name":"a","action":"observe","value":1,"buckets":[1],"group":"g"}',
+            "metrics[0].group: a histogram can be in no group",
+        ),
+    ],
+)
+def test_what_is_no_operation_is_named(text: str, said: str) -> None:
+    with pytest.raises(InvalidPolicy) as error:
+        parse_metrics(text)
+    assert str(error.value).startswith(said)
+
+
+def test_values_add_up_and_hooks_share_a_name() -> None:
+    metrics = HookMetrics()
+    for hook in ("a.sh", "b.sh", "a.sh"):
+        text = lines({"name": "n", "add": 1}, {"name": "g", "set": 5, "labels": {"x": '"\\\n'}})
+        assert metrics.take(hook, parse_metrics(text)) == []
+    assert values(metrics) == {
+        "n hook=a.sh": 2,
+        "n hook=b.sh": 1,
+        'g hook=a.sh x="\\\n': 5,
+        'g hook=b.sh x="\\\n': 5,
+    }
+
+
+def test_a_histogram_counts() -> None:
+    metrics = HookMetrics()
+    for value in (0.5, 1, 7):
+        text = lines({"name": "h", "action": "observe", "value": value, "buckets": [1, 2.5]})
+        metrics.take("a.sh", parse_metrics(text))
+    assert values(metrics) == {
+        "h_bucket hook=a.sh le=1.0": 2,
+        "h_bucket hook=a.sh le=2.5": 2,
+        "h_bucket hook=a.sh le=+Inf": 3,
+        "h_sum hook=a.sh": 8.5,
+        "h_count hook=a.sh": 3,
+    }
+
+
+def test_a_run_replaces_its_groups_and_nothing_else() -> None:
+    metrics = HookMetrics()
+    first = lines(
+        {"group": "one", "name": "n", "add": 1, "labels": {"kind": "pod"}},
+        {"group": "one", "name": "n", "add": 1, "labels": {"kind": "replicaset"}},
+        {"group": "one", "name": "special", "set": 12},
+        {"name": "n", "add": 1, "labels": {"kind": "node"}},
+    )
+    metrics.take("a.sh", parse_metrics(first))
+    metrics.take("b.sh", parse_metrics(lines({"group": "two", "name": "n", "add": 1})))
+    again = lines({"group": "one", "name": "n", "add": 1, "labels": {"kind": "pod"}})
+    metrics.take("a.sh", parse_metrics(again))
+    assert values(metrics) == {
+        "n hook=a.sh kind=pod": 2,
+        "n hook=a.sh kind=node": 1,
+        "n hook=b.sh": 1,
+    }
+    metrics.take("a.sh", parse_metrics(lines({"group": "two", "action": "expire"})))
+    assert values(metrics) == {"n hook=a.sh kind=pod": 2, "n hook=a.sh kind=node": 1}
+
+
+def test_ten_thousand_values_of_a_label_are_too_many() -> None:
+    metrics = HookMetrics(most=100)
+    text = lines(
+        *({"name": "n", "set": 1, "labels": {"id": str(number)}} for number in range(10_000))
+    )
+    assert metrics.take("a.sh", parse_metrics(text)) == [
+        (
+            "9900 values are left out: a hook may have 100 names with their labels;"
+            " use fewer values of labels, or a group"
+        )
+    ]
+    assert len(values(metrics)) == 100
+    assert metrics.take("b.sh", parse_metrics(lines({"name": "n", "set": 1}))) == []
+
+
+def test_a_name_has_one_type() -> None:
+    metrics = HookMetrics()
+    assert metrics.take("a.sh", parse_metrics(lines({"name": "n", "set": 1}))) == []
+    assert metrics.take("b.sh", parse_metrics(lines({"name": "n", "add": 1}))) == [
+        "n is a gauge already, and cannot be a counter as well"
+    ]
