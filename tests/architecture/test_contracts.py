@@ -82,6 +82,11 @@ PLANTED = (
     ),
     ("The core does no I/O", "reconciler/hooks/monitor.py", "import asyncio"),
     (
+        "Neither server of policies runs an executable",
+        "reconciler/controller/gauges.py",
+        "import reconciler.execution.executables",
+    ),
+    (
         "Only a worker process loads libjq",
         "reconciler/isolation/jq.py",
         "import reconciler.isolation.jqworker",

@@ -1,0 +1,250 @@
+"""Hooks that are executables: asked for their configuration, and run."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from reconciler.clock import Clock, SystemClock
+from reconciler.errors import Interrupted, InvalidPolicy
+from reconciler.execution import workspace
+from reconciler.execution.discovery import Executable
+from reconciler.execution.limits import HookLimits
+from reconciler.execution.lines import LineReader
+from reconciler.execution.process import Ended, HookProcess
+from reconciler.execution.workspace import BadAnswer, Workspace
+from reconciler.hooks.ports import RunFailure
+
+_PLACE: Final = "--config"
+_ARGUMENT: Final = "--config"
+_LONGEST_REASON: Final = 300
+_MIB: Final = 1024 * 1024
+_INTERPRETED: Final = b"#!"
+# ELF, and what takes its place on a Mac.
+_PROGRAMS: Final = (
+    b"\x7fELF",
+    b"\xcf\xfa\xed\xfe",
+    b"\xca\xfe\xba\xbe",
+)
+_HEAD: Final = 4096
+
+Say = Callable[[str, str], None]
+"""Takes a line that a hook printed, and the stream: ``stdout`` or ``stderr``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a run of an executable left behind.
+
+    Attributes:
+        operations: Text, not looked at yet; so are the next three. All are empty where the files
+            of a run that failed cannot be read.
+        failure: None where it went well.
+        ended: How its process ended; None if it was never there.
+        left_out: Lines of output that there were too many of.
+    """
+
+    operations: str = ""
+    metrics: str = ""
+    admission: str = ""
+    conversion: str = ""
+    failure: RunFailure | None = None
+    ended: Ended | None = None
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executables:
+    """Runs executables.
+
+    Attributes:
+        folder: For the files of runs.
+        environment: Of a hook, beside the variables that name its files.
+        keep_files: Leave them where they are, for whoever looks for a fault.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+    limits: HookLimits = field(default_factory=HookLimits)
+    clock: Clock = field(default_factory=SystemClock)
+    keep_files: bool = False
+
+    async def config(self, executable: Executable) -> str:
+        """Return the configuration that an executable prints, asked in the folder of hooks.
+
+        Raises:
+            InvalidPolicy: It prints none.
+            Interrupted: The machine could not run it.
+        """
+        _check_program(executable)
+        printed = bytearray()
+        most = self.limits.config
+
+        def keep(data: bytes) -> None:
+            if len(printed) <= most:
+                printed.extend(data)
+
+        errors = _Stream(self.clock, "stderr", _ignore)
+        files = self._workspace("")
+        try:
+            process = HookProcess.start(
+                self.limits.command(executable.path, (_ARGUMENT,), executable.root),
+                {**self.environment, "TMPDIR": str(files.folder)},
+                keep,
+                errors.take,
+            )
+            ended = await process.ended(self.limits.config_seconds, self.limits.grace)
+        finally:
+            files.remove()
+        errors.finish()
+        if failure := _failure(ended, errors.last, self.limits.config_seconds, self.limits):
+            raise InvalidPolicy(_PLACE, str(failure))
+        if len(printed) > most:
+            reason = f"prints more than {most // _MIB} MiB, not a configuration"
+            raise InvalidPolicy(_PLACE, reason)
+        return _text(bytes(printed))
+
+    async def run(
+        self, executable: Executable, context: str, say: Say, *, seconds: float | None = None
+    ) -> Answer:
+        """Run an executable once, in its own folder, until it has ended.
+
+        Args:
+            executable: What to run, without arguments.
+            context: The text of its binding contexts.
+            say: Takes what it prints.
+            seconds: That it may take; None for no limit.
+
+        Raises:
+            Interrupted: The machine could not run it.
+        """
+        try:
+            _check_program(executable)
+        except InvalidPolicy as error:
+            return Answer(failure=RunFailure(reason=error.reason))
+        output = _Stream(self.clock, "stdout", say)
+        errors = _Stream(self.clock, "stderr", say)
+        files = self._workspace(context)
+        try:
+            process = HookProcess.start(
+                self.limits.command(executable.path, (), executable.path.parent),
+                {**self.environment, **files.variables},
+                output.take,
+                errors.take,
+            )
+            ended = await process.ended(seconds, self.limits.grace)
+            output.finish()
+            errors.finish()
+            failure = _failure(ended, errors.last, seconds, self.limits)
+            left_out = output.left_out + errors.left_out
+            return self._answer(files, failure, ended, left_out)
+        finally:
+            if not self.keep_files:
+                files.remove()
+
+    def _workspace(self, context: str) -> Workspace:
+        try:
+            return Workspace.make(self.folder, context)
+        except OSError as error:
+            reason = f"the files of a run cannot be made in {self.folder}: {error.strerror}"
+            raise Interrupted(reason) from error
+
+    def _answer(
+        self, files: Workspace, failure: RunFailure | None, ended: Ended, left_out: int
+    ) -> Answer:
+        most = self.limits.result
+        try:
+            return Answer(
+                operations=files.read(workspace.OPERATIONS, most),
+                metrics=files.read(workspace.METRICS, most),
+                admission=files.read(workspace.ADMISSION, most),
+                conversion=files.read(workspace.CONVERSION, most),
+                failure=failure,
+                ended=ended,
+                left_out=left_out,
+            )
+        except BadAnswer as error:
+            return Answer(failure=failure or error.failure, ended=ended, left_out=left_out)
+
+
+class _Stream:
+    """One stream of a run, line by line."""
+
+    def __init__(self, clock: Clock, name: str, say: Say) -> None:
+        self._clock = clock
+        self._name = name
+        self._say = say
+        self._lines = LineReader()
+
+    def take(self, data: bytes) -> None:
+        for line in self._lines.feed(data, self._clock.monotonic()):
+            self._say(line, self._name)
+
+    def finish(self) -> None:
+        for line in self._lines.finish(self._clock.monotonic()):
+            self._say(line, self._name)
+
+    @property
+    def last(self) -> str:
+        return self._lines.last
+
+    @property
+    def left_out(self) -> int:
+        return self._lines.left_out
+
+
+def _ignore(line: str, stream: str) -> None:
+    del line, stream
+
+
+def _check_program(executable: Executable) -> None:
+    """Look whether it can be started, since a shell would run any text as its own script."""
+    try:
+        with executable.path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise InvalidPolicy(_PLACE, f"cannot be read: {error.strerror}") from error
+    if head.startswith(_PROGRAMS):
+        return
+    if not head.startswith(_INTERPRETED):
+        reason = "is no program: its first line must name its interpreter, as #!/bin/sh"
+        raise InvalidPolicy(_PLACE, reason)
+    line = head.splitlines(keepends=True)[0].removeprefix(_INTERPRETED).strip(b" \t\n")
+    if line.endswith(b"\r"):
+        reason = "its first line ends with a carriage return: save it with line ends of Unix"
+        raise InvalidPolicy(_PLACE, reason)
+    name = os.fsdecode(line.split()[0]) if line else ""
+    if not Path(name).is_file():
+        raise InvalidPolicy(_PLACE, f"its interpreter {name!r} is not there")
+
+
+def _failure(
+    ended: Ended, said: str, seconds: float | None, limits: HookLimits
+) -> RunFailure | None:
+    said = said.strip()[:_LONGEST_REASON]
+    if ended.late:
+        return RunFailure(reason=f"took longer than {seconds:g} s and was ended")
+    if ended.code == -signal.SIGXFSZ:
+        reason = f"wrote a file larger than {limits.file // _MIB} MiB and was ended"
+        return RunFailure(reason=reason)
+    if ended.code < 0:
+        name = signal.Signals(-ended.code).name
+        return RunFailure(reason=f"ended by {name}" + (f": {said}" if said else ""))
+    if ended.code:
+        return RunFailure(reason=said, exit_code=ended.code)
+    return None
+
+
+def _text(printed: bytes) -> str:
+    if not printed.strip():
+        reason = "prints nothing: print the configuration, which begins with configVersion: v1"
+        raise InvalidPolicy(_PLACE, reason)
+    try:
+        text = printed.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidPolicy(_PLACE, "prints no text: its output is not UTF-8") from error
+    if "\0" in text:
+        raise InvalidPolicy(_PLACE, "prints no text: its output is binary")
+    return text

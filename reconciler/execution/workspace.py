@@ -1,0 +1,120 @@
+"""The files through which a hook is given something and answers, one folder for each run."""
+
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final, Self
+
+from reconciler.errors import InvalidSetting
+from reconciler.hooks.ports import RunFailure
+
+_PREFIX: Final = "hook-run-"
+_PRIVATE: Final = 0o600
+
+CONTEXT: Final = "BINDING_CONTEXT_PATH"
+METRICS: Final = "METRICS_PATH"
+CONVERSION: Final = "CONVERSION_RESPONSE_PATH"
+ADMISSION: Final = "ADMISSION_RESPONSE_PATH"
+VALIDATING: Final = "VALIDATING_RESPONSE_PATH"
+OPERATIONS: Final = "KUBERNETES_PATCH_PATH"
+_FILES: Final = {
+    CONTEXT: "binding-context.json",
+    METRICS: "metrics.json",
+    CONVERSION: "conversion-response.json",
+    # The older name of the two leads to the same file.
+    ADMISSION: "admission-response.json",
+    VALIDATING: "admission-response.json",
+    OPERATIONS: "kubernetes-patch",
+}
+
+
+class BadAnswer(Exception):
+    """A file that a hook answered with cannot be used."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.failure = RunFailure(reason=reason)
+
+
+class Workspace:
+    """The folder of a run: nobody else can read it, and it goes with the run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def make(cls, within: Path, context: str) -> Self:
+        """Make the files of a run; all but the context are empty.
+
+        Raises:
+            OSError: There is no room.
+        """
+        made = cls(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=within)))
+        try:
+            for name in set(_FILES.values()):
+                text = context if name == _FILES[CONTEXT] else ""
+                _write(made.folder / name, text)
+        except OSError:
+            made.remove()
+            raise
+        return made
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return the variables that a hook finds them by.
+
+        What it puts aside itself, as a shell does with a long here-document, goes there too.
+        """
+        paths = {variable: str(self.folder / name) for variable, name in _FILES.items()}
+        return {**paths, "TMPDIR": str(self.folder)}
+
+    def read(self, variable: str, most: int) -> str:
+        """Return what a hook wrote into a file.
+
+        Raises:
+            BadAnswer: It is no file of text any more, or too large.
+        """
+        path = self.folder / _FILES[variable]
+        try:
+            # A hook may have put a pipe there, or a link to what is none of its business.
+            number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            raise BadAnswer(f"${variable} cannot be read: {error.strerror}") from error
+        with os.fdopen(number, "rb") as file:
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise BadAnswer(f"${variable} is no file any more: write into it")
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise BadAnswer(f"${variable} has more than {most >> 20} MiB: write less in one run")
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            reason = f"${variable} is no UTF-8 text: see its byte {error.start}"
+            raise BadAnswer(reason) from error
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def clear(folder: Path) -> None:
+    """Make the folder for those of runs, or remove what a killed program left in it.
+
+    Raises:
+        InvalidSetting: It cannot be used.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in folder.glob(f"{_PREFIX}*"):
+            shutil.rmtree(left)
+    except OSError as error:
+        reason = f"temporary files cannot be kept in {folder}: {error.strerror}"
+        raise InvalidSetting(reason) from error
+
+
+def _write(path: Path, text: str) -> None:
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,283 @@
+"""Real scripts, run as processes: what they are given, may do, and what is said of them."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import InvalidPolicy
+from reconciler.execution.discovery import Executable
+from reconciler.execution.environment import clean_environment
+from reconciler.execution.executables import Answer, Executables
+from reconciler.execution.limits import HookLimits
+from reconciler.execution.workspace import clear
+from tests.unit.services.conftest import until
+
+MIB = 1024 * 1024
+SECONDS = 20.0
+"""Far more than any script here needs."""
+
+
+@pytest.fixture
+def executables(tmp_path: Path) -> Executables:
+    folder = tmp_path / "tmp"
+    clear(folder)
+    environment = clean_environment({**os.environ, "TOKEN": "secret"}, ())
+    return Executables(
+        folder=folder,
+        environment=environment,
+        limits=HookLimits(config_seconds=SECONDS, grace=0.2),
+    )
+
+
+def script(tmp_path: Path, *lines: str, shell: str = "#!/bin/sh") -> Executable:
+    path = tmp_path / "hooks/some/hook.sh"
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text("\n".join([shell, *lines, ""]))
+    path.chmod(0o755)
+    return Executable("some/hook.sh", path)
+
+
+class Said:
+    """What a hook printed."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+
+    def __call__(self, line: str, stream: str) -> None:
+        self.lines.append((stream, line))
+
+
+async def run(
+    executables: Executables, hook: Executable, context: str = "[]", seconds: float = SECONDS
+) -> tuple[Answer, list[tuple[str, str]]]:
+    said = Said()
+    answer = await executables.run(hook, context, said, seconds=seconds)
+    return answer, said.lines
+
+
+async def test_a_hook_reads_its_context_and_answers(
+    executables: Executables, tmp_path: Path
+) -> None:
+    hook = script(
+        tmp_path,
+        'cat "$BINDING_CONTEXT_PATH"; echo; echo oh >&2',
+        'echo "{\\"operation\\": \\"Create\\"}" >> "$KUBERNETES_PATCH_PATH"',
+        'echo metric >> "$METRICS_PATH"',
+        'echo allowed > "$VALIDATING_RESPONSE_PATH"',
+        'test "$VALIDATING_RESPONSE_PATH" = "$ADMISSION_RESPONSE_PATH"',
+        'echo converted > "$CONVERSION_RESPONSE_PATH"',
+    )
+    context = json.dumps([{"binding": "onStartup"}])
+    answer, said = await run(executables, hook, context)
+    assert answer.failure is None
+    assert sorted(said) == [("stderr", "oh"), ("stdout", context)]
+    assert answer.operations == '{"operation": "Create"}\n'
+    assert (answer.metrics, answer.admission) == ("metric\n", "allowed\n")
+    assert answer.conversion == "converted\n"
+    assert answer.ended is not None
+    assert answer.ended.most_memory > 100_000
+    assert list(executables.folder.iterdir()) == []
+
+
+async def test_nobody_else_reads_its_files(executables: Executables, tmp_path: Path) -> None:
+    hook = script(tmp_path, 'touch "$TMPDIR/own"', "exit 1")
+    await replace(executables, keep_files=True).run(hook, "[]", Said())
+    (folder,) = executables.folder.iterdir()
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert (stat.S_IMODE(folder.stat().st_mode), modes) == (0o700, {0o600})
+    clear(executables.folder)
+    assert list(executables.folder.iterdir()) == []
+
+
+async def test_its_environment_has_nothing_of_the_programs_own(
+    executables: Executables, tmp_path: Path
+) -> None:
+    answer, said = await run(executables, script(tmp_path, "env; umask; pwd; ulimit -c"))
+    assert answer.failure is None
+    shown = [line for _, line in said]
+    names = {line.partition("=")[0] for line in shown if "=" in line}
+    assert "TOKEN" not in names
+    assert {"PATH", "BINDING_CONTEXT_PATH", "TMPDIR"} <= names
+    assert shown[-3:] == ["0077", str(tmp_path / "hooks/some"), "0"]
+
+
+def test_the_environment_has_what_leads_to_the_cluster_and_what_is_named() -> None:
+    given = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "RETROFIT_X": "1", "HTTPS_PROXY": "p", "A": ""}
+    assert clean_environment(given, ["HTTPS_PROXY", "B"]) == {
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "HTTPS_PROXY": "p",
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("echo one >&2", "echo no such secret >&2", "exit 3"), "exit 3: no such secret"),
+        (("exit 4",), "exit 4"),
+        (("echo bye >&2", "kill -KILL $$"), "ended by SIGKILL: bye"),
+        (('rm "$KUBERNETES_PATCH_PATH"',), "$KUBERNETES_PATCH_PATH cannot be read: No such file"),
+        (
+            ('rm "$METRICS_PATH"; mkfifo "$METRICS_PATH"',),
+            "$METRICS_PATH is no file any more: write into it",
+        ),
+        (
+            ('ln -sf /etc/passwd "$KUBERNETES_PATCH_PATH"',),
+            "$KUBERNETES_PATCH_PATH cannot be read: Too many levels",
+        ),
+        (
+            ('head -c 9000000 /dev/zero > "$KUBERNETES_PATCH_PATH"',),
+            "$KUBERNETES_PATCH_PATH has more than 8 MiB: write less in one run",
+        ),
+        (
+            ('printf "a\\377" > "$KUBERNETES_PATCH_PATH"',),
+            "$KUBERNETES_PATCH_PATH is no UTF-8 text: see its byte 1",
+        ),
+    ],
+)
+async def test_a_run_that_fails_says_why_in_one_line(
+    executables: Executables, tmp_path: Path, lines: tuple[str, ...], said: str
+) -> None:
+    answer, _ = await run(executables, script(tmp_path, *lines))
+    assert str(answer.failure).startswith(said)
+    assert len(str(answer.failure).splitlines()) == 1
+
+
+async def test_a_failed_run_may_have_answered(executables: Executables, tmp_path: Path) -> None:
+    hook = script(tmp_path, 'echo patch > "$KUBERNETES_PATCH_PATH"', "exit 1")
+    answer, _ = await run(executables, hook)
+    assert (str(answer.failure), answer.operations) == ("exit 1", "patch\n")
+
+
+async def test_a_hook_that_does_not_end_is_ended(executables: Executables, tmp_path: Path) -> None:
+    hook = script(tmp_path, "trap '' TERM", "while :; do sleep 0.05; done")
+    answer, _ = await run(executables, hook, seconds=0.2)
+    assert str(answer.failure) == "took longer than 0.2 s and was ended"
+
+
+async def test_what_a_hook_leaves_behind_ends_with_it(
+    executables: Executables, tmp_path: Path
+) -> None:
+    hook = script(tmp_path, "sleep 1000 & echo $!", "sleep 1000 > /dev/null 2>&1 & echo $!")
+    answer, said = await run(executables, hook)
+    assert answer.failure is None
+    assert answer.ended is not None
+    assert answer.ended.left_behind
+    await until(lambda: not any(is_running(int(pid)) for _, pid in said))
+
+
+async def test_what_leaves_the_group_holds_nobody_up(
+    executables: Executables, tmp_path: Path
+) -> None:
+    answer, said = await run(executables, script(tmp_path, "setsid sleep 1000 & echo $!"))
+    assert answer.failure is None
+    ((_, pid),) = said
+    os.kill(int(pid), signal.SIGKILL)
+
+
+async def test_whoever_gives_up_a_run_ends_it(executables: Executables, tmp_path: Path) -> None:
+    hook = script(tmp_path, "echo $$", "trap 'echo asked; exit' TERM", "sleep 1000 & wait")
+    said = Said()
+    task = asyncio.ensure_future(executables.run(hook, "[]", said))
+    await until(lambda: said.lines != [])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not is_running(int(said.lines[0][1]))
+    assert list(executables.folder.iterdir()) == []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in {"Z", "X"}
+
+
+async def test_ten_megabytes_of_output_are_cut(executables: Executables, tmp_path: Path) -> None:
+    lines = ("head -c 10000000 /dev/zero", "echo", "seq 1500000")
+    answer, said = await run(executables, script(tmp_path, *lines))
+    assert answer.failure is None
+    assert all(len(line) <= 16 * 1024 + 10 for _, line in said)
+    assert len(said) + answer.left_out == 1_500_001
+    assert answer.left_out > 1_000_000
+
+
+async def test_a_process_has_so_much_memory_and_file(
+    executables: Executables, tmp_path: Path
+) -> None:
+    limits = replace(executables.limits, memory=64 * MIB, file=MIB)
+    limited = replace(executables, limits=limits)
+    answer, _ = await run(limited, script(tmp_path, "exec head -c 2000000 /dev/zero > big"))
+    assert str(answer.failure) == "wrote a file larger than 1 MiB and was ended"
+    hungry = script(tmp_path, "x = 'x' * 10**9", shell="#!/usr/bin/env python3")
+    answer, _ = await run(limited, hungry)
+    assert answer.failure is not None
+    assert answer.failure.exit_code is not None
+
+
+async def test_a_configuration_is_what_it_prints(executables: Executables, tmp_path: Path) -> None:
+    hook = script(
+        tmp_path,
+        'test "$1" = --config || exit 9',
+        f'test "$PWD" = {tmp_path}/hooks || exit 8',
+        "echo starting >&2",
+        "cat <<EOF",
+        "configVersion: v1",
+        "onStartup: 1",
+        "EOF",
+    )
+    assert await executables.config(hook) == "configVersion: v1\nonStartup: 1\n"
+    assert list(executables.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((":",), "prints nothing: print the configuration, which begins with configVersion: v1"),
+        (("head -c 2000000 /dev/zero",), "prints more than 1 MiB, not a configuration"),
+        (("printf 'a\\377'",), "prints no text: its output is not UTF-8"),
+        (("printf 'a\\000'",), "prints no text: its output is binary"),
+        (("echo jq: not found >&2", "exit 127"), "exit 127: jq: not found"),
+    ],
+)
+async def test_a_bad_configuration_is_named(
+    executables: Executables, tmp_path: Path, lines: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(InvalidPolicy) as error:
+        await executables.config(script(tmp_path, *lines))
+    assert (error.value.location, error.value.reason) == ("--config", said)
+
+
+async def test_a_configuration_has_its_time(executables: Executables, tmp_path: Path) -> None:
+    limits = replace(executables.limits, config_seconds=0.2)
+    with pytest.raises(InvalidPolicy, match=r"took longer than 0\.2 s and was ended"):
+        await replace(executables, limits=limits).config(script(tmp_path, "sleep 1000"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"echo hello\n", "is no program: its first line must name its interpreter"),
+        (b"", "is no program"),
+        (b"#!/bin/sh\r\necho\r\n", "ends with a carriage return"),
+        (b"#!/usr/bin/nope -x\n", "its interpreter '/usr/bin/nope' is not there"),
+        (b"#!\n", "its interpreter '' is not there"),
+    ],
+)
+async def test_what_cannot_be_started_is_said_before(
+    executables: Executables, tmp_path: Path, content: bytes, said: str
+) -> None:
+    hook = script(tmp_path)
+    hook.path.write_bytes(content)
+    with pytest.raises(InvalidPolicy) as error:
+        await executables.config(hook)
+    assert said in error.value.reason
+    answer, _ = await run(executables, hook)
+    assert said in str(answer.failure)

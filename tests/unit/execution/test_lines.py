@@ -1,0 +1,32 @@
+"""What a process prints becomes lines."""
+
+from reconciler.execution.lines import LONGEST, RATE, LineReader
+
+
+def test_lines_may_come_in_pieces() -> None:
+    lines = LineReader()
+    assert lines.feed(b"one\ntw", 0.0) == ["one"]
+    assert lines.feed(b"o\r\n\n  \nthree", 0.0) == ["two"]
+    assert lines.finish(0.0) == ["three"]
+    assert lines.finish(0.0) == []
+
+
+def test_a_long_line_is_cut_however_it_comes() -> None:
+    lines = LineReader()
+    assert lines.feed(b"x" * LONGEST + b"\n", 0.0) == ["x" * LONGEST]
+    for _ in range(100):
+        assert lines.feed(b"y" * LONGEST, 0.0) == []
+    assert lines.feed(b"\nz\n", 0.0) == ["y" * LONGEST + " [cut]", "z"]
+
+
+def test_a_second_has_so_many_lines_and_the_last_is_known() -> None:
+    lines = LineReader()
+    shown = lines.feed(b"".join(b"%d\n" % number for number in range(RATE + 5)), 0.2)
+    assert (len(shown), lines.left_out, lines.last) == (RATE, 5, str(RATE + 4))
+    assert lines.feed(b"too many\n", 0.9) == []
+    assert lines.feed(b"again\n", 1.3) == ["again"]
+    assert lines.left_out == 6
+
+
+def test_bytes_that_are_no_text_are_written_out() -> None:
+    assert LineReader().feed(b"a\xff\x00b\n", 0.0) == ["a\\xff\x00b"]
