@@ -72,6 +72,11 @@ _COMMANDS: Mapping[str, _Command] = {
         "explain",
         "Say why a policy does or does not change an object.",
     ),
+    "hooks": _Command(
+        "reconciler.cli.hooks.command",
+        "hooks",
+        "Say which hooks a folder has, and what one would do.",
+    ),
     "jp": _Command("reconciler.cli.jp", "jp", "Try JMESPath expressions as policies use them."),
     "version": _Command(
         "reconciler.cli.version", "version", "Show the versions of retrofit and of the cluster."

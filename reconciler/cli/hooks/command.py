@@ -1,0 +1,247 @@
+"""The commands of `retrofit hooks`."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from reconciler.cli.desk.inputs import placed
+from reconciler.cli.desk.stock import Scopes, Stock
+from reconciler.cli.hooks.bindings import REASONS, DeskBindings, Occasion, outline
+from reconciler.cli.hooks.effects import effects_of
+from reconciler.cli.hooks.executing import (
+    config_of,
+    confirm,
+    desk_executables,
+    executables_in,
+    faults_of,
+)
+from reconciler.cli.hooks.report import Report
+from reconciler.cli.output.exits import FINDINGS
+from reconciler.cli.output.masking import Mask, mask_of
+from reconciler.cli.output.screen import screen_of, warn
+from reconciler.cli.output.table import table
+from reconciler.errors import InvalidPolicy, InvalidSetting
+from reconciler.execution.executables import Answer, Executables
+from reconciler.hooks.bindings import DELETED
+from reconciler.hooks.metrics import parse_metrics
+from reconciler.hooks.operations import after_failure, parse_operations
+from reconciler.hooks.values import render_json
+from reconciler.isolation.jq import JqWorkers
+from reconciler.services.ports.jq import Jq
+
+_HEAD: Final = ("HOOK", "BINDING", "ON", "QUEUE")
+_TIMEOUT: Final = 60.0
+
+_GROUP_EPILOG = """\b
+Examples:
+  retrofit hooks list hooks/ --yes
+  retrofit hooks run hooks/pods-hook.sh --event Added -r pod.yaml
+"""
+_LIST_EPILOG = """\b
+Examples:
+  retrofit hooks list hooks/
+  retrofit hooks list hooks/pods-hook.sh --yes
+"""
+_RUN_EPILOG = """\b
+Examples:
+  retrofit hooks run hooks/pods-hook.sh --event Added -r pod.yaml
+  retrofit hooks run hooks/nightly.py --event Schedule -t objects/ --yes
+"""
+
+_yes = click.option(
+    "--yes", "-y", is_flag=True, help="Run executables on this machine without a question."
+)
+_env = click.option(
+    "--hook-env",
+    "added",
+    multiple=True,
+    metavar="NAME",
+    help="A variable that hooks get as well, as KUBECONFIG. May be repeated.",
+)
+
+
+@click.group("hooks", epilog=_GROUP_EPILOG)
+def hooks() -> None:
+    """Say which hooks a folder has, and what one would do; nothing is written to a cluster."""
+
+
+@hooks.command("list", epilog=_LIST_EPILOG)
+@click.argument("path", type=click.Path(path_type=Path))
+@_env
+@_yes
+def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
+    """List the hooks of a folder with their bindings.
+
+    Each executable is run with --config, in an environment that leads to no cluster.
+
+    \b
+    Exit code:
+      0  all hooks can be used
+      1  a hook has no configuration that can be used
+      2  nothing could be done: wrong usage, no executable file
+    """  # noqa: D301 - click's mark for text that is not to be wrapped
+    found = executables_in(path)
+    confirm(path, yes=yes)
+    rows: list[tuple[str, ...]] = [_HEAD]
+    refused = 0
+
+    async def look() -> int:
+        faults = 0
+        async with _tools(added) as (executables, jq):
+            for executable in found:
+                try:
+                    config = await config_of(executables, executable, jq)
+                except InvalidPolicy as error:
+                    faults += 1
+                    for line in faults_of(error):
+                        warn(f"{executable.name}: {line}")
+                    continue
+                rows.extend((executable.name, *row) for row in outline(config))
+        return faults
+
+    refused = asyncio.run(look())
+    if len(rows) > 1:
+        for line in table(rows, screen_of(sys.stdout).width):
+            click.echo(line)
+    if refused:
+        sys.exit(FINDINGS)
+
+
+@hooks.command("run", epilog=_RUN_EPILOG)
+@click.argument("path", metavar="HOOK", type=click.Path(path_type=Path))
+@click.option(
+    "--event",
+    "reason",
+    required=True,
+    type=click.Choice(REASONS, case_sensitive=False),
+    help="Why the hook runs.",
+)
+@click.option("--binding", default="", metavar="NAME", help="For this binding only.")
+@click.option(
+    "--resource", "-r", "resources", multiple=True, metavar="FILE", help="What the event is about."
+)
+@click.option(
+    "--target-resource",
+    "-t",
+    "targets",
+    multiple=True,
+    metavar="FILE",
+    help="What the cluster has besides: for snapshots, and for operations to change.",
+)
+@click.option(
+    "--timeout",
+    "seconds",
+    default=_TIMEOUT,
+    show_default=True,
+    metavar="SECONDS",
+    help="For the run.",
+)
+@click.option("--show-secrets", is_flag=True, help="Show the content of Secrets.")
+@_env
+@_yes
+def run(
+    path: Path,
+    reason: str,
+    binding: str,
+    resources: tuple[str, ...],
+    targets: tuple[str, ...],
+    *,
+    seconds: float,
+    added: tuple[str, ...],
+    show_secrets: bool,
+    yes: bool,
+) -> None:
+    """Run a hook once, and show what it is given, prints and would change.
+
+    The executable gets the files and variables that it has in a cluster, and an environment that
+    leads to none. Its operations are carried out in memory, on the objects of the files.
+
+    \b
+    Exit code:
+      0  the hook did its work
+      1  it failed, or an operation of it would
+      2  nothing could be done: wrong usage, a missing file, no binding for this event
+    """  # noqa: D301 - click's mark for text that is not to be wrapped
+    scopes = Scopes()
+    about, besides = placed(resources, scopes), placed(targets, scopes)
+    if path.is_dir():
+        raise InvalidSetting(
+            f"{path}: it is a folder; name one hook, or see `retrofit hooks list`"
+        )
+    executables_in(path)
+    confirm(path, yes=yes)
+    stock = Stock(besides if reason == DELETED else [*about, *besides])
+    mask = Mask() if show_secrets else mask_of([*about, *besides])
+    occasion = Occasion(reason=reason, objects=about, binding=binding)
+
+    async def play() -> bool:
+        async with _tools(added) as (executables, jq):
+            desk = _Desk(executables, jq, stock, Report(sys.stdout, mask))
+            return await desk.play(path, occasion, seconds)
+
+    if not asyncio.run(play()):
+        sys.exit(FINDINGS)
+
+
+@asynccontextmanager
+async def _tools(added: Sequence[str]) -> AsyncIterator[tuple[Executables, Jq]]:
+    jq = JqWorkers(workers=1)
+    try:
+        with desk_executables(added) as executables:
+            yield executables, jq
+    finally:
+        await jq.close()
+
+
+class _Desk:
+    """One run, from the configuration to what it would change."""
+
+    def __init__(self, executables: Executables, jq: Jq, stock: Stock, report: Report) -> None:
+        self._executables = executables
+        self._jq = jq
+        self._stock = stock
+        self._report = report
+
+    async def play(self, path: Path, occasion: Occasion, seconds: float) -> bool:
+        """Return whether the hook did its work."""
+        (executable,) = executables_in(path)
+        try:
+            config = await config_of(self._executables, executable, self._jq)
+        except InvalidPolicy as error:
+            for line in faults_of(error):
+                warn(f"{executable.name}: {line}")
+            return False
+        given = await DeskBindings(config, self._jq, self._stock).contexts(occasion)
+        self._report.contexts(given)
+        self._report.output()
+        answer = await self._executables.run(
+            executable, render_json(given), self._report.line, seconds=seconds
+        )
+        return await self._show(executable.name, answer)
+
+    async def _show(self, name: str, answer: Answer) -> bool:
+        if answer.left_out:
+            warn(f"{name}: {answer.left_out} lines are left out: more than 1,000 in a second")
+        if answer.ended is not None and answer.ended.left_behind:
+            warn(f"{name}: it left processes behind, which were ended")
+        if answer.failure is not None:
+            warn(f"{name} failed: {answer.failure}")
+        try:
+            operations = parse_operations(answer.operations)
+            metrics = parse_metrics(answer.metrics)
+        except InvalidPolicy as error:
+            for line in faults_of(error):
+                warn(f"{name}: {line}")
+            return False
+        if answer.failure is not None:
+            operations = after_failure(operations)
+        effects = await effects_of(operations, self._stock, self._jq)
+        self._report.effects(effects)
+        if metrics:
+            self._report.metrics(metrics)
+        return answer.failure is None and not any(effect.error for effect in effects)

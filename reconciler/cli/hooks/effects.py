@@ -1,0 +1,99 @@
+"""What the operations of a hook would do to the objects of files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.api.meta import Kind, Object
+from reconciler.cli.desk.stock import Stock
+from reconciler.errors import NoKindMatch, NotFound, RetrofitError
+from reconciler.hooks.operations import Operation
+from reconciler.memory.operations import MemoryOperations
+from reconciler.services.hooks.operations import OperationRunner
+from reconciler.services.ports.jq import Jq
+
+_SERVERS_OWN = ("uid", "resourceVersion", "generation", "creationTimestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One operation, carried out in memory.
+
+    Attributes:
+        target: As a person names it.
+        before: None where there was no such object.
+        after: None where there is none.
+        error: Empty where it went well.
+    """
+
+    operation: Operation
+    target: str
+    before: Object | None = None
+    after: Object | None = None
+    error: str = ""
+
+
+async def effects_of(operations: Sequence[Operation], stock: Stock, jq: Jq) -> list[Effect]:
+    """Carry operations out, each on what those before it left."""
+    cluster = stock.cluster
+    runner = OperationRunner(
+        kinds=cluster,
+        reader=cluster,
+        writer=cluster,
+        operations=MemoryOperations(cluster),
+        jq=jq,
+    )
+    found: list[Effect] = []
+    for operation in operations:
+        api_version, name, namespace, called = _address(operation)
+        kind = await cluster.named(api_version, name)
+        before = await _read(stock, kind, namespace, called)
+        (result,) = await runner.run([operation])
+        effect = Effect(
+            operation=operation,
+            target=f"{kind.kind if kind else name} {namespace}/{called}".replace(" /", " "),
+            before=before,
+            after=await _read(stock, kind, namespace, called),
+            error=_said(result.error),
+        )
+        found.append(effect)
+    return found
+
+
+def _address(operation: Operation) -> tuple[str, str, str, str]:
+    """Return version, kind, namespace and name of what an operation is about."""
+    if operation.name:
+        return operation.api_version, operation.kind, operation.namespace, operation.name
+    try:
+        obj: Mapping[str, Any] = operation.object()
+    except RetrofitError:
+        return "", "", "", ""
+    meta = obj.get("metadata")
+    meta = meta if isinstance(meta, Mapping) else {}
+    named = (obj.get("apiVersion"), obj.get("kind"), meta.get("namespace"), meta.get("name"))
+    version, kind, namespace, name = (str(item or "") for item in named)
+    return version, kind, namespace, name
+
+
+async def _read(stock: Stock, kind: Kind | None, namespace: str, name: str) -> Object | None:
+    if kind is None:
+        return None
+    try:
+        found = await stock.cluster.get(replace(kind, subresource=""), namespace, name)
+    except NotFound:
+        return None
+    meta = {key: value for key, value in found["metadata"].items() if key not in _SERVERS_OWN}
+    return {**found, "metadata": meta}
+
+
+def _said(error: RetrofitError | None) -> str:
+    match error:
+        case None:
+            return ""
+        case NotFound():
+            return f"{error}; name its file with --target-resource if the cluster has it"
+        case NoKindMatch():
+            cure = "name the file of its CustomResourceDefinition with --target-resource"
+            return f"{error}; {cure}"
+        case _:
+            return str(error)

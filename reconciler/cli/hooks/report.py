@@ -1,0 +1,86 @@
+"""What a run of a hook came to, for a person."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TextIO
+
+from reconciler.cli.desk.emit import paint, render_yaml, unified_diff
+from reconciler.cli.hooks.effects import Effect
+from reconciler.cli.output.masking import Mask
+from reconciler.cli.output.screen import screen_of
+from reconciler.hooks.metrics import MetricOperation
+
+_NOTHING: Final = "/dev/null"
+
+
+class Report:
+    """Writes the parts of it as they come."""
+
+    def __init__(self, stream: TextIO, mask: Mask) -> None:
+        self._stream = stream
+        self._screen = screen_of(stream)
+        self._mask = mask
+        self._begun = False
+
+    def contexts(self, contexts: Sequence[dict[str, Any]]) -> None:
+        """Write what the hook is given."""
+        self._head("Binding contexts")
+        self._stream.write(render_yaml(self._mask.value(list(contexts))))
+
+    def line(self, line: str, stream: str) -> None:
+        """Write a line that the hook printed."""
+        mark = "" if stream == "stdout" else f"{stream}: "
+        self._stream.write(f"{mark}{self._mask.text(line)}\n")
+
+    def output(self) -> None:
+        """Write what stands above the output of the hook."""
+        self._head("Output")
+
+    def effects(self, effects: Sequence[Effect]) -> None:
+        """Write what the operations would change."""
+        self._head("Operations")
+        if not effects:
+            self._stream.write("none\n")
+        for effect in effects:
+            for line in self._effect(effect):
+                self._stream.write(f"{line}\n")
+
+    def metrics(self, metrics: Sequence[MetricOperation]) -> None:
+        """Write what the hook reports."""
+        self._head("Metrics")
+        for item in metrics:
+            labels = ",".join(f'{name}="{value}"' for name, value in item.labels)
+            shown = f"{item.name}{{{labels}}}" if labels else item.name
+            group = f" (group {item.group})" if item.group else ""
+            value = f" {item.value:g}" if item.name else ""
+            self._stream.write(self._mask.text(f"{item.action} {shown}{value}{group}") + "\n")
+
+    def _effect(self, effect: Effect) -> Iterator[str]:
+        head = f"{effect.operation.type} {effect.target}"
+        if effect.error:
+            yield self._screen.style(f"{head}: {self._mask.text(effect.error)}", fg="red")
+            return
+        before, after = effect.before or {}, effect.after or {}
+        before, after = self._mask.pair(before, after)
+        if before == after and effect.before == effect.after:
+            yield f"{head}: nothing changes"
+            return
+        yield self._screen.style(head, bold=True)
+        names = (
+            effect.target if effect.before else _NOTHING,
+            effect.target if effect.after else _NOTHING,
+        )
+        yield from paint(_diff(before, after, names), self._screen)
+
+    def _head(self, text: str) -> None:
+        gap = "\n" if self._begun else ""
+        self._stream.write(f"{gap}{self._screen.style(f'# {text}', bold=True)}\n")
+        self._begun = True
+
+
+def _diff(before: dict[str, Any], after: dict[str, Any], names: tuple[str, str]) -> list[str]:
+    """Return a diff; of an object that comes or goes all lines."""
+    if before and after:
+        return unified_diff(before, after, names=names)
+    sign, shown = ("+", after) if after else ("-", before)
+    lines = [f"{sign}{line}" for line in render_yaml(shown).splitlines()]
+    return [f"--- {names[0]}", f"+++ {names[1]}", *lines]

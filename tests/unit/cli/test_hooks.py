@@ -1,0 +1,265 @@
+"""`retrofit hooks`: real scripts, what they are given and what they would change."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconciler.cli.main import retrofit
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: shop}}
+spec: {nodeName: one}
+"""
+SETTINGS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {mode: strict}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: password}
+stringData: {value: hunter22}
+"""
+CONFIG = """
+configVersion: v1
+onStartup: 10
+schedule:
+- {name: nightly, crontab: "0 3 * * *", queue: slow, includeSnapshotsFrom: [settings]}
+kubernetes:
+- {name: pods, kind: pod, executeHookOnEvent: [Added], jqFilter: .metadata.labels}
+- {name: settings, kind: cm, executeHookOnEvent: [], executeHookOnSynchronization: false}
+"""
+Script = Callable[..., str]
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    monkeypatch.chdir(tmp_path)
+    Path("pod.yaml").write_text(POD)
+    Path("settings.yaml").write_text(SETTINGS)
+
+    def write(body: str, *, config: str = CONFIG, name: str = "hooks/hook.sh") -> str:
+        path = Path(name)
+        path.parent.mkdir(exist_ok=True, parents=True)
+        shown = f"if [ \"$1\" = --config ]; then cat <<'END'\n{config}\nEND\nexit; fi"
+        path.write_text(f"#!/bin/sh\n{shown}\n{body}\n")
+        path.chmod(0o755)
+        return name
+
+    return write
+
+
+def hooks(*words: str) -> Result:
+    return CliRunner().invoke(retrofit, ["hooks", *words])
+
+
+def run(hook: str, *words: str) -> Result:
+    return hooks("run", hook, "--yes", *words)
+
+
+def operation(text: str) -> str:
+    return f"cat > $KUBERNETES_PATCH_PATH <<'END'\n{text}\nEND"
+
+
+def test_a_folder_has_hooks_with_bindings(script: Script) -> None:
+    script(":", name="hooks/b/second.sh")
+    script(":", config="configVersion: v1\nonStartup: 1", name="hooks/a.sh")
+    script(":", config="kubernetes: []", name="hooks/broken.sh")
+    Path("hooks/forgotten.sh").write_text("#!/bin/sh\n")
+    done = hooks("list", "hooks", "--yes")
+    assert done.exit_code == 1
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["HOOK", "BINDING"],
+        ["a.sh", "onStartup"],
+        ["b/second.sh", "onStartup"],
+        ["b/second.sh", "nightly"],
+        ["b/second.sh", "pods"],
+        ["b/second.sh", "settings"],
+    ]
+    assert "pods       pod: Added          main" in done.stdout
+    assert "settings   cm: snapshots only  main" in done.stdout
+    assert done.stderr.splitlines() == [
+        "hooks/forgotten.sh is skipped: it is not executable; chmod +x makes it a hook",
+        (
+            "broken.sh: configVersion: is missing, write configVersion: v1;"
+            " version 0 of the format is not supported"
+        ),
+    ]
+
+
+def test_all_places_of_a_bad_configuration_are_said(script: Script) -> None:
+    config = "configVersion: v1\nonStartup: x\nkubernetes: [{kind: Pod, jqFilter: '.a['}]"
+    hook = script(":", config=config)
+    assert hooks("list", hook, "--yes").stderr.splitlines() == [
+        "hook.sh: onStartup: expected a whole number, got a text",
+    ]
+    hook = script(":", config=config.replace("onStartup: x", ""))
+    done = run(hook, "--event", "Added", "-r", "pod.yaml")
+    assert done.exit_code == 1
+    assert "hook.sh: kubernetes[0].jqFilter: the jq program cannot be compiled" in done.stderr
+
+
+def test_an_event_shows_contexts_output_and_changes(script: Script) -> None:
+    body = operation(
+        "operation: MergePatch\nkind: ConfigMap\nnamespace: default\nname: settings\n"
+        "mergePatch: {data: {seen: web}}\n---\n"
+        "operation: Delete\nkind: Pod\nnamespace: default\nname: web\n---\n"
+        "operation: CreateIfNotExists\nobject: {apiVersion: v1, kind: ConfigMap, "
+        "metadata: {name: new, namespace: default}, data: {a: b}}\n---\n"
+        "operation: JQPatch\nkind: ConfigMap\nnamespace: default\nname: settings\njqFilter: ."
+    )
+    hook = script(
+        f'echo hello; echo oh >&2\n{body}\necho \'{{"name":"n","add":1}}\' > $METRICS_PATH'
+    )
+    done = run(hook, "--event", "added", "-r", "pod.yaml", "-t", "settings.yaml")
+    assert (done.exit_code, done.stderr) == (0, "")
+    contexts, output, operations, metrics = done.stdout.split("\n\n")
+    assert contexts.startswith("# Binding contexts\n- binding: pods\n  type: Event\n")
+    assert contexts.endswith("  filterResult:\n    app: shop")
+    assert set(output.splitlines()) == {"# Output", "hello", "stderr: oh"}
+    assert "MergePatch ConfigMap default/settings\n--- ConfigMap" in operations
+    assert "   mode: strict\n+  seen: web\n" in operations
+    assert "--- Pod default/web\n+++ /dev/null\n-apiVersion: v1\n" in operations
+    assert "--- /dev/null\n+++ ConfigMap default/new\n+apiVersion: v1\n" in operations
+    assert operations.endswith("JQPatch ConfigMap default/settings: nothing changes")
+    assert metrics == "# Metrics\nadd n 1\n"
+
+
+def test_a_schedule_has_the_snapshots_of_the_files(script: Script) -> None:
+    hook = script('cp "$BINDING_CONTEXT_PATH" context.json')
+    done = run(hook, "--event", "Schedule", "-t", "settings.yaml")
+    assert done.exit_code == 0
+    assert "type: Schedule" in done.stdout
+    assert "mode: strict" in done.stdout
+    assert "password" not in done.stdout
+    assert done.stdout.endswith("# Operations\nnone\n")
+    context = Path("hooks/context.json").read_text()
+    assert '"snapshots":{"settings":[{"object":{' in context
+
+
+def test_the_start_and_the_first_list_are_occasions(script: Script) -> None:
+    hook = script(":")
+    assert "- binding: onStartup\n" in run(hook, "--event", "OnStartup").stdout
+    shown = run(hook, "--event", "Synchronization", "-r", "pod.yaml").stdout
+    assert "  type: Synchronization\n  objects:\n  - object:\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--event", "Modified", "-r", "pod.yaml"],
+            "Pod default/web: binding 'pods' is for Added",
+        ),
+        (["--event", "Added", "-r", "settings.yaml"], "binding 'pods' is for pod"),
+        (["--event", "Added"], "an event is about an object: name its file with --resource"),
+        (
+            ["--event", "Added", "-r", "pod.yaml", "--binding", "x"],
+            "the hook has no kubernetes binding 'x': name one of pods, settings",
+        ),
+        (
+            ["--event", "Synchronization", "--binding", "settings"],
+            "every binding has executeHookOnSynchronization: false",
+        ),
+    ],
+)
+def test_what_the_hook_is_not_bound_to_is_said(
+    script: Script, words: list[str], said: str
+) -> None:
+    done = run(script("echo ran > ran"), *words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not Path("hooks/ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("echo no such secret >&2; exit 3", "hook.sh failed: exit 3: no such secret\n"),
+        ("sleep 100", "hook.sh failed: took longer than 0.3 s and was ended\n"),
+        (
+            operation("operation: Delete\nkind: Pod\nname: a\n---\noperation: Destroy"),
+            "hook.sh: operations[1].operation: 'Destroy' is not known, use one of Create",
+        ),
+        (operation('{"operation": "Create", "object": {'), "hook.sh: operations: "),
+        ("echo '{' > $METRICS_PATH", "hook.sh: metrics[0]: is no whole JSON object"),
+        ("sleep 100 &", "hook.sh: it left processes behind, which were ended\n"),
+        ("seq 100000", "lines are left out: more than 1,000 in a second\n"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(script: Script, body: str, said: str) -> None:
+    timeout = "0.3" if "0.3" in said else "60"
+    done = run(script(body), "--event", "OnStartup", "--timeout", timeout)
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.exit_code == (0 if "were" in said or "left out" in said else 1)
+
+
+def test_an_operation_that_would_fail_says_what_is_missing(script: Script) -> None:
+    body = operation(
+        "operation: MergePatch\nkind: ConfigMap\nnamespace: a\nname: b\nmergePatch: {a: b}"
+    )
+    done = run(script(body), "--event", "OnStartup")
+    assert done.exit_code == 1
+    assert "name its file with --target-resource if the cluster has it" in done.stdout
+
+
+def test_after_a_failure_only_the_status_is_written(script: Script) -> None:
+    body = operation(
+        "operation: MergePatch\nkind: Pod\nnamespace: default\nname: web\nsubresource: status\n"
+        "ignoreHookError: true\nmergePatch: {status: {phase: Failed}}\n---\n"
+        "operation: Delete\nkind: Pod\nnamespace: default\nname: web"
+    )
+    done = run(script(f"{body}\nexit 1"), "--event", "OnStartup", "-t", "pod.yaml")
+    assert done.exit_code == 1
+    assert "+  phase: Failed" in done.stdout
+    assert "Delete" not in done.stdout
+
+
+def test_secrets_are_hidden(script: Script) -> None:
+    config = "configVersion: v1\nkubernetes: [{kind: Secret}]"
+    hook = script("grep -o hunter22 $BINDING_CONTEXT_PATH", config=config)
+    words = ["--event", "Added", "-r", "settings.yaml"]
+    Path("settings.yaml").write_text(SETTINGS.partition("---")[2])
+    assert "hunter22" not in run(hook, *words).output
+    assert "hunter22" in run(hook, *words, "--show-secrets").output
+
+
+def test_nothing_is_run_without_leave(script: Script) -> None:
+    hook = script("touch ran", config="configVersion: v1\nonStartup: 1")
+    for words in (["run", hook, "--event", "OnStartup"], ["list", "hooks"]):
+        done = hooks(*words)
+        assert (done.exit_code, "allow it with --yes" in done.stderr) == (2, True)
+    assert not Path("hooks/ran").exists()
+
+
+def test_a_hook_reaches_no_cluster_by_itself(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    hook = script("env")
+    shown = run(hook, "--event", "OnStartup").stdout
+    assert "KUBE" not in shown.replace("KUBERNETES_PATCH_PATH", "")
+    assert f"HOME={Path.home()}\n" not in shown
+    named = run(hook, "--event", "OnStartup", "--hook-env", "KUBECONFIG").stdout
+    assert "KUBECONFIG=/somewhere/config" in named
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hooks/nothing.sh", "there is no such file"),
+        ("hooks", "it is a folder; name one hook"),
+        ("pod.yaml", "it is not executable; chmod +x makes it a hook"),
+    ],
+)
+def test_a_name_that_is_no_hook_is_said(script: Script, name: str, said: str) -> None:
+    script(":")
+    done = run(name, "--event", "OnStartup")
+    assert (done.exit_code, said in done.stderr) == (2, True)
