@@ -1,12 +1,15 @@
 """What a process prints, as lines that a log can bear."""
 
+import re
 from typing import Final
 
 LONGEST: Final = 16 * 1024
-"""Bytes of a line; the rest of it is left out."""
+"""Bytes of a line, and characters of what is shown of it; the rest is left out."""
 RATE: Final = 1000
 """Lines of one stream in a second; the rest of them is left out."""
 _CUT: Final = " [cut]"
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What would steer a terminal; a tab does not."""
 
 
 class LineReader:
@@ -50,5 +53,8 @@ class LineReader:
 
 
 def _text(line: bytes) -> str:
-    shown = line[:LONGEST].decode(errors="backslashreplace").rstrip("\r")
-    return shown + _CUT if len(line) > LONGEST else shown
+    bare = line.rstrip(b"\r")
+    text = bare[:LONGEST].decode(errors="backslashreplace")
+    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    whole = len(bare) <= LONGEST and len(shown) <= LONGEST
+    return shown if whole else shown[:LONGEST] + _CUT

@@ -27,6 +27,7 @@ from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.table import table
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.execution.executables import Answer, Executables
+from reconciler.execution.runs import problems_of
 from reconciler.hooks.bindings import DELETED
 from reconciler.hooks.metrics import parse_metrics
 from reconciler.hooks.operations import after_failure, parse_operations
@@ -225,10 +226,8 @@ class _Desk:
         return await self._show(executable.name, answer)
 
     async def _show(self, name: str, answer: Answer) -> bool:
-        if answer.left_out:
-            warn(f"{name}: {answer.left_out} lines are left out: more than 1,000 in a second")
-        if answer.ended is not None and answer.ended.left_behind:
-            warn(f"{name}: it left processes behind, which were ended")
+        for problem in problems_of(answer):
+            warn(f"{name}: {problem}")
         if answer.failure is not None:
             warn(f"{name} failed: {answer.failure}")
         try:

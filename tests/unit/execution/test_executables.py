@@ -14,33 +14,11 @@ from reconciler.errors import InvalidPolicy
 from reconciler.execution.discovery import Executable
 from reconciler.execution.environment import clean_environment
 from reconciler.execution.executables import Answer, Executables
-from reconciler.execution.limits import HookLimits
 from reconciler.execution.workspace import clear
+from tests.unit.execution.conftest import SECONDS, script
 from tests.unit.services.conftest import until
 
 MIB = 1024 * 1024
-SECONDS = 20.0
-"""Far more than any script here needs."""
-
-
-@pytest.fixture
-def executables(tmp_path: Path) -> Executables:
-    folder = tmp_path / "tmp"
-    clear(folder)
-    environment = clean_environment({**os.environ, "TOKEN": "secret"}, ())
-    return Executables(
-        folder=folder,
-        environment=environment,
-        limits=HookLimits(config_seconds=SECONDS, grace=0.2),
-    )
-
-
-def script(tmp_path: Path, *lines: str, shell: str = "#!/bin/sh") -> Executable:
-    path = tmp_path / "hooks/some/hook.sh"
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_text("\n".join([shell, *lines, ""]))
-    path.chmod(0o755)
-    return Executable("some/hook.sh", path)
 
 
 class Said:

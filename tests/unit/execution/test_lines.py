@@ -28,5 +28,6 @@ def test_a_second_has_so_many_lines_and_the_last_is_known() -> None:
     assert lines.left_out == 6
 
 
-def test_bytes_that_are_no_text_are_written_out() -> None:
-    assert LineReader().feed(b"a\xff\x00b\n", 0.0) == ["a\\xff\x00b"]
+def test_what_is_no_text_is_written_out() -> None:
+    given = b"a\xff\x00\tb\x1b[2Jc\xc2\x9bd\xc3\xa9\n"
+    assert LineReader().feed(given, 0.0) == ["a\\xff\\x00\tb\\x1b[2Jc\\x9bdé"]
