@@ -3,10 +3,10 @@
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from admission.beliefs import Beliefs
 from admission.decide import Limits
+from admission.global_entries import ENTRY_PATIENCE
 from admission.lookup import RuleLookup
 from admission.mutate import MutateWebhook
 from admission.resources import ResourceWebhook
@@ -16,19 +16,21 @@ from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
+from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.services.admitting.admit import Admit
 from reconciler.services.admitting.told import MutationEvents
+from reconciler.services.catalog.globalcontext import GlobalContext, WithEntries
 from reconciler.services.catalog.protection import Protection
+from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.reporting import Events
-from reconciler.services.recording.backlog import BacklogEstimate
+from reconciler.services.recording.backlog import BacklogEstimate, marks_of
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
 from reconciler.services.recording.recorder import Recorder
 from reconciler.wiring.shared import success_events
 
-_ENTRY_PATIENCE: Final = 1.0
-"""Seconds for each thing that a rule reads before an object is stored."""
+_log = logger("admission.composing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class RuleWebhooks:
     """What both are made of.
 
     Attributes:
+        entries: What rules read of GlobalContextEntries before an object is stored.
         authenticated: Callers show a certificate.
         standing_by: Returns why nothing is to be done, empty where all is.
     """
@@ -45,6 +48,7 @@ class RuleWebhooks:
     clock: Clock
     metrics: Metrics
     lookup: RuleLookup
+    entries: GlobalContext
     authenticated: bool
     standing_by: Callable[[], str]
     events: Events
@@ -55,12 +59,16 @@ class RuleWebhooks:
         loader = KubeLoader(
             self.client,
             settings.callable_hosts,
-            timeout=_ENTRY_PATIENCE,
+            timeout=ENTRY_PATIENCE,
             protection=Protection.of(settings),
         )
         return MutateWebhook(
             lookup=self.lookup,
-            admit=Admit(loader=loader, clock=self.clock, below=secrets.randbelow),
+            admit=Admit(
+                loader=WithEntries(entries=self.entries, loader=loader),
+                clock=self.clock,
+                below=secrets.randbelow,
+            ),
             metrics=self.metrics,
             namespace=settings.namespace,
             told=MutationEvents(
@@ -99,3 +107,23 @@ class RuleWebhooks:
             standing_by=self.standing_by,
             lost=lost,
         )
+
+
+def backlog_estimate(
+    settings: AdmissionSettings, holder: SettingsHolder, metrics: Metrics
+) -> BacklogEstimate:
+    """Return what is known of the requests that wait; log and metrics show it."""
+    marks = marks_of(settings, holder)
+    estimate = BacklogEstimate(marks=marks)
+
+    def told(known: BacklogEstimate) -> None:
+        metrics.diverting.set(1 if known.diverting else 0)
+        say = _log.warning if known.diverting else _log.info
+        what = "triggers are diverted" if known.diverting else "triggers are recorded again"
+        say(what, waiting=known.waiting, limit=marks().limit, hard=marks().hard)
+
+    estimate.turned.subscribe(told)
+    metrics.waiting_seen.set_function(lambda: estimate.waiting)
+    metrics.waiting_limit.labels("waiting").set_function(lambda: marks().limit)
+    metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)
+    return estimate

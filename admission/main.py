@@ -16,7 +16,7 @@ from admission.bodies import Bodies
 from admission.callers import Callers
 from admission.certificates import Certificates, server_names
 from admission.checks import ValidationDeps
-from admission.composing import RuleWebhooks
+from admission.composing import RuleWebhooks, backlog_estimate
 from admission.connections import ConnectionLimits
 from admission.digests import Digests
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
@@ -28,6 +28,7 @@ from admission.following import (
     Prepare,
     Take,
 )
+from admission.global_entries import NamedEntries
 from admission.heartbeat import Heartbeat
 from admission.lookup import RuleLookup
 from admission.pki import Pair
@@ -67,7 +68,6 @@ from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
-from reconciler.services.recording.backlog import BacklogEstimate, marks_of
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.wiring.shared import exception_settings, kyverno_detector
 
@@ -174,10 +174,13 @@ class Admission:
         followers = (*of_policies, *of_facts, self._settings_follower(holder))
         for item in followers:
             self.readiness.add(item.name, item.unready)
-        estimate = self._estimate(holder)
+        estimate = backlog_estimate(self.settings, holder, self.metrics)
         told = backlog_watch(self.client, self.clock, own)
         backlog = Informer(
             name="backlog", watch=told, take=backlog_taker(estimate.take), clock=self.clock
+        )
+        entries = NamedEntries.of(
+            self.client, self.settings, clock=self.clock, kinds=kinds, index=index
         )
         events = KubeEvents(self.client, self.clock, instance=new_identity())
         neighbour = self._neighbour(events)
@@ -191,6 +194,7 @@ class Admission:
             clock=self.clock,
             metrics=self.metrics,
             lookup=self._lookup(facts, holder, of_policies, feed=policies, kinds=kinds),
+            entries=entries.context,
             authenticated=self.callers.authenticated,
             standing_by=lambda: neighbour.standing_by,
             events=events,
@@ -203,14 +207,11 @@ class Admission:
             ExceptionWebhook(honoured).review,
         )
         async with asyncio.TaskGroup() as tasks:
-            # Without the backlog it counts what it stores itself: no reason to be unready.
             for item in (*followers, backlog):
                 tasks.create_task(forever(item.name, item.run()))
                 tasks.create_task(forever(f"problems of {item.name}", item.tell()))
-            for item in followers:
-                await item.watch.synced.wait()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(told.synced.wait(), _PATIENCE)
+            tasks.create_task(forever("GlobalContextEntries", entries.run(self.metrics)))
+            await self._known(followers, told, entries)
             self._keep_certificates(tasks)
             tasks.create_task(forever("live Kyverno", neighbour.run()))
             tasks.create_task(forever("events", events.run()))
@@ -218,6 +219,18 @@ class Admission:
                 tasks.create_task(forever("heartbeat", heartbeat.run()))
                 relax_collector()
                 await asyncio.Event().wait()
+
+    async def _known(
+        self, followers: Sequence[Informer], told: Watch, entries: NamedEntries
+    ) -> None:
+        """Return when requests can be answered by what is known."""
+        for item in followers:
+            await item.watch.synced.wait()
+        # Without the backlog it counts what it stores itself, and a rule whose entries do not come
+        # is an error of that rule: no reasons to be unready.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.gather(told.synced.wait(), entries.begun())
 
     @contextlib.asynccontextmanager
     async def _serving(self, server: WebhookServer) -> AsyncIterator[None]:
@@ -334,22 +347,6 @@ class Admission:
             )
             tasks.create_task(forever(stored.name, stored.run()))
             tasks.create_task(forever(f"problems of {stored.name}", stored.tell()))
-
-    def _estimate(self, holder: SettingsHolder) -> BacklogEstimate:
-        marks, metrics = marks_of(self.settings, holder), self.metrics
-        estimate = BacklogEstimate(marks=marks)
-
-        def told(known: BacklogEstimate) -> None:
-            metrics.diverting.set(1 if known.diverting else 0)
-            say = _log.warning if known.diverting else _log.info
-            what = "triggers are diverted" if known.diverting else "triggers are recorded again"
-            say(what, waiting=known.waiting, limit=marks().limit, hard=marks().hard)
-
-        estimate.turned.subscribe(told)
-        metrics.waiting_seen.set_function(lambda: estimate.waiting)
-        metrics.waiting_limit.labels("waiting").set_function(lambda: marks().limit)
-        metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)
-        return estimate
 
     def _means(self, kinds: KubeKinds, holder: SettingsHolder) -> ValidationDeps:
         settings = self.settings

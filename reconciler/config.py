@@ -107,6 +107,10 @@ class ProcessSettings:
         "*.svc,*.svc.cluster.local",
         "Hosts that context entries may call, patterns separated by commas; empty: none.",
     )
+    max_entry: int = _setting(
+        16 * 1024 * 1024,
+        "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",
+    )
     take_over: bool = _setting(
         default=False,
         meaning="Work although a live Kyverno is in the cluster, and process its requests too.",
@@ -212,10 +216,6 @@ class ControllerSettings(ProcessSettings):
     retain_failed: float = _setting(86400.0, "Keep Failed requests.", duration=True)
     retain_per_policy: int = _setting(1000, "Finished requests kept per policy at most.")
     reports: bool = _setting(default=True, meaning="Write results at targets into PolicyReports.")
-    max_entry: int = _setting(
-        16 * 1024 * 1024,
-        "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",
-    )
     force_failure_policy_ignore: bool = _setting(
         default=False,
         meaning="Put all policies under failurePolicy Ignore, whatever they say.",

@@ -80,7 +80,7 @@ class ClusterWatches:
         self.holder.changed.subscribe(lambda _: self.services.rollout.wake())
         self.neighbour.changed.subscribe(self._honour_neighbour)
         self.services.rollout.webhook_writer.restored.subscribe(self._tell_restored)
-        self.services.entries.judged.subscribe(self._tell_entry)
+        self.services.entries.verdicts.judged.subscribe(self._tell_entry)
 
     async def run(self) -> None:
         """Follow for ever."""

@@ -92,6 +92,7 @@ class Program:
         verdict: What a rule says that refuses each request for which it fires; None where it
             refuses none.
         appends: It adds to lists by position: applied to its own result it adds again.
+        global_entries: The GlobalContextEntries that it reads; None where only values tell which.
         before: Rules that come first where a policy applies only one: this rule acts where none
             of them fires, or, of those that change their trigger, where none changed it.
     """
@@ -110,6 +111,7 @@ class Program:
     tier: int | None = None
     verdict: Refusal | None = None
     appends: bool = False
+    global_entries: frozenset[str] | None = frozenset()
     before: "tuple[Program, ...]" = ()
 
     @property

@@ -71,7 +71,7 @@ class KubeLoader:
             case ServiceLoad():
                 return await self._ask_service(load)
             case GlobalLoad():
-                msg = f"GlobalContextEntry {load.name}: only the controller keeps its data"
+                msg = f"GlobalContextEntry {load.name}: only programs in the cluster keep its data"
                 raise Invalid(msg, status=_REFUSED)
 
     async def _ask(self, load: ApiLoad) -> Any:

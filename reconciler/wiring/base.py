@@ -15,7 +15,7 @@ from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.retrying import jittered
 from reconciler.kube.watch import BEAT, Watch
 from reconciler.services.catalog.exceptions import ExceptionIndex, at_once
-from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
+from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext, StatusWriter
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
@@ -76,9 +76,10 @@ class Base:
         """Return the `Loader` of rules: keeps the entries of a cluster, reads the rest of it."""
         settings, worker = self.settings, self.client.speaking_for(self.settings.background_user)
         protection = Protection.of(settings)
+        entries = KubeEntries(self.client, worker, self.clock)
         return GlobalContext(
             Dependencies(
-                entries=KubeEntries(self.client, worker, self.clock),
+                entries=entries,
                 kinds=self.cluster.kinds,
                 loader=KubeLoader(worker, settings.callable_hosts, protection=protection),
                 clock=self.clock,
@@ -87,5 +88,6 @@ class Base:
                 isolation=self.isolation,
                 most_bytes=settings.max_entry,
                 protection=protection,
-            )
+            ),
+            verdicts=StatusWriter(entries=entries, clock=self.clock, say=self.say),
         )

@@ -17,7 +17,6 @@ from reconciler.dialects.kyverno.lint.fields import (
 )
 from reconciler.dialects.kyverno.lint.firing import (
     firing_findings,
-    unheld_entries,
     unused_entries,
 )
 from reconciler.dialects.kyverno.lint.names import unknown_names, wrong_calls
@@ -87,7 +86,6 @@ class Kyverno:
             running = on_existing.get(location, program)
             yield from firing_findings(running, background=background)
             yield from unused_entries(program)
-            yield from unheld_entries(program)
             yield from wrong_calls(program)
             yield from unknown_names(program)
             yield from protected_findings(program, rule, guard)

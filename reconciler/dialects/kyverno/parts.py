@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.rights import Need, TargetNeed
-from reconciler.dialects.kyverno.entries import Entry, VariableEntry, with_entries
+from reconciler.dialects.kyverno.entries import Entry, GlobalEntry, VariableEntry, with_entries
 from reconciler.dialects.kyverno.images import with_images
 from reconciler.dialects.kyverno.match import Matcher
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, apply_edits, merges
 from reconciler.dialects.kyverno.naming import is_named_by_content
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.readers import Readers, of_rule
-from reconciler.dialects.kyverno.rights import entry_right, target_need
+from reconciler.dialects.kyverno.rights import constant, entry_right, target_need
 from reconciler.dialects.kyverno.targets import Target, resolve
 from reconciler.engine.context import Context
 from reconciler.engine.evaluate import why_unmet
@@ -106,6 +106,15 @@ class KyvernoRule:
                 right = entry_right(entry)
                 if right is not None:
                     yield Need(location=f"{place}[{index}]", options=(right,))
+
+    def global_entries(self) -> frozenset[str] | None:
+        """Return the GlobalContextEntries that the rule names, None where a variable does."""
+        found = set[str]()
+        for _, entries in self.entry_lists():
+            for entry in entries:
+                if isinstance(entry, GlobalEntry):
+                    found.add(constant(entry.reference).partition(".")[0])
+        return None if "" in found else frozenset(found)
 
     def readers(self) -> Readers:
         """Yield what the rule reads with, all parts of it."""

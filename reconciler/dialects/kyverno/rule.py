@@ -139,6 +139,7 @@ def _program(
         # As in the reference, where the field is only about what a request triggers.
         skip_background=bool(skip) and not own,
         appends=own and appends(edits),
+        global_entries=parts.global_entries(),
     )
 
 

@@ -21,7 +21,7 @@ from reconciler.engine.chain import Chain, Step, StepResult, by_policy
 from reconciler.engine.context import Context
 from reconciler.engine.environment import surround
 from reconciler.engine.exceptions import PolicyException
-from reconciler.engine.loads import Load
+from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import json_diff
@@ -241,7 +241,8 @@ class _Work:
     def _loads(self, program: Program) -> Loads:
         account = program.origin.account
         if account not in self.loads:
-            loader = self.admit.loader if account is None else _Unreadable(account)
+            loader = self.admit.loader
+            loader = loader if account is None else _Unreadable(account, loader)
             self.loads[account] = Loads(loader, limits=self.admit.limits)
         return self.loads[account]
 
@@ -262,14 +263,21 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """Refuses what a policy with an account of its own would read here."""
+    """Refuses what a policy with an account of its own would read here.
+
+    Data of GlobalContextEntries is for all rules, whoever reads it.
+    """
 
     account: ServiceAccount
+    shared: Loader
 
-    async def load(self, _load: Load) -> Any:
-        """Refuse it."""
+    async def load(self, load: Load) -> Any:
+        """Refuse it, or read what is for all."""
+        if isinstance(load, GlobalLoad):
+            return await self.shared.load(load)
         msg = (
             f"the policy works as {self.account}, in whose name nothing is read before an object"
-            " is stored: let the rule read nothing, or the policy name no account"
+            " is stored: let the rule read nothing but GlobalContextEntries, or the policy name no"
+            " account"
         )
         raise Forbidden(msg, permission="")

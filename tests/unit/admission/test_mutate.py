@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from reconciler.api.meta import Object
-from reconciler.engine.loads import ConfigMapLoad, Load
+from reconciler.engine.loads import ConfigMapLoad, GlobalLoad, Load
 from reconciler.errors import Unavailable
 from reconciler.requests.draft import MOST_LEVELS
 from tests.unit.admission.conftest import Make
@@ -326,7 +326,35 @@ class Together:
         return {"data": {"k": load.name if isinstance(load, ConfigMapLoad) else ""}}
 
 
+TEAMS = {"name": "teams", "globalReference": {"name": "teams"}}
+
+
+class Kept:
+    """A loader that has data of GlobalContextEntries, and nothing else."""
+
+    async def load(self, load: Load) -> Any:
+        if isinstance(load, GlobalLoad):
+            return {"a": "red"}
+        msg = "nothing else is kept"
+        raise Unavailable(msg)
+
+
 class TestEntries:
+    async def test_kept_data_is_for_the_rules_of_every_account(self, make):
+        named = {"metadata": {"annotations": {"kube-retrofit.dev/service-account": "a/bot"}}}
+        policy = make.mutating(context=[TEAMS], **labels(team="{{ teams.a }}"))
+        other = make.mutating(context=[SETTINGS], **labels(team="{{ settings.data.k }}"))
+        for item in (policy, other):
+            item["metadata"].update(named["metadata"])
+        obj = make.thing()
+        async with World(make.index(policy), loader=Kept()) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        assert changed(obj, response)["metadata"]["labels"] == {"team": "red"}
+        async with World(make.index(other), loader=Kept()) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        message = response["status"]["message"]
+        assert "nothing is read before an object is stored: let the rule read" in message
+
     async def test_are_read_together_each_thing_once_and_what_nobody_names_never(self, make):
         entries = [
             {"name": name, "configMap": {"name": of, "namespace": "a"}}

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from reconciler.api.meta import ANNOTATION_EXISTING
 from reconciler.dialects.finding import Finding, Level
-from reconciler.dialects.kyverno.entries import GlobalEntry
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import EVERYTHING, reads_user
@@ -42,21 +41,6 @@ def unused_entries(program: Program) -> Iterator[Finding]:
                     location=f"{place}[{index}]",
                     text=f"nothing reads the context entry {entry.name}, so it is never loaded",
                     cure="remove it, or correct the name where it was meant to be used",
-                )
-
-
-def unheld_entries(program: Program) -> Iterator[Finding]:
-    """Yield the entries that nobody can give a rule before an object is stored."""
-    for place, entries in parts_of(program).entry_lists() if program.changes_trigger else ():
-        for index, entry in enumerate(entries):
-            if isinstance(entry, GlobalEntry):
-                yield Finding(
-                    level=Level.WARNING,
-                    code="entry-at-admission",
-                    location=f"{place}[{index}]",
-                    text="retrofit-admission keeps no data of GlobalContextEntries: every request"
-                    f" for which {entry.name} is read will fail",
-                    cure="use a configMap or an apiCall",
                 )
 
 

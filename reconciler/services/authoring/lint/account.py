@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from reconciler.api.meta import Object, own_namespaces
 from reconciler.dialects.finding import Finding, Level, invalid
-from reconciler.engine.program import CompiledPolicy, Phase
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.account import PLACE, named_account, parse_account
 from reconciler.services.catalog.protection import Protection
@@ -20,7 +20,7 @@ def account_findings(policy: Object, protection: Protection) -> Iterator[Finding
 
 def unread_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
     """Yield the rules that would have to read in its name before an object is stored."""
-    rules = [item.rule for item in compiled.in_phase(Phase.ADMISSION) if item.binding.loads]
+    rules = [item.rule for item in compiled.in_phase(Phase.ADMISSION) if _reads_itself(item)]
     if rules and named_account(policy) is not None:
         yield Finding(
             level=Level.WARNING,
@@ -30,3 +30,10 @@ def unread_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findin
             f" request for which {', '.join(rules)} reads a context entry will fail",
             cure="move rules without mutate.targets that read something to another policy",
         )
+
+
+def _reads_itself(program: Program) -> bool:
+    """Tell whether a rule reads more than GlobalContextEntries, which are for all rules."""
+    binding = program.binding
+    is_shared = program.global_entries != frozenset() and not any(binding.read_rights())
+    return binding.loads and not is_shared

@@ -1,5 +1,18 @@
-"""The data of GlobalContextEntries, kept at hand by the process that leads."""
+"""The data of GlobalContextEntries, kept at hand by the processes that evaluate rules."""
 
-from reconciler.services.catalog.globalcontext.keeping import Dependencies, GlobalContext
+from reconciler.services.catalog.globalcontext.keeping import (
+    Dependencies,
+    GlobalContext,
+    WithEntries,
+)
+from reconciler.services.catalog.globalcontext.sources import Pace
+from reconciler.services.catalog.globalcontext.statuses import ProblemLog, StatusWriter
 
-__all__ = ["Dependencies", "GlobalContext"]
+__all__ = [
+    "Dependencies",
+    "GlobalContext",
+    "Pace",
+    "ProblemLog",
+    "StatusWriter",
+    "WithEntries",
+]

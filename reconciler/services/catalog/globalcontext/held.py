@@ -40,6 +40,7 @@ class Held:
     was_ready: bool = False
     written: float = float("-inf")
     _broken: str = ""
+    _said: str = ""
     _looked_at: int = -1
     _keeping: asyncio.Task[None] | None = None
     _looking: asyncio.Task[None] | None = None
@@ -52,6 +53,11 @@ class Held:
         """Return whether rules can read it now and could not when somebody looked last."""
         was, self.was_ready = self.was_ready, ready
         return ready and not was
+
+    def turns_to(self, problem: str) -> bool:
+        """Return whether this is another problem than the one that was said last; empty: none."""
+        before, self._said = self._said, problem
+        return before != problem
 
     def note_write(self, now: float) -> None:
         """Take in when its status was written, or is not to be written before."""
@@ -102,12 +108,12 @@ class Held:
             await asyncio.wait([self.looking])
             problem = self.problem()
         if problem or self.source is None:
-            raise self._not_ready(problem)
+            raise not_ready(self.name, problem)
         if not projection:
             return self.source.data()
         value = await self._part(projection)
         if problem := self.problem():
-            raise self._not_ready(problem)
+            raise not_ready(self.name, problem)
         return value
 
     def begin(self) -> None:
@@ -160,13 +166,10 @@ class Held:
             return await parts.value(name)
         except (EvaluationError, Interrupted) as error:
             self._broken, self._looked_at = self._failed(name, error), -1
-            raise self._not_ready(self._broken) from error
+            raise not_ready(self.name, self._broken) from error
 
     def _failed(self, projection: str, error: EvaluationError | Interrupted) -> str:
         return f"projection {projection}: {said(error, confidential=self.confidential)}"
-
-    def _not_ready(self, problem: str) -> NotReady:
-        return NotReady(f"GlobalContextEntry {self.name} is not ready: {problem}")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"entry {self.name}")
@@ -180,3 +183,8 @@ class Held:
         task.get_loop().call_exception_handler(
             {"message": f"{task.get_name()} failed", "exception": error}
         )
+
+
+def not_ready(name: str, problem: str) -> NotReady:
+    """Return the error of an entry that cannot be read now."""
+    return NotReady(f"GlobalContextEntry {name} is not ready: {problem}")

@@ -1,25 +1,25 @@
-"""All GlobalContextEntries of the cluster: followed, read by rules, accounted for in their status.
+"""GlobalContextEntries of the cluster: followed, and read by rules.
 
-Only the process that leads keeps them, so that a service is asked once and a status has one
-writer. What a rule reads and cannot be read yet is `NotReady`: the request waits, and is woken.
+The process that leads keeps all of them and writes their statuses. A webhook server keeps those
+that rules read before an object is stored. What cannot be read yet is `NotReady`: a request waits
+and is woken, a webhook call fails.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.globalcontext import EntryStatus, render_refresh, render_status
+from reconciler.api.globalcontext import EntryStatus
 from reconciler.api.meta import Object
 from reconciler.clock import Clock
 from reconciler.dialects.registry import CallSource, CompiledEntry, ResourceSource, compile_entry
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.loads import GlobalLoad, Load
-from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound, NotReady
-from reconciler.services.catalog.globalcontext.held import Held
+from reconciler.errors import InvalidPolicy, NotReady
+from reconciler.services.catalog.globalcontext.held import Held, not_ready
 from reconciler.services.catalog.globalcontext.projections import Projections
 from reconciler.services.catalog.globalcontext.sources import Followed, Pace, Polled, Source
 from reconciler.services.catalog.protection import Protection
@@ -30,9 +30,22 @@ from reconciler.services.ports.policies import Change, Entries, Feed
 from reconciler.signals import Signal
 
 _PEEK = 0.05
-_STATUS_PAUSE = 2.0
-_REFRESH_PAUSE = 30.0
-"""Seconds between two writes that tell nothing but the age of the data."""
+
+
+class Verdicts(Protocol):
+    """Gets what is so of each entry, again and again.
+
+    Attributes:
+        judged: Something is new: an entry, and why rules cannot read it (empty: they can).
+        failures: How often an entry could not be read any more, or never yet.
+    """
+
+    judged: Signal[[Object, str]]
+    failures: int
+
+    async def take(self, held: Held, status: EntryStatus) -> None:
+        """Tell what is new of it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +53,7 @@ class Dependencies:
     """What entries need of the world.
 
     Attributes:
-        loader: Reads everything that is no GlobalContextEntry.
+        loader: Reads what entries are made of, and everything else that rules read.
         spread: Gives a pause a random length near the wanted one.
         say: Gets a sentence for the log.
         isolation: Evaluates projections that take long.
@@ -65,17 +78,18 @@ class GlobalContext:
     """The `Loader` of rules: reads entries from memory and everything else through another one.
 
     Attributes:
+        verdicts: Gets what is so of each entry.
+        wanted: The entries that are kept, None for all of them.
         ready: An entry can be read that could not before.
-        judged: The status of an entry, as stored, says something new: why rules cannot read it
-            (empty: they can).
-        failures: How often an entry could not be read any more, or never yet.
     """
 
     world: Dependencies
+    verdicts: Verdicts
+    wanted: frozenset[str] | None = None
     ready: Signal[[]] = field(default_factory=Signal)
-    judged: Signal[[Object, str]] = field(default_factory=Signal)
-    failures: int = 0
     _held: dict[str, Held] = field(default_factory=dict)
+    _unwanted: dict[str, Object] = field(default_factory=dict)
+    _missed: dict[str, float] = field(default_factory=dict)
     _feed: Feed | None = None
     _told: str = ""
 
@@ -88,16 +102,45 @@ class GlobalContext:
         if not isinstance(load, GlobalLoad):
             return await self.world.loader.load(load)
         name, _, projection = load.name.partition(".")
+        pace = self.world.pace
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.world.pace.grace):
+            async with asyncio.timeout(pace.grace):
                 await self._begun(name)
-        return await self._read(name, projection)
+        held = self._held.get(name)
+        if held is None:
+            raise self._absent(name)
+        try:
+            async with asyncio.timeout(pace.patience):
+                return await held.read(projection)
+        except TimeoutError:
+            late = f"it takes longer than {pace.patience:g} s to evaluate"
+            raise not_ready(name, held.problem() or late) from None
+
+    def want(self, names: frozenset[str] | None) -> None:
+        """Keep these entries and no others from now on; None: all."""
+        if names == self.wanted:
+            return
+        self.wanted = names
+        self._missed.clear()
+        for name in [name for name in self._held if not self._is_wanted(name)]:
+            held = self._held.pop(name)
+            held.close()
+            self._unwanted[name] = held.stored
+        for name in [name for name in self._unwanted if self._is_wanted(name)]:
+            self._keep(name, self._unwanted.pop(name))
+
+    async def begun(self) -> None:
+        """Return when it is known of each that is wanted whether rules can read it."""
+        while not self._listed:  # noqa: ASYNC110  (a list or a problem, whichever comes first)
+            await asyncio.sleep(_PEEK)
+        names = self._held if self.wanted is None else self.wanted
+        await asyncio.gather(*map(self._begun, tuple(names)))
 
     def acting_as(self, account: ServiceAccount | None) -> Loader:
         """Return one by which everything but the entries is read in an account's name."""
         if account is None:
             return self
-        return _InThatName(entries=self, loader=self.world.loader.acting_as(account))
+        return WithEntries(entries=self, loader=self.world.loader.acting_as(account))
 
     def readable(self) -> tuple[int, int]:
         """Return how many entries rules can read, and how many they cannot."""
@@ -119,20 +162,30 @@ class GlobalContext:
             await asyncio.sleep(_PEEK)
 
     def _beginning(self, name: str) -> bool:
-        feed, held = self._feed, self._held.get(name)
-        if held is not None:
-            return held.beginning
-        return feed is None or not (feed.synced.is_set() or feed.problem)
-
-    async def _read(self, name: str, projection: str) -> Any:
         held = self._held.get(name)
         if held is not None:
-            return await held.read(projection)
+            return held.beginning
+        return not self._listed or self._may_come(name)
+
+    def _may_come(self, name: str) -> bool:
+        """Tell whether an entry that is missing may only not have been heard of yet."""
+        if self.wanted is None or name not in self.wanted:
+            return False
+        now = self.world.clock.monotonic()
+        return now - self._missed.setdefault(name, now) < self.world.pace.missing
+
+    @property
+    def _listed(self) -> bool:
+        """Whether all entries are known, or it is known why not."""
+        feed = self._feed
+        return feed is not None and (feed.synced.is_set() or bool(feed.problem))
+
+    def _absent(self, name: str) -> NotReady:
         feed = self._feed
         if feed is not None and feed.synced.is_set():
-            raise NotReady(f"there is no GlobalContextEntry {name}: create it")
+            return NotReady(f"there is no GlobalContextEntry {name}: create it")
         problem = "" if feed is None else feed.problem
-        raise NotReady(f"GlobalContextEntries are not listed yet: {problem or 'it goes on soon'}")
+        return NotReady(f"GlobalContextEntries are not listed yet: {problem or 'it goes on soon'}")
 
     async def _follow(self) -> None:
         self._feed = self.world.entries.follow()
@@ -142,12 +195,21 @@ class GlobalContext:
 
     def _take(self, change: Change, entry: Object) -> None:
         name = str(entry["metadata"]["name"])
-        held = self._held.get(name)
+        self._missed.pop(name, None)
         if change == "DELETED":
+            self._unwanted.pop(name, None)
             if (gone := self._held.pop(name, None)) is not None:
                 gone.close()
-            return
-        new = self._new(name, entry)
+        elif self._is_wanted(name):
+            self._keep(name, entry)
+        else:
+            self._unwanted[name] = entry
+
+    def _is_wanted(self, name: str) -> bool:
+        return self.wanted is None or name in self.wanted
+
+    def _keep(self, name: str, entry: Object) -> None:
+        new, held = self._new(name, entry), self._held.get(name)
         if held is not None and held.identity == new.identity:
             held.on_stored(entry)
             return
@@ -206,7 +268,7 @@ class GlobalContext:
         await repeat(self.look, every=self.world.pace.patrol, at_once=False)
 
     async def look(self) -> None:
-        """Look once at what became ready or stopped to be, and write what is new in statuses."""
+        """Look once at what became ready or stopped to be."""
         self._tell("" if self._feed is None else self._feed.problem)
         await self._evaluated()
         seen = [(held, held.status()) for held in self._held.values()]
@@ -214,8 +276,12 @@ class GlobalContext:
             if held.turns_ready(ready=not status.problem):
                 self.ready.emit()
         for held, status in seen:
-            if self._held.get(held.name) is held:
-                await self._account(held, status)
+            if self._held.get(held.name) is held and not self._is_too_early(held):
+                await self.verdicts.take(held, status)
+
+    def _is_too_early(self, held: Held) -> bool:
+        age = self.world.clock.monotonic() - held.since
+        return held.beginning and age < self.world.pace.grace
 
     async def _evaluated(self) -> None:
         """Wait for what evaluates projections, but for no long one."""
@@ -225,35 +291,6 @@ class GlobalContext:
         if begun:
             await asyncio.wait(begun, timeout=_PEEK)
 
-    async def _account(self, held: Held, status: EntryStatus) -> None:
-        now = self.world.clock.monotonic()
-        if now - held.written < _STATUS_PAUSE or (
-            held.beginning and now - held.since < self.world.pace.grace
-        ):
-            return
-        before = held.stored.get("status") or {}
-        wanted = render_status(status, before, self.world.clock.now())
-        if wanted is None and now - held.written >= _REFRESH_PAUSE:
-            wanted = _newer(render_refresh(status), before)
-        if not wanted:
-            return
-        held.note_write(now)
-        if "conditions" in wanted:
-            self._judge(held, status.problem)
-        try:
-            held.on_stored(await self.world.entries.write_status(held.stored, wanted))
-        except (Conflict, NotFound):
-            return  # The newer version is on its way.
-        except ClusterError as error:
-            held.note_write(now + _REFRESH_PAUSE)
-            self.world.say(f"GlobalContextEntry {held.name}: its status: {error}")
-
-    def _judge(self, held: Held, problem: str) -> None:
-        if problem:
-            self.failures += 1
-            self.world.say(f"GlobalContextEntry {held.name}: {problem}")
-        self.judged.emit(held.stored, problem)
-
     def _tell(self, problem: str) -> None:
         if problem and problem != self._told:
             self.world.say(f"GlobalContextEntries: {problem}")
@@ -261,23 +298,15 @@ class GlobalContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _InThatName:
-    """Entries are for all rules, whoever reads them; the rest is asked for in one's own name."""
+class WithEntries:
+    """A `Loader`: entries are for all rules, whoever reads them; another one reads the rest."""
 
-    entries: GlobalContext
+    entries: Loader
     loader: Loader
 
     async def load(self, load: Load) -> Any:
+        """Return what a context entry asks for."""
         return await (self.entries if isinstance(load, GlobalLoad) else self.loader).load(load)
-
-
-def _newer(refresh: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Return the refresh time where it is worth a write."""
-    new, old = refresh.get("lastRefreshTime", ""), before.get("lastRefreshTime", "")
-    if not new or not old:
-        return refresh
-    passed = datetime.fromisoformat(new) - datetime.fromisoformat(old)
-    return refresh if passed.total_seconds() >= 1.0 else {}
 
 
 def _is_confidential(source: ResourceSource | CallSource) -> bool:

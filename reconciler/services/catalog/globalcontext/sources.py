@@ -32,6 +32,9 @@ class Pace:
     Attributes:
         patrol: Between two looks at what became ready.
         grace: That a read waits for an entry that has only just begun.
+        missing: For so long after the first read that missed an entry, it counts as one that was
+            not heard of yet.
+        patience: That a read waits for a projection after that, None: as long as it takes.
         again: From the end of a watch to the next one.
         too_much: From objects that were too many to the next look at them.
         first: From a failed refresh to the next one; it doubles.
@@ -41,6 +44,8 @@ class Pace:
 
     patrol: float = 0.5
     grace: float = 2.0
+    missing: float = 0.0
+    patience: float | None = None
     again: float = 5.0
     too_much: float = 300.0
     first: float = 1.0

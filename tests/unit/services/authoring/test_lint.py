@@ -635,15 +635,12 @@ SETTINGS = {"name": "x", "configMap": {"name": "c", "namespace": "a"}}
 READS = {"mutate_patchStrategicMerge": {"data": {"x": "{{ x }}"}}}
 
 
-def test_what_nobody_gives_a_rule_before_an_object_is_stored() -> None:
-    (finding,) = found(own_rule(rule_context=[ENTRY], **READS))
-    assert (finding.level, finding.code) == (Level.WARNING, "entry-at-admission")
-    assert finding.location == f"{RULE}.context[0]"
-    assert found(policy(rule_context=[ENTRY], **READS)) == []
-
-
 def test_what_nobody_reads_as_an_account_before_an_object_is_stored() -> None:
-    for obj, warned in ((own_rule(rule_context=[SETTINGS], **READS), True), (own_rule(), False)):
+    for obj, warned in (
+        (own_rule(rule_context=[SETTINGS], **READS), True),
+        (own_rule(rule_context=[ENTRY], **READS), False),
+        (own_rule(), False),
+    ):
         assert found(obj) == []
         place = "kube-retrofit.dev/service-account"
         obj["metadata"]["annotations"][place] = "team/bot"

@@ -4,115 +4,25 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import Source
 from reconciler.engine.loads import ApiLoad, GlobalLoad
-from reconciler.errors import Conflict, Forbidden, Interrupted, NotReady, Unavailable
+from reconciler.errors import Forbidden, Interrupted, NotReady, Unavailable
 from reconciler.isolation import ChildProcesses
 from reconciler.languages.jmespath import compile_expression
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext
-from reconciler.services.catalog.globalcontext.sources import STALE, Pace
-from tests.unit.services.conftest import World
-
-PODS = {"kubernetesResource": {"version": "v1", "resource": "pods"}}
-CALL = {"apiCall": {"urlPath": "/api/v1/nodes", "refreshInterval": "1h", "retryLimit": 3}}
-
-
-def entry(name="teams", generation=1, uid="u", **spec):
-    return {
-        "apiVersion": "kyverno.io/v2",
-        "kind": "GlobalContextEntry",
-        "metadata": {"name": name, "uid": uid, "generation": generation, "resourceVersion": "1"},
-        "spec": spec,
-    }
-
-
-def pod(name, namespace="a", **meta):
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, **meta},
-    }
-
-
-@dataclass
-class Stream:
-    """A feed that a test fills."""
-
-    clock: Any
-    synced: asyncio.Event = field(default_factory=asyncio.Event)
-    problem: str = ""
-    progress: float = 0.0
-    queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    open: bool = False
-
-    def give(self, *objects, change="ADDED"):
-        for obj in objects:
-            self.queue.put_nowait((change, obj))
-        self.queue.put_nowait(None)
-
-    async def events(self):
-        self.open = True
-        try:
-            while True:
-                item = await self.queue.get()
-                if item is None:
-                    self.synced.set()
-                    self.progress = self.clock.monotonic()
-                else:
-                    yield item
-        finally:
-            self.open = False
-
-
-SHORT = Pace(
-    patrol=0.001, grace=0.05, again=0.001, too_much=300.0, first=0.001, longest=0.001, quick=0.001
+from reconciler.services.catalog.globalcontext import (
+    Dependencies,
+    GlobalContext,
+    ProblemLog,
+    StatusWriter,
 )
-
-
-class Cluster:
-    """The `Entries` and the `Loader` port."""
-
-    def __init__(self, clock):
-        self.clock = clock
-        self.entries = Stream(clock)
-        self.objects: list[tuple[Kind, str, Stream]] = []
-        self.statuses: list[dict[str, Any]] = []
-        self.refuse = False
-        self.refused = 0
-        self.answers: list[Any] = []
-        self.calls = 0
-
-    def acting_as(self, _account):
-        return self
-
-    def follow(self):
-        return self.entries
-
-    def follow_objects(self, kind, namespace):
-        stream = Stream(self.clock)
-        self.objects.append((kind, namespace, stream))
-        return stream
-
-    async def write_status(self, stored, status):
-        if self.refuse:
-            self.refused += 1
-            raise Conflict("changed", status=409)
-        self.statuses.append(status)
-        return {**stored, "status": {**(stored.get("status") or {}), **status}}
-
-    async def load(self, load):
-        self.calls += 1
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+from reconciler.services.catalog.globalcontext.sources import STALE
+from tests.unit.keptdata import CALL, PODS, SHORT, Cluster, entry, eventually, pod
+from tests.unit.services.conftest import World
 
 
 class Isolated:
@@ -153,33 +63,53 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-async def context(
+def dependencies(
     world: World, cluster: Cluster, said: list[str], isolated: Isolated
-) -> AsyncIterator[GlobalContext]:
-    """A store at work; its pauses are short, so that a test waits for conditions only."""
-    found = GlobalContext(
-        Dependencies(
-            entries=cluster,
-            kinds=MemoryCluster(),
-            loader=cluster,
-            clock=world.clock,
-            spread=lambda pause: pause,
-            say=said.append,
-            most_bytes=2_000,
-            pace=SHORT,
-            isolation=isolated,
-        )
+) -> Dependencies:
+    """What a store needs; its pauses are short, so that a test waits for conditions only."""
+    return Dependencies(
+        entries=cluster,
+        kinds=MemoryCluster(),
+        loader=cluster,
+        clock=world.clock,
+        spread=lambda pause: pause,
+        say=said.append,
+        most_bytes=2_000,
+        pace=SHORT,
+        isolation=isolated,
     )
-    work = asyncio.create_task(found.run())
-    yield found
+
+
+@contextlib.asynccontextmanager
+async def running(store: GlobalContext) -> AsyncIterator[GlobalContext]:
+    """Have a store at work."""
+    work = asyncio.create_task(store.run())
+    yield store
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
 
 
-async def eventually(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  (conditions are all sorts of things)
-            await asyncio.sleep(0.001)
+@pytest.fixture
+async def context(
+    world: World, cluster: Cluster, said: list[str], dependencies: Dependencies
+) -> AsyncIterator[GlobalContext]:
+    """A store of all entries, as the controller has it."""
+    writer = StatusWriter(entries=cluster, clock=world.clock, say=said.append)
+    async with running(GlobalContext(dependencies, verdicts=writer)) as found:
+        yield found
+
+
+@pytest.fixture
+async def some(dependencies: Dependencies, said: list[str]) -> AsyncIterator[GlobalContext]:
+    """A store of what is wanted, as a webhook server has it."""
+    pace = replace(SHORT, patience=0.05, missing=0.05)
+    store = GlobalContext(
+        replace(dependencies, pace=pace),
+        verdicts=ProblemLog(say=said.append),
+        wanted=frozenset(),
+    )
+    async with running(store) as found:
+        yield found
 
 
 async def read(context, name="teams"):
@@ -319,17 +249,99 @@ class TestCostlyProjections:
 class TestVerdicts:
     async def test_each_turn_is_told_and_counted(self, context, cluster, world):
         told = []
-        context.judged.subscribe(
+        context.verdicts.judged.subscribe(
             lambda entry, problem: told.append((entry["metadata"]["name"], problem))
         )
         stream = await follow(cluster, pod("a"))
         await eventually(lambda: told == [("teams", "")])
-        assert (context.readable(), context.failures) == ((1, 0), 0)
+        assert (context.readable(), context.verdicts.failures) == ((1, 0), 0)
         stream.problem = "the watch ended"
         world.clock.tick(STALE + 5)
         await eventually(lambda: len(told) > 1)
         assert "the watch ended" in told[1][1]
-        assert (context.readable(), context.failures) == ((0, 1), 1)
+        assert (context.readable(), context.verdicts.failures) == ((0, 1), 1)
+
+
+class TestWanted:
+    """What rules name that run before an object is stored, and nothing else."""
+
+    async def test_only_that_is_followed_and_no_longer_than_it_is_wanted(self, some, cluster):
+        cluster.entries.give(entry(**PODS))
+        await eventually(cluster.entries.synced.is_set)
+        assert not cluster.objects
+        some.want(frozenset({"teams"}))
+        await eventually(lambda: cluster.objects)
+        stream = cluster.objects[0][2]
+        stream.give(pod("a"))
+        assert await read(some) == [pod("a")]
+        some.want(frozenset({"teams", "other"}))
+        assert await read(some) == [pod("a")]
+        some.want(frozenset())
+        await eventually(lambda: not stream.open)
+        some.want(None)
+        await eventually(lambda: len(cluster.objects) == 2)
+
+    async def test_what_was_deleted_meanwhile_is_not_kept_when_it_is_wanted(self, some, cluster):
+        cluster.entries.give(entry(**PODS))
+        cluster.entries.give(entry(**PODS), change="DELETED")
+        await eventually(cluster.entries.queue.empty)
+        some.want(frozenset({"teams"}))
+        assert await reason(some) == "there is no GlobalContextEntry teams: create it"
+
+    async def test_one_that_may_only_not_have_been_heard_of_is_waited_for(
+        self, some, cluster, world
+    ):
+        cluster.entries.give()
+        some.want(frozenset({"teams"}))
+        waiting = asyncio.create_task(read(some))
+        await asyncio.sleep(0)
+        cluster.answers = [[1]]
+        cluster.entries.give(entry(**CALL))
+        assert await waiting == [1]
+        cluster.entries.give(entry(**CALL), change="DELETED")
+        await eventually(cluster.entries.queue.empty)
+        assert "there is no" in await reason(some)
+        world.clock.tick(1)
+        begun = time.monotonic()
+        assert "there is no" in await reason(some)
+        assert time.monotonic() - begun < 0.04, "it was known that it is missing"
+
+    async def test_nobody_waits_for_long(self, some, cluster, isolated):
+        isolated.go_on.clear()
+        some.want(frozenset({"teams"}))
+        costly = [{"name": "p", "jmesPath": COSTLY}]
+        stream = await follow(cluster, pod("a"), pod("b"), projections=costly)
+        assert await reason(some, "teams.p") == (
+            "GlobalContextEntry teams is not ready: its projections are not evaluated yet"
+        )
+        isolated.go_on.set()
+        await eventually(lambda: sum(some.readable()) == some.readable()[0])
+        isolated.go_on.clear()
+        stream.give(pod("c"))
+        await eventually(stream.queue.empty)
+        assert "it takes longer than 0.05 s to evaluate" in await reason(some, "teams.p")
+
+    async def test_it_is_known_when_all_have_begun(self, some, cluster, world):
+        cluster.answers = [Unavailable("no")]
+        some.want(frozenset({"teams", "calls", "missing"}))
+        begun = asyncio.create_task(some.begun())
+        cluster.entries.give(entry(**PODS), entry("calls", uid="v", **CALL))
+        await eventually(lambda: cluster.objects)
+        assert not begun.done()
+        cluster.objects[0][2].give(pod("a"))
+        await eventually(lambda: world.clock.tick(1) or begun.done())
+        assert await read(some) == [pod("a")]
+
+    async def test_what_is_in_the_way_is_said_and_written_into_no_status(
+        self, some, cluster, said
+    ):
+        cluster.answers = [Unavailable("no")]
+        some.want(frozenset({"teams"}))
+        cluster.entries.give(entry(**CALL))
+        await eventually(lambda: said == ["GlobalContextEntry teams: no"])
+        cluster.answers = [[1]]
+        await eventually(lambda: said[1:] == ["GlobalContextEntry teams: rules can read it again"])
+        assert not cluster.statuses
 
 
 class TestNotReady:
@@ -396,11 +408,11 @@ class TestNotReady:
 
     async def test_what_is_not_evaluated_yet_is_no_failure(self, context, cluster):
         told = []
-        context.judged.subscribe(lambda _entry, problem: told.append(problem))
+        context.verdicts.judged.subscribe(lambda _entry, problem: told.append(problem))
         names = [{"name": f"p{at}", "jmesPath": "[].metadata.name"} for at in range(20)]
         await follow(cluster, pod("a"), projections=names)
         await eventually(lambda: told)
-        assert (told, context.failures) == ([""], 0)
+        assert (told, context.verdicts.failures) == ([""], 0)
 
     async def test_a_projection_that_fails_until_the_data_fits(self, context, cluster):
         total = [{"name": "total", "jmesPath": "sum([].metadata.size)"}]

@@ -1,0 +1,123 @@
+"""The GlobalContextEntries that rules read before an object is stored, kept by this process.
+
+Each replica keeps those that some policy names, and no others. It writes no status: that of the
+leading controller says what holds there, and the log of this process what holds here.
+"""
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final, Self, TypeAlias
+
+from reconciler.api.meta import Object, PolicyRef
+from reconciler.clock import Clock
+from reconciler.config import AdmissionSettings
+from reconciler.engine.program import CompiledPolicy, Phase
+from reconciler.isolation import ChildProcesses
+from reconciler.kube.client import Client
+from reconciler.kube.entries import KubeEntries
+from reconciler.kube.loader import KubeLoader
+from reconciler.kube.retrying import jittered
+from reconciler.observe.logs import logger
+from reconciler.observe.metrics import Metrics
+from reconciler.services.catalog.globalcontext import (
+    Dependencies,
+    GlobalContext,
+    Pace,
+    ProblemLog,
+)
+from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.objects import Kinds
+
+_log = logger("admission.global_entries")
+
+ENTRY_PATIENCE: Final = 1.0
+"""Seconds for each thing that a rule reads before an object is stored."""
+
+_PACE: Final = Pace(grace=ENTRY_PATIENCE, missing=ENTRY_PATIENCE, patience=ENTRY_PATIENCE)
+
+Names: TypeAlias = frozenset[str] | None
+"""Of entries; None for all of them."""
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(slots=True, kw_only=True)
+class NamedEntries:
+    """Has those entries kept that rules name which run before an object is stored."""
+
+    context: GlobalContext
+    _by_policy: dict[PolicyRef, Names] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        client: Client,
+        settings: AdmissionSettings,
+        *,
+        clock: Clock,
+        kinds: Kinds,
+        index: PolicyStore,
+    ) -> Self:
+        """Return what follows the policies of an index, and reads with the rights of a client."""
+        protection = Protection.of(settings)
+        context = GlobalContext(
+            Dependencies(
+                entries=KubeEntries(client, client, clock),
+                kinds=kinds,
+                loader=KubeLoader(client, settings.callable_hosts, protection=protection),
+                clock=clock,
+                spread=jittered,
+                say=_log.warning,
+                isolation=ChildProcesses(),
+                most_bytes=settings.max_entry,
+                protection=protection,
+                pace=_PACE,
+            ),
+            verdicts=ProblemLog(say=_log.warning),
+            wanted=_NONE,
+        )
+        found = cls(context=context)
+        index.subscribe(found.on_policy)
+        return found
+
+    def on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
+        """Take in a change of a policy."""
+        stored = after or before
+        if stored is None:
+            return
+        names = _named(None if after is None else after.compiled)
+        if names == _NONE:
+            self._by_policy.pop(stored.ref, None)
+        else:
+            self._by_policy[stored.ref] = names
+        self.context.want(reduce(_joined, self._by_policy.values(), _NONE))
+
+    def show(self, metrics: Metrics) -> None:
+        """Have metrics show how many entries rules can read, and how often that ended."""
+        readable = self.context.readable
+        metrics.entries.labels("ready").set_function(lambda: readable()[0])
+        metrics.entries.labels("not_ready").set_function(lambda: readable()[1])
+
+        def count(_entry: Object, problem: str) -> None:
+            metrics.entry_failures.inc(bool(problem))
+
+        self.context.verdicts.judged.subscribe(count)
+
+    async def run(self, metrics: Metrics) -> None:
+        """Keep them until cancelled."""
+        self.show(metrics)
+        await self.context.run()
+
+    async def begun(self) -> None:
+        """Return when the data of all has come once, or something is in its way."""
+        await self.context.begun()
+
+
+def _named(policy: CompiledPolicy | None) -> Names:
+    programs = () if policy is None else policy.in_phase(Phase.ADMISSION)
+    return reduce(_joined, (program.global_entries for program in programs), _NONE)
+
+
+def _joined(one: Names, other: Names) -> Names:
+    return None if one is None or other is None else one | other

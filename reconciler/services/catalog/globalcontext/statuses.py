@@ -1,0 +1,97 @@
+"""What is told of each GlobalContextEntry, and by whom."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from reconciler.api.globalcontext import EntryStatus, render_refresh, render_status
+from reconciler.api.meta import Object
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError, Conflict, NotFound
+from reconciler.services.catalog.globalcontext.held import Held
+from reconciler.services.ports.policies import Entries
+from reconciler.signals import Signal
+
+_PAUSE: Final = 2.0
+_REFRESH_PAUSE: Final = 30.0
+"""Seconds between two writes that tell nothing but the age of the data."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StatusWriter:
+    """Writes statuses, in the one process that leads.
+
+    Attributes:
+        say: Gets a sentence for the log.
+        judged: The status of an entry, as stored, says something new: why rules cannot read it
+            (empty: they can).
+        failures: How often an entry could not be read any more, or never yet.
+    """
+
+    entries: Entries
+    clock: Clock
+    say: Callable[[str], None]
+    judged: Signal[[Object, str]] = field(default_factory=Signal)
+    failures: int = 0
+
+    async def take(self, held: Held, status: EntryStatus) -> None:
+        """Write what is new of an entry, but not too often."""
+        now = self.clock.monotonic()
+        if now - held.written < _PAUSE:
+            return
+        before = held.stored.get("status") or {}
+        wanted = render_status(status, before, self.clock.now())
+        if wanted is None and now - held.written >= _REFRESH_PAUSE:
+            wanted = _newer(render_refresh(status), before)
+        if not wanted:
+            return
+        held.note_write(now)
+        if "conditions" in wanted:
+            self._judge(held, status.problem)
+        try:
+            held.on_stored(await self.entries.write_status(held.stored, wanted))
+        except (Conflict, NotFound):
+            return  # The newer version is on its way.
+        except ClusterError as error:
+            held.note_write(now + _REFRESH_PAUSE)
+            self.say(f"GlobalContextEntry {held.name}: its status: {error}")
+
+    def _judge(self, held: Held, problem: str) -> None:
+        if problem:
+            self.failures += 1
+            self.say(f"GlobalContextEntry {held.name}: {problem}")
+        self.judged.emit(held.stored, problem)
+
+
+@dataclass(slots=True, kw_only=True)
+class ProblemLog:
+    """Says what is in the way of an entry, where another process writes statuses.
+
+    Attributes:
+        say: Gets a sentence for the log.
+        judged: Something is in the way of an entry that was not, or not any more.
+        failures: As those of `StatusWriter`.
+    """
+
+    say: Callable[[str], None]
+    judged: Signal[[Object, str]] = field(default_factory=Signal)
+    failures: int = 0
+
+    async def take(self, held: Held, status: EntryStatus) -> None:
+        """Say what is new of an entry."""
+        problem = status.problem
+        if not held.turns_to(problem):
+            return
+        self.failures += bool(problem)
+        self.say(f"GlobalContextEntry {held.name}: {problem or 'rules can read it again'}")
+        self.judged.emit(held.stored, problem)
+
+
+def _newer(refresh: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return the refresh time where it is worth a write."""
+    new, old = refresh.get("lastRefreshTime", ""), before.get("lastRefreshTime", "")
+    if not new or not old:
+        return refresh
+    passed = datetime.fromisoformat(new) - datetime.fromisoformat(old)
+    return refresh if passed.total_seconds() >= 1.0 else {}
