@@ -61,6 +61,7 @@ class RuleWebhooks:
             settings.callable_hosts,
             timeout=ENTRY_PATIENCE,
             protection=Protection.of(settings),
+            kinds=self.lookup.kinds,
         )
         return MutateWebhook(
             lookup=self.lookup,

@@ -85,6 +85,25 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadNeed:
+    """What reading objects of a kind needs; which resource that is, the cluster tells.
+
+    Attributes:
+        location: In the policy, of what reads them.
+        verb: ``get`` or ``list``.
+        namespace: Empty for all namespaces.
+        name: Of one object; empty for any.
+    """
+
+    location: str
+    verb: str
+    api_version: str
+    kind: str
+    namespace: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetNeed:
     """What changing one target of a rule needs, as far as the policy's text says it.
 

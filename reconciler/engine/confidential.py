@@ -2,7 +2,8 @@
 
 from urllib.parse import unquote
 
-from reconciler.engine.loads import ApiLoad, GlobalLoad, Load
+from reconciler.api.meta import split_api_version
+from reconciler.engine.loads import ApiLoad, GlobalLoad, Load, ObjectLoad
 
 _SECRET = ("", "Secret")
 _CONFIDENTIAL_SEGMENTS = frozenset({"secrets", "token"})
@@ -18,6 +19,8 @@ def may_hold_secrets(load: Load) -> bool:
 
     An entry that is kept for many rules does not tell here what it was made of.
     """
+    if isinstance(load, ObjectLoad):
+        return is_secret(split_api_version(load.api_version)[0], load.kind)
     if isinstance(load, ApiLoad):
         path = unquote(load.path.partition("?")[0])
         return not _CONFIDENTIAL_SEGMENTS.isdisjoint(path.split("/"))

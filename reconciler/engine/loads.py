@@ -4,9 +4,11 @@ Whoever called the engine reads it through a port, adds it to the context's load
 again, so the engine does no I/O and what nobody names is never fetched.
 """
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from reconciler.errors import RetrofitError
+from reconciler.errors import EvaluationError, RetrofitError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +17,27 @@ class ConfigMapLoad:
 
     namespace: str
     name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectLoad:
+    """Asks for an object by its kind; the answer is the object, or None where labels fit none.
+
+    Attributes:
+        kind: One kind, no pattern and no subresource.
+        namespace: Means nothing for a kind that has none. Empty: all, where labels select.
+        name: Empty where labels select it.
+        labels: A selector as the API server takes it, of which the first object in the order of
+            namespace and name is meant; empty where it is named.
+        confined: Only a kind that has namespaces is meant.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str = ""
+    labels: str = ""
+    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +56,23 @@ class ApiLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSource:
+    """Where a token for calls of a service is asked for; all of it is never to be logged.
+
+    The answer to a POST with a user and a password is ``{token}``, with ``expireAt`` in
+    milliseconds since 1970 where it says how long the token is good.
+
+    Attributes:
+        seconds: How long it is good where the answer does not say.
+    """
+
+    url: str = field(repr=False)
+    username: str = field(repr=False)
+    password: str = field(repr=False)
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLoad:
     """Asks an HTTP service; the answer is the decoded body.
 
@@ -40,6 +80,7 @@ class ServiceLoad:
         headers: Pairs in the order of the policy; like url and body never to be logged.
         namespace: The only one whose Services may be called; empty: any.
         ca_bundle: Certificates in PEM that the service is checked against; empty: the usual ones.
+        token: Where the token comes from that the call carries; None: it carries none.
     """
 
     method: str
@@ -48,6 +89,7 @@ class ServiceLoad:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     namespace: str = ""
     ca_bundle: str = field(default="", repr=False)
+    token: TokenSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +99,7 @@ class GlobalLoad:
     name: str
 
 
-Load = ConfigMapLoad | ApiLoad | ServiceLoad | GlobalLoad
+Load = ConfigMapLoad | ObjectLoad | ApiLoad | ServiceLoad | GlobalLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +124,24 @@ class NeedsLoad(RetrofitError):
     def __init__(self, *loads: Load) -> None:
         self.loads = tuple(dict.fromkeys(loads))
         super().__init__(f"not read yet: {', '.join(map(repr, self.loads))}")
+
+
+def answer_to(load: Load, loads: Mapping[Hashable, Any], failing: str) -> Any:
+    """Return what was read for a load.
+
+    Args:
+        load: What is asked for.
+        loads: What was read so far.
+        failing: What cannot be done without it, for the message.
+
+    Raises:
+        NeedsLoad: It has not been read yet.
+        EvaluationError: It cannot be read.
+    """
+    try:
+        found = loads[load]
+    except KeyError:
+        raise NeedsLoad(load) from None
+    if isinstance(found, LoadFailure):
+        raise EvaluationError(f"{failing}: {found.message}").bare(found.bare)
+    return found

@@ -7,7 +7,7 @@ again with the answer among the context's loads.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from reconciler.api.rights import Need, TargetNeed
+from reconciler.api.rights import Need, ReadNeed, TargetNeed
 from reconciler.engine.context import Context
 from reconciler.engine.match import KindScope, Listing, MatchNeeds, Subject, Verdict
 from reconciler.engine.outcome import ConditionResult, Convergence, Unmet
@@ -90,7 +90,7 @@ class Binding(Protocol):
         """Return a context with the names; each is evaluated when it is first read."""
         ...
 
-    def read_rights(self) -> Iterable[Need]:
+    def read_rights(self) -> Iterable[Need | ReadNeed]:
         """Return what reading them needs to be granted."""
         ...
 

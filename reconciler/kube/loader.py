@@ -1,37 +1,52 @@
 """The `Loader` port: ConfigMaps, other objects of the API server, HTTP services.
 
-Services are asked without any token of ours, only where the settings allow their host, without
-following redirects, and never for more than a bounded answer.
+Services are asked without any token of the programs, only where the settings allow their host,
+without following redirects, and never for more than a bounded answer.
 """
 
 import asyncio
 import ssl
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
 import aiohttp
 import orjson
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import CONFIG_MAPS
-from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
+from reconciler.clock import SystemClock
+from reconciler.engine.loads import (
+    ApiLoad,
+    ConfigMapLoad,
+    GlobalLoad,
+    Load,
+    ObjectLoad,
+    ServiceLoad,
+    TokenSource,
+)
 from reconciler.errors import Invalid, ResponseTooLarge, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.delegation import PerAccount
+from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.errors import why
 from reconciler.kube.serviceaddresses import ServiceResolver, fits, is_ip_address
+from reconciler.kube.servicetokens import ServiceTokens
 from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.objects import Kinds, kind_of
 
 _TIMEOUT = 30.0
 _MOST_BYTES = 2_000_000
 _REFUSED = 400
+_UNAUTHORIZED = 401
+_LIMITS = (1, 500)
 _ENDLESS = frozenset({"watch", "follow"})
 _BROKEN = 500
 
 
 class KubeLoader:
-    """Reads what context entries ask for.
+    """Reads what rules ask for.
 
     Attributes:
         hosts: Patterns of the service hosts that may be asked.
@@ -44,14 +59,23 @@ class KubeLoader:
         *,
         timeout: float = _TIMEOUT,
         protection: Protection | None = None,
+        kinds: Kinds | None = None,
     ) -> None:
+        """Make one; `kinds` is what the program has discovered, else it is discovered for this."""
+        clock = SystemClock()
         self.hosts = tuple(hosts)
         self._client = client
         self._timeout = timeout
         self._protection = protection or Protection()
+        self._kinds = known = kinds or KubeKinds(client, clock)
+        self._tokens = ServiceTokens(clock)
         self._others = PerAccount(
             lambda user: KubeLoader(
-                client.speaking_for(user), self.hosts, timeout=timeout, protection=protection
+                client.speaking_for(user),
+                self.hosts,
+                timeout=timeout,
+                protection=protection,
+                kinds=known,
             )
         )
 
@@ -66,6 +90,8 @@ class KubeLoader:
                 maps = self._client.resource(CONFIG_MAPS)
                 found = await maps.get(load.name, load.namespace)
                 return {"data": found.get("data") or {}, "metadata": found["metadata"]}
+            case ObjectLoad():
+                return await self._read(load)
             case ApiLoad():
                 return await self._ask(load)
             case ServiceLoad():
@@ -73,6 +99,22 @@ class KubeLoader:
             case GlobalLoad():
                 msg = f"GlobalContextEntry {load.name}: only programs in the cluster keep its data"
                 raise Invalid(msg, status=_REFUSED)
+
+    async def _read(self, load: ObjectLoad) -> Any:
+        kind = kind_of(load, await self._kinds.find(load.api_version, load.kind))
+        resource, namespace = self._client.resource(kind), load.namespace
+        if not load.labels:
+            path = resource.path(load.name, namespace)
+            return await self._ask(ApiLoad(method="GET", path=path))
+        path = f"{resource.path(namespace=namespace)}?labelSelector={quote(load.labels, safe='')}"
+        # Nearly always it is the first; objects of the programs do not count.
+        for limit in _LIMITS:
+            answer = await self._ask(ApiLoad(method="GET", path=f"{path}&limit={limit}"))
+            if items := answer.get("items"):
+                return {"apiVersion": kind.api_version, "kind": kind.kind, **items[0]}
+            if not (answer.get("metadata") or {}).get("continue"):
+                break
+        return None
 
     async def _ask(self, load: ApiLoad) -> Any:
         if not load.path.startswith("/"):
@@ -96,6 +138,26 @@ class KubeLoader:
         return self._protection.without_own(load.path, _decode(answer, load.path))
 
     async def _ask_service(self, load: ServiceLoad) -> Any:
+        source, namespace = load.token, load.namespace
+        if source is None:
+            return await self._call(load)
+        token = await self._token(source, namespace)
+        try:
+            return await self._call(_carrying(token, load))
+        except Invalid as error:
+            if error.status != _UNAUTHORIZED:
+                raise
+            # It may have been good for a shorter time than was said.
+            self._tokens.drop(source, token)
+            return await self._call(_carrying(await self._token(source, namespace), load))
+
+    async def _token(self, source: TokenSource, namespace: str) -> str:
+        try:
+            return await self._tokens.of(source, namespace, self._call)
+        except (Invalid, Unavailable) as error:
+            raise type(error)(f"there is no token: {error}", status=error.status) from error
+
+    async def _call(self, load: ServiceLoad) -> Any:
         url = _split(load.url)
         host = "" if url is None else url.hostname or ""
         if url is None or url.scheme not in ("http", "https") or not host:
@@ -128,6 +190,10 @@ class KubeLoader:
             msg = f"service {host}: HTTP {status}"
             raise Invalid(msg, status=status)
         return _decode(answer, f"service {host}")
+
+
+def _carrying(token: str, load: ServiceLoad) -> ServiceLoad:
+    return replace(load, headers=(*load.headers, ("Authorization", f"Bearer {token}")))
 
 
 def _split(url: str) -> SplitResult | None:

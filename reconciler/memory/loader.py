@@ -5,16 +5,24 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, split_api_version
-from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, Load, ServiceLoad
+from reconciler.engine.loads import (
+    ApiLoad,
+    ConfigMapLoad,
+    GlobalLoad,
+    Load,
+    ObjectLoad,
+    ServiceLoad,
+)
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.ports.objects import kind_of
 
 _ALL = 1_000_000_000
 _SHORTEST = 3  # /apis/GROUP/VERSION
 
 
 class MemoryLoader:
-    """Answers ConfigMaps and GET paths of the API server; there are no services."""
+    """Answers objects, ConfigMaps and GET paths of the API server; there are no services."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
@@ -31,6 +39,8 @@ class MemoryLoader:
                 (kind,) = await self._cluster.find("v1", "ConfigMap")
                 found = await self._cluster.get(kind, load.namespace, load.name)
                 return {"data": found.get("data") or {}, "metadata": found["metadata"]}
+            case ObjectLoad():
+                return await self._read(load)
             case ApiLoad(method="GET"):
                 return await self._get(load.path)
             case ApiLoad():
@@ -39,6 +49,16 @@ class MemoryLoader:
                 raise _refused(f"service {urlsplit(load.url).hostname or ''}")
             case GlobalLoad():
                 raise _refused(f"GlobalContextEntry {load.name}")
+
+    async def _read(self, load: ObjectLoad) -> Object | None:
+        kind = kind_of(load, await self._cluster.find(load.api_version, load.kind))
+        if not load.labels:
+            namespace = load.namespace if kind.namespaced else ""
+            return await self._cluster.get(kind, namespace, load.name)
+        page = await self._cluster.list_page(
+            kind, namespace=load.namespace, labels=load.labels, limit=_ALL
+        )
+        return next(iter(page.items), None)
 
     async def _get(self, path: str) -> Object:
         address, _, query = path.partition("?")

@@ -81,7 +81,12 @@ class Base:
             Dependencies(
                 entries=entries,
                 kinds=self.cluster.kinds,
-                loader=KubeLoader(worker, settings.callable_hosts, protection=protection),
+                loader=KubeLoader(
+                    worker,
+                    settings.callable_hosts,
+                    protection=protection,
+                    kinds=self.cluster.kinds,
+                ),
                 clock=self.clock,
                 spread=jittered,
                 say=self.say,

@@ -6,7 +6,7 @@ import pytest
 
 from devcluster.cluster import Cluster
 from reconciler.api.meta import Kind
-from reconciler.engine.loads import ApiLoad, ConfigMapLoad
+from reconciler.engine.loads import ApiLoad, ConfigMapLoad, ObjectLoad
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.kube.client import connect
 from reconciler.kube.loader import KubeLoader
@@ -77,3 +77,29 @@ async def test_paths_that_lead_nowhere(world, loader):
     for path in (f"{place}/configmaps/none", f"{place}/nothings", "/apis/none.example/v1/x"):
         with pytest.raises((NotFound, NoKindMatch)):
             await loader.load(ApiLoad(method="GET", path=path))
+
+
+def config_map(world, **selected):
+    return ObjectLoad(api_version="v1", kind="ConfigMap", namespace=world.namespace, **selected)
+
+
+async def test_an_object_is_read_by_its_kind(world, loader):
+    created = await world.create(CONFIG_MAPS, "c", metadata={"labels": {"of": "c"}})
+    assert await loader.load(config_map(world, name="c")) == created
+    assert await loader.load(config_map(world, labels="of in (c)")) == created
+    assert await loader.load(config_map(world, labels="of in (d)")) is None
+    with pytest.raises(NotFound):
+        await loader.load(config_map(world, name="none"))
+
+
+async def test_of_several_objects_the_first_is_meant(world, loader):
+    for name in ("two", "one"):
+        await world.create(CONFIG_MAPS, name, metadata={"labels": {"of": "several"}})
+    found = await loader.load(config_map(world, labels="of in (several)"))
+    assert found["metadata"]["name"] == "one"
+
+
+async def test_a_kind_that_is_not_served_is_said(world, loader):
+    load = ObjectLoad(api_version="none.example/v1", kind="Nothing", namespace="", name="a")
+    with pytest.raises(NoKindMatch, match="the cluster serves no Nothing"):
+        await loader.load(load)

@@ -130,16 +130,17 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
         clock=clock,
         on_call=calls.add,
     )
+    kinds = KubeKinds(client, clock)
     try:
         await _reach(client, address)
         yield LiveCluster(
             client=client,
             clock=clock,
             calls=calls,
-            kinds=KubeKinds(client, clock),
+            kinds=kinds,
             keys=KubeMergeKeys(client, clock, warn),
             reader=KubeReader(client),
-            loader=KubeLoader(client, filter(None, service_hosts.split(","))),
+            loader=KubeLoader(client, filter(None, service_hosts.split(",")), kinds=kinds),
         )
     finally:
         await client.close()

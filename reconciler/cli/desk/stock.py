@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of
-from reconciler.engine.loads import ApiLoad, GlobalLoad, Load, ServiceLoad
+from reconciler.engine.loads import ApiLoad, GlobalLoad, Load, ObjectLoad, ServiceLoad
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
 from reconciler.errors import AlreadyExists, Invalid, NotFound
@@ -176,6 +176,11 @@ class Stock:
             if (load.method, place) in self._answers.calls:
                 return self._answers.calls[load.method, place]
         if isinstance(load, ServiceLoad):
-            text = f"{load.url}: services are not called at the desk; give a value for the entry"
+            text = f"{load.url}: services are not called at the desk; give a value in its place"
             raise Invalid(text, status=400)
+        if isinstance(load, ObjectLoad):
+            known = self.objects.get((load.api_version, load.kind, load.namespace, load.name))
+            # As it stands in its file, which says no uid that it has not.
+            if known is not None:
+                return known
         return await MemoryLoader(self.cluster).load(load)

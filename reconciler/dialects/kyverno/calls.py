@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.dialects.kyverno.addresses import check_header
 from reconciler.engine import reading
+from reconciler.engine.values.addresses import check_header
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 FIELDS = ("urlPath", "service", "method", "data")

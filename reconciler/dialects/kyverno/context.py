@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.dialects.kyverno import calls
-from reconciler.dialects.kyverno.addresses import check_own_service, check_path, check_url
+from reconciler.dialects.kyverno.addresses import check_path, check_url
 from reconciler.dialects.kyverno.entries import (
     RESERVED,
     ApiCallEntry,
@@ -17,6 +17,7 @@ from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine import reading
 from reconciler.engine.program import Origin
+from reconciler.engine.values.addresses import check_own_service
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import braces, compile_expression
 

@@ -12,24 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from reconciler.dialects.kyverno.addresses import (
-    check_header,
-    check_name,
-    check_own_service,
-    render_path,
-    render_url,
-)
+from reconciler.dialects.kyverno.addresses import render_path, render_url
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import Context
 from reconciler.engine.loads import (
     ApiLoad,
     ConfigMapLoad,
     GlobalLoad,
-    Load,
-    LoadFailure,
-    NeedsLoad,
     ServiceLoad,
+    answer_to,
 )
+from reconciler.engine.values.addresses import check_header, check_name, check_own_service
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import Expression, compile_expression
 
@@ -126,9 +119,8 @@ class ConfigMapEntry:
             namespace=check_name(namespace or self.home, f"{place} namespace"),
             name=check_name(name, f"{place} name"),
         )
-        return _loaded(
-            load, context, f"failed to retrieve config map for context entry {self.name}"
-        )
+        failing = f"failed to retrieve config map for context entry {self.name}"
+        return answer_to(load, context.loads, failing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +152,7 @@ class ApiCallEntry:
         if isinstance(load, ApiLoad):
             load = replace(load, made_of_values=_hides_resource(self.outline))
         try:
-            found = _loaded(load, context, f"failed to execute APICall {self.name}")
+            found = answer_to(load, context.loads, f"failed to execute APICall {self.name}")
         except EvaluationError:
             if self.default is not None:
                 return self.default
@@ -197,7 +189,7 @@ class GlobalEntry:
     def evaluate(self, context: Context) -> Any:
         """Return the data, or the part of it that the path names."""
         load = GlobalLoad(name=_text(self.reference, context))
-        found = _loaded(load, context, f"failed to fetch entry key={load.name}")
+        found = answer_to(load, context.loads, f"failed to fetch entry key={load.name}")
         if self.path is None:
             return found
         return _expression(self.path, context, self.name).search(found, context.allowance)
@@ -285,17 +277,6 @@ def _bound(entry: Entry, context: Context) -> Any:
             raise
 
     return evaluate
-
-
-def _loaded(load: Load, context: Context, failing: str) -> Any:
-    try:
-        found = context.loads[load]
-    except KeyError:
-        raise NeedsLoad(load) from None
-    if isinstance(found, LoadFailure):
-        msg = f"{failing}: {found.message}"
-        raise EvaluationError(msg).bare(found.bare)
-    return found
 
 
 def _expression(path: Template | None, context: Context, name: str) -> Expression:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.dialects.kyverno.addresses import check_name
 from reconciler.dialects.kyverno.entries import Entry
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import Context
 from reconciler.engine.match.selectors import LabelSelector, compile_selector
 from reconciler.engine.targets import NamePattern, TargetQuery, name_pattern
+from reconciler.engine.values.addresses import check_name
 from reconciler.engine.values.wildcard import escape, has_wildcard, literal
 from reconciler.errors import EvaluationError, InvalidPolicy
 

@@ -1,13 +1,15 @@
 """Objects of any kind: which kinds there are, reads and guarded writes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object
-from reconciler.engine.loads import Load
+from reconciler.engine.loads import Load, ObjectLoad
 from reconciler.engine.patch import KeyTable
+from reconciler.errors import Invalid, NoKindMatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,25 @@ class Loader(Protocol):
             Invalid: It may not be asked for, or the answer is unusable.
         """
         ...
+
+
+def kind_of(load: ObjectLoad, served: Iterable[Kind]) -> Kind:
+    """Return the kind of the object that is asked for.
+
+    Raises:
+        NoKindMatch: It is not among those that are served.
+        Invalid: It is in no namespace, and nothing outside of one may be read.
+    """
+    for kind in served:
+        if kind.kind == load.kind and not kind.subresource:
+            break
+    else:
+        msg = f"the cluster serves no {load.kind} of {load.api_version}"
+        raise NoKindMatch(msg, status=404)
+    if load.confined and not kind.namespaced:
+        msg = f"a {load.kind} is in no namespace, and the policy does not leave its own"
+        raise Invalid(msg, status=400)
+    return kind
 
 
 class RuleLoader(Loader, Protocol):

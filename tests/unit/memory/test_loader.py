@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
+from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ObjectLoad, ServiceLoad
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader
@@ -110,3 +110,30 @@ async def test_a_config_map_without_data_has_none(loader):
     assert found["metadata"]["labels"] == {"team": "red"}
     with pytest.raises(NotFound):
         await loader.load(ConfigMapLoad(namespace="a", name="none"))
+
+
+def named(api_version, kind, name="", labels="", namespace="a", **more):
+    return ObjectLoad(
+        api_version=api_version, kind=kind, namespace=namespace, name=name, labels=labels, **more
+    )
+
+
+async def test_an_object_is_read_by_its_kind(loader):
+    found = await loader.load(named("apps/v1", "Deployment", "d"))
+    assert found["spec"] == {"replicas": 2}
+    assert (await loader.load(named("v1", "Namespace", "a")))["kind"] == "Namespace"
+
+
+async def test_labels_select_the_first_object(loader):
+    load = named("v1", "ConfigMap", labels="team in (red)", namespace="")
+    assert (await loader.load(load))["metadata"]["name"] == "one"
+    assert await loader.load(named("v1", "ConfigMap", labels="team in (blue)")) is None
+
+
+async def test_what_is_no_kind_is_not_read(loader):
+    with pytest.raises(NoKindMatch):
+        await loader.load(named("v1", "*", "one"))
+    with pytest.raises(NotFound):
+        await loader.load(named("v1", "ConfigMap", "none"))
+    with pytest.raises(Invalid, match="in no namespace"):
+        await loader.load(named("v1", "Namespace", "a", confined=True))

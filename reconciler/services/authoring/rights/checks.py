@@ -72,13 +72,13 @@ class RightsCheck:
         if policy.account is not None:
             targets.append(Need(location=PLACE, options=(policy.account.impersonation,)))
         if self.whole:
-            targets += _of_admission(policy)
+            targets += await self._of_admission(policy)
         for program in policy.in_background:
             if self.whole:
-                targets += program.binding.read_rights()
+                targets += await self._reads(program)
             elif policy.account is not None:
                 # It has nothing that was not granted on purpose, not even to read.
-                targets += filter(_is_told, program.binding.read_rights())
+                targets += filter(_is_told, await self._reads(program))
                 triggers += _of_namespaces(program)
             for target in program.targets.target_rights() if program.targets else ():
                 if self.whole and not _known_kind(target):
@@ -116,8 +116,24 @@ class RightsCheck:
         Raises:
             ClusterError: The API server could not be asked.
         """
-        needs = [need for need in _of_admission(policy) if _is_told(need)]
+        needs = [need for need in await self._of_admission(policy) if _is_told(need)]
         return tuple(_missing(needs, await self._ask(needs)))
+
+    async def _of_admission(self, policy: CompiledPolicy) -> list[Need]:
+        programs = policy.in_phase(Phase.ADMISSION)
+        return [need for program in programs for need in await self._reads(program)]
+
+    async def _reads(self, program: Program) -> list[Need]:
+        """Return what reading what a rule names needs; of a kind that is not served nothing."""
+        found: list[Need] = []
+        for need in program.binding.read_rights():
+            if isinstance(need, Need):
+                found.append(need)
+                continue
+            for kind in await self.kinds.find(need.api_version, need.kind):
+                right = Right.of(need.verb, kind, namespace=need.namespace, name=need.name)
+                found.append(Need(location=need.location, options=(right,)))
+        return found
 
     async def _target_kinds(
         self, target: TargetNeed, unserved: list[tuple[str, str]]
@@ -188,11 +204,6 @@ def _missing(needs: Iterable[Need], known: Mapping[Right, bool]) -> Iterator[Nee
 def _is_told(need: Need) -> bool:
     """Tell whether the text of the policy says what is read."""
     return all(ANY not in (right.group, right.resource) for right in need.options)
-
-
-def _of_admission(policy: CompiledPolicy) -> Iterator[Need]:
-    for program in policy.in_phase(Phase.ADMISSION):
-        yield from program.binding.read_rights()
 
 
 def _of_namespaces(program: Program) -> Iterator[Need]:

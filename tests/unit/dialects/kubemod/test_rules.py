@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Object
+from reconciler.api.rights import Need
 from reconciler.dialects.kubemod.view import References, View
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.evaluate import change
@@ -244,6 +245,7 @@ def test_another_kind_reads_no_reference() -> None:
     program = program_of(rule)
     assert not run_of(program, obj).decide().fires
     (need,) = program.binding.read_rights()
+    assert isinstance(need, Need)
     assert str(need.options[0]) == "get namespaces"
 
 
