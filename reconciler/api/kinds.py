@@ -1,4 +1,6 @@
-"""The kinds of policies that a text without a kind means."""
+"""The kinds of policies, and which one a text without a kind means."""
+
+from dataclasses import replace
 
 from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, PolicyRef
 
@@ -19,6 +21,23 @@ MOD_RULES = Kind(
     kind="ModRule",
     plural="modrules",
     namespaced=True,
+)
+
+OVERRIDE_POLICIES = Kind(
+    group="policy.kcloudlabs.io",
+    version="v1alpha1",
+    kind="OverridePolicy",
+    plural="overridepolicies",
+    namespaced=True,
+)
+CLUSTER_OVERRIDE_POLICIES = replace(
+    OVERRIDE_POLICIES,
+    kind="ClusterOverridePolicy",
+    plural="clusteroverridepolicies",
+    namespaced=False,
+)
+CLUSTER_VALIDATE_POLICIES = replace(
+    CLUSTER_OVERRIDE_POLICIES, kind="ClusterValidatePolicy", plural="clustervalidatepolicies"
 )
 
 

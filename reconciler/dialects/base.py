@@ -1,11 +1,15 @@
 """What a policy language has to give; the registry has one line for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
 from reconciler.dialects.finding import Finding, Guard, Scope
+from reconciler.engine.context import Context
 from reconciler.engine.given import Given
+from reconciler.engine.outcome import Convergence
+from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 
@@ -89,3 +93,18 @@ def wants_existing(policy: Object) -> bool:
     if value not in ("true", "false"):
         raise InvalidPolicy(PLACE, f"{value!r} is neither true nor false")
     return bool(value == "true")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged:
+    """The mutation of a rule that refuses requests: none; see `reconciler.engine.ports`."""
+
+    convergence: Convergence = Convergence.YES
+    merge_keys: bool = False
+
+    def apply(
+        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
+    ) -> dict[str, Any]:
+        """Return the object as it is."""
+        del index, context, keys
+        return dict(obj)

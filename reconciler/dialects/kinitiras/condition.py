@@ -7,7 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from reconciler.dialects.kinitiras.texts import ABSENT, read_number
-from reconciler.dialects.kinitiras.values import Reference, Source, read_reference, read_source
+from reconciler.dialects.kinitiras.values import (
+    PartOf,
+    Source,
+    read_reference,
+    read_source,
+    values_of,
+)
 from reconciler.engine import reading
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import ConditionResult
@@ -56,7 +62,7 @@ class RefusedWhen:
 
     Attributes:
         condition: What is compared.
-        data: What of the request is looked at.
+        data: What is looked at, of the request or of what it leads to.
         wanted: What it is compared with.
         process: What is done with that before.
         allows: The rule refuses what does not fit, and not what does.
@@ -64,7 +70,7 @@ class RefusedWhen:
     """
 
     condition: str
-    data: Reference
+    data: PartOf
     wanted: Source | None
     process: Process | None
     allows: bool
@@ -78,7 +84,7 @@ class RefusedWhen:
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
         """The objects that it reads."""
-        old = self.data.reads_old or (self.wanted is not None and self.wanted.reads_old)
+        old = any(source.reads_old for source in self.sources)
         return frozenset({("request", "object"), *([("request", "oldObject")] if old else [])})
 
     def evaluate(self, context: Context) -> ConditionResult:
@@ -96,12 +102,19 @@ class RefusedWhen:
         sign = SIGNS.get(self.condition, self.condition)
         return ConditionResult(passed=False, message=f"{self.data.path.text} {sign}: {fits}")
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Everything that is compared."""
+        if self.wanted is None or self.condition in _EXISTENCE:
+            return (self.data,)
+        return (self.data, self.wanted)
+
     def _fits(self, context: Context) -> bool | None:
         """Return whether the condition holds, None where there is nothing to compare."""
-        data = self.data.of(context)
+        data, *others = values_of(self.sources, context)
         if self.condition in _EXISTENCE:
             return (data is not ABSENT) is (self.condition == "Exist")
-        value = self.wanted.of(context) if self.wanted else ABSENT
+        value = others[0] if others else ABSENT
         if data is ABSENT or value is ABSENT:
             return None
         return _compare(
@@ -131,7 +144,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def read_condition(raw: Any, location: str) -> RefusedWhen:
-    """Read a condition.
+    """Read a condition, of a policy for the whole cluster.
 
     Raises:
         InvalidPolicy: It is wrong.
@@ -142,13 +155,13 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
         raise InvalidPolicy(f"{location}.cond", f"expected one of {', '.join(_CONDITIONS)}")
     if mode not in _MODES:
         raise InvalidPolicy(f"{location}.affectMode", "expected reject or allow")
-    source = read_source(fields, location)
+    source = read_source(fields, location, "")
     if source is None and condition not in _EXISTENCE:
         raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")
     process = fields.get("valueProcess")
     return RefusedWhen(
         condition=condition,
-        data=read_reference(fields.get("dataRef"), f"{location}.dataRef"),
+        data=read_reference(fields.get("dataRef"), f"{location}.dataRef", ""),
         wanted=source,
         process=None if process is None else _process(process, f"{location}.valueProcess"),
         allows=mode == "allow",

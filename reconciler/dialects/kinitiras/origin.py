@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from reconciler.dialects.kinitiras.resources import read_factor, scaled
-from reconciler.dialects.kinitiras.texts import ABSENT, Path
+from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_texts
 from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_tolerations
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
@@ -22,6 +22,10 @@ _TYPES: Final = (
 )  # fmt: skip
 _MAPS: Final = frozenset({"annotations", "labels", "nodeSelector"})
 _RESOURCES: Final = frozenset({"resourceRequirements", "resourceOversell"})
+_FIELDS: Final = tuple(
+    "resourcesOversell" if name == "resourceOversell" else name for name in _TYPES
+)
+"""The fields with the values; that of one type is not called like the type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +133,11 @@ def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
 
 
 def _read(raw: Any, location: str) -> OriginEdit:
-    fields = reading.mapping(raw, location, allowed=(*_COMMON, *_TYPES))
+    fields = reading.mapping(raw, location, allowed=(*_COMMON, *_FIELDS))
     type_ = fields.get("type")
     if type_ not in _TYPES:
         raise InvalidPolicy(f"{location}.type", f"expected one of {', '.join(_TYPES)}")
+    field = _FIELDS[_TYPES.index(type_)]
     operation = fields.get("operation", "add" if type_ in _MAPS else "replace")
     if operation not in OPERATIONS:
         raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(OPERATIONS)}")
@@ -146,13 +151,13 @@ def _read(raw: Any, location: str) -> OriginEdit:
         operation=str(operation),
         whole=fields.get("replace") is True,
         container=container,
-        value=_value(fields.get(str(type_)), str(type_), f"{location}.{type_}"),
+        value=_value(fields.get(field), str(type_), f"{location}.{field}"),
     )
 
 
 def _value(raw: Any, type_: str, location: str) -> Any:
     if type_ in _MAPS:
-        return dict(reading.string_map(raw, location))
+        return read_texts(raw, location)
     if type_ == "tolerations":
         return None if raw is None else list(read_tolerations(raw, location))
     if type_ == "hostNetwork":

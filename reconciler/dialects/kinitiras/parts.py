@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.rights import Need
+from reconciler.api.rights import Need, ReadNeed
 from reconciler.dialects.kinitiras.origin import OriginEdit
 from reconciler.dialects.kinitiras.template import TemplateEdit
+from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
@@ -15,17 +16,27 @@ from reconciler.engine.patch.rfc6902 import EVANPHX4, Operation, apply_operation
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A policy adds no names to the data."""
+    """A policy adds no names to the data; see `reconciler.engine.ports.Binding`.
 
-    loads: bool = False
+    Attributes:
+        sources: Where the values of the rule come from.
+    """
+
+    sources: tuple[Source, ...]
+
+    @property
+    def loads(self) -> bool:
+        """Whether one of them is outside of the request."""
+        return any(source.loads for source in self.sources)
 
     def bind(self, context: Context) -> Context:
         """Return the context as it is."""
         return context
 
-    def read_rights(self) -> Iterator[Need]:
-        """Return no rights: nothing is read."""
-        return iter(())
+    def read_rights(self) -> Iterator[Need | ReadNeed]:
+        """Yield what reading them takes."""
+        for source in self.sources:
+            yield from source.needs()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +50,12 @@ class Overriders:
     origin: tuple[OriginEdit, ...] = ()
     plaintext: tuple[Operation, ...] = ()
     merge_keys: bool = False
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where values come from."""
+        source = self.template and self.template.source
+        return (source,) if source else ()
 
     @property
     def convergence(self) -> Convergence:
@@ -60,21 +77,6 @@ class Overriders:
 
 def _patched(obj: Mapping[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
     return dict(apply_operations(obj, operations, profile=EVANPHX4))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unchanged:
-    """The mutation of a rule that refuses: none."""
-
-    convergence: Convergence = Convergence.YES
-    merge_keys: bool = False
-
-    def apply(
-        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
-    ) -> dict[str, Any]:
-        """Return the object as it is."""
-        del index, context, keys
-        return dict(obj)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from reconciler.dialects.kinitiras.condition import RefusedWhen, read_condition
@@ -51,19 +52,20 @@ class Spec:
     rules: tuple[OverrideRule | ValidateRule, ...]
 
 
-def read_spec(raw: Any, *, validates: bool) -> Spec:
+def read_spec(raw: Any, *, validates: bool, home: str) -> Spec:
     """Read the specification of a policy.
 
     Args:
         raw: As decoded.
         validates: It is one that refuses requests.
+        home: The namespace that it does not leave; else empty.
 
     Raises:
         InvalidPolicy: For each place that is wrong.
     """
     name = "validateRules" if validates else "overrideRules"
     read: Callable[[Any, str], OverrideRule | ValidateRule] = (
-        _read_validation if validates else _read_override
+        _read_validation if validates else partial(_read_override, home=home)
     )
     with ErrorList() as errors:
         allowed = ("resourceSelectors", name)
@@ -92,22 +94,22 @@ def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
     return OPERATIONS if not named or _EVERY in named else named
 
 
-def _read_override(raw: Any, location: str) -> OverrideRule:
+def _read_override(raw: Any, location: str, *, home: str) -> OverrideRule:
     fields = reading.mapping(raw, location, allowed=("targetOperations", "overriders"))
     return OverrideRule(
         operations=_read_operations(
             fields.get("targetOperations"), f"{location}.targetOperations"
         ),
-        overriders=_read_overriders(fields.get("overriders"), f"{location}.overriders"),
+        overriders=_read_overriders(fields.get("overriders"), f"{location}.overriders", home),
     )
 
 
-def _read_overriders(raw: Any, location: str) -> Overriders:
+def _read_overriders(raw: Any, location: str, home: str) -> Overriders:
     fields = reading.mapping(raw, location, allowed=_OVERRIDERS)
     _refuse_cue(fields, location)
     template = fields.get("template")
     overriders = Overriders(
-        template=read_template(template, f"{location}.template") if template else None,
+        template=read_template(template, f"{location}.template", home) if template else None,
         origin=read_origin(fields.get("origin"), f"{location}.origin"),
         plaintext=_read_plaintext(fields.get("plaintext"), f"{location}.plaintext"),
     )

@@ -60,11 +60,6 @@ class TemplateEdit:
     source: Source | None = None
     given: Any = None
 
-    @property
-    def reads_old(self) -> bool:
-        """Whether it needs the object as it was."""
-        return self.source is not None and self.source.reads_old
-
     def operations(self, obj: Mapping[str, Any], context: Context) -> Iterator[Operation]:
         """Yield what it means for an object.
 
@@ -191,8 +186,13 @@ _EDITS: Final[
 )
 
 
-def read_template(raw: Any, location: str) -> TemplateEdit:
+def read_template(raw: Any, location: str, home: str) -> TemplateEdit:
     """Read a typed edit.
+
+    Args:
+        raw: As decoded.
+        location: In the policy.
+        home: The namespace that the policy does not leave; else empty.
 
     Raises:
         InvalidPolicy: It is wrong.
@@ -204,7 +204,7 @@ def read_template(raw: Any, location: str) -> TemplateEdit:
     if operation not in _OPERATIONS:
         raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(_OPERATIONS)}")
     if type_ in _ENTRIES:
-        return _read_entries(fields, type_, operation, location)
+        return _read_entries(fields, type_, operation, location, home)
     given = _READ[type_](fields.get(type_), f"{location}.{type_}", removes=operation == "remove")
     if not given:
         raise InvalidPolicy(f"{location}.{type_}", "expected what to change")
@@ -212,14 +212,14 @@ def read_template(raw: Any, location: str) -> TemplateEdit:
 
 
 def _read_entries(
-    fields: Mapping[str, Any], type_: str, operation: str, location: str
+    fields: Mapping[str, Any], type_: str, operation: str, location: str, home: str
 ) -> TemplateEdit:
     prefix = f"/metadata/{type_}/"
     key = fields.get("path") or ""
     if not isinstance(key, str):
         raise InvalidPolicy(f"{location}.path", "expected a key")
     key = key.removeprefix(prefix).removeprefix("/").replace("~1", "/").replace("~0", "~")
-    source = read_source(fields, location)
+    source = read_source(fields, location, home)
     several = isinstance(source, Constant) and isinstance(source.value, dict)
     if isinstance(source, Constant) and isinstance(source.value, list):
         raise InvalidPolicy(f"{location}.value", "expected a single value, or stringMap")

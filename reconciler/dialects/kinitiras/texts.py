@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reconciler.engine import reading
 from reconciler.engine.values.gonumbers import parse_float
-from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 
 _PLACEHOLDER: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _INDEX: Final = re.compile(r"[0-9]+")
@@ -57,6 +58,23 @@ class Path:
         return obj
 
 
+def read_texts(raw: Any, location: str) -> dict[str, str]:
+    """Read an object whose values are texts, whatever stands in them.
+
+    Raises:
+        InvalidPolicy: For each value that is none.
+    """
+    fields = {} if raw is None else raw
+    if not isinstance(fields, Mapping):
+        raise InvalidPolicy(location, f"expected an object, got {reading.kind_of(raw)}")
+    with ErrorList() as errors:
+        for name, value in fields.items():
+            if not isinstance(value, str):
+                reason = f"expected a text, got {reading.kind_of(value)}: put the value in quotes"
+                errors.add(InvalidPolicy(f"{location}.{name}", reason))
+    return dict(fields)
+
+
 def read_path(raw: Any, location: str) -> Path:
     """Read ``/spec/containers/0/image`` or ``spec.containers[0].image``.
 
@@ -88,28 +106,57 @@ def placeholders(text: str) -> list[str]:
     return _PLACEHOLDER.findall(text)
 
 
-def filled(text: str, obj: Mapping[str, Any]) -> str | None:
-    """Put the texts of an object in place of placeholders; they are not looked at again.
+def has_placeholder(text: str) -> bool:
+    """Return whether a text has something between double braces."""
+    return _PLACEHOLDER.search(text) is not None
+
+
+def pieces_of(text: str) -> list[tuple[str, bool]]:
+    """Return a text in pieces, each with whether it is the path of a placeholder."""
+    parts = _PLACEHOLDER.split(text)
+    return [(part, bool(at % 2)) for at, part in enumerate(parts) if part or at % 2]
+
+
+def filled_pieces(text: str, obj: Mapping[str, Any]) -> list[tuple[str, bool]] | None:
+    """Return a text in pieces, each with whether it came out of an object.
 
     Returns:
-        The text, None where a placeholder names what the object does not have.
+        The pieces, None where a placeholder names what the object does not have.
 
     Raises:
         EvaluationError: A placeholder is empty, or names what is no text.
     """
-    pieces: list[str] = []
-    position = 0
-    for found in _PLACEHOLDER.finditer(text):
-        if not found[1]:
-            raise EvaluationError("a placeholder {{}} names nothing; write {{metadata.name}}")
-        value = Path(tuple(found[1].split("."))).look_up(obj)
-        if value is ABSENT:
+    pieces: list[tuple[str, bool]] = []
+    for part, is_path in pieces_of(text):
+        value = _named(part, obj) if is_path else part
+        if value is None:
             return None
-        if not isinstance(value, str):
-            raise EvaluationError(f"the placeholder {found[0]} names what is no text")
-        pieces += [text[position : found.start()], value]
-        position = found.end()
-    return "".join([*pieces, text[position:]])
+        pieces.append((value, is_path))
+    return pieces
+
+
+def _named(path: str, obj: Mapping[str, Any]) -> str | None:
+    if not path:
+        raise EvaluationError("a placeholder {{}} names nothing; write {{metadata.name}}")
+    value = Path(tuple(path.split("."))).look_up(obj)
+    if value is ABSENT:
+        return None
+    if not isinstance(value, str):
+        raise EvaluationError(f"the placeholder {{{{{path}}}}} names what is no text")
+    return value
+
+
+def filled(text: str, obj: Mapping[str, Any]) -> str | None:
+    """Put the texts of an object in place of placeholders; they are not looked at again.
+
+    Returns:
+        The text, None as `filled_pieces` gives it.
+
+    Raises:
+        EvaluationError: As `filled_pieces`.
+    """
+    pieces = filled_pieces(text, obj)
+    return None if pieces is None else "".join(piece for piece, _ in pieces)
 
 
 def filled_selector(selector: Mapping[str, Any], obj: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,12 +1,16 @@
-"""Values of a policy: constants, and references to what the request carries."""
+"""Values of a policy: constants, and references to what the request carries or leads to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_path
+from reconciler.api.rights import Need, ReadNeed
+from reconciler.dialects.kinitiras.references import OwnerReference, read_object_reference
+from reconciler.dialects.kinitiras.services import read_service_reference
+from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_path, read_texts
 from reconciler.engine import reading
 from reconciler.engine.context import Context
+from reconciler.engine.loads import Load, NeedsLoad
 from reconciler.engine.values.gonumbers import parse_float
 from reconciler.errors import InvalidPolicy
 
@@ -16,7 +20,48 @@ _CONSTANTS: Final = (
 )  # fmt: skip
 _REFERENCE: Final = ("from", "path", "k8s", "http")
 _OBJECTS: Final[Mapping[str, str]] = {"current": "object", "old": "oldObject"}
-_OUTSIDE: Final = ("k8s", "owner", "http")
+_SOURCES: Final = (*_OBJECTS, "k8s", "owner", "http")
+
+
+class Source(Protocol):
+    """Where a value comes from."""
+
+    @property
+    def reads_old(self) -> bool:
+        """Whether it is of the object as it was."""
+        ...
+
+    @property
+    def loads(self) -> bool:
+        """Whether it is read from outside of the request."""
+        ...
+
+    @property
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """The paths of the data, beside the object, that it reads."""
+        ...
+
+    def of(self, context: Context) -> Any:
+        """Return the value, `ABSENT` where there is none.
+
+        Raises:
+            EvaluationError: It cannot be read.
+            NeedsLoad: It has not been read yet.
+        """
+        ...
+
+    def needs(self) -> Iterator[Need | ReadNeed]:
+        """Yield the rights that reading it takes."""
+        ...
+
+
+class PartOf(Source, Protocol):
+    """A part of an object, or of an answer."""
+
+    @property
+    def path(self) -> Path:
+        """The way to it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +70,18 @@ class Constant:
 
     value: Any
 
+    reads_old = False
+    loads = False
+    reads = frozenset[tuple[str, ...]]()
+
     def of(self, context: Context) -> Any:
         """Return it."""
         del context
         return self.value
 
-    @property
-    def reads_old(self) -> bool:
-        """Whether it is of the object as it was."""
-        return False
+    def needs(self) -> Iterator[Need | ReadNeed]:
+        """Yield nothing."""
+        return iter(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +90,9 @@ class Reference:
 
     field: str
     path: Path
+
+    loads = False
+    reads = frozenset[tuple[str, ...]]()
 
     def of(self, context: Context) -> Any:
         """Return it, `ABSENT` where the object does not have it."""
@@ -52,8 +103,9 @@ class Reference:
         """Whether it is of the object as it was."""
         return self.field == _OBJECTS["old"]
 
-
-Source = Constant | Reference
+    def needs(self) -> Iterator[Need | ReadNeed]:
+        """Yield nothing: the request carries it."""
+        return iter(())
 
 
 def read_constant(raw: Any, location: str) -> Constant:
@@ -73,7 +125,7 @@ def read_constant(raw: Any, location: str) -> Constant:
 
 def _typed(name: str, value: Any, location: str) -> Any:
     if name == "stringMap":
-        return dict(reading.string_map(value, location))
+        return read_texts(value, location)
     if name.endswith("Slice"):
         items = reading.sequence(value, location)
         one = name.removesuffix("Slice")
@@ -89,23 +141,34 @@ def _typed(name: str, value: Any, location: str) -> Any:
     return value
 
 
-def read_reference(raw: Any, location: str) -> Reference:
+def read_reference(raw: Any, location: str, home: str) -> PartOf:
     """Read a reference.
 
+    Args:
+        raw: As decoded.
+        location: In the policy.
+        home: The namespace that the policy does not leave; else empty.
+
     Raises:
-        InvalidPolicy: It is wrong, or leads out of the request.
+        InvalidPolicy: It is wrong, or leads out of that namespace.
     """
     fields = reading.mapping(raw, location, allowed=_REFERENCE)
     source = fields.get("from")
-    if source in _OUTSIDE:
-        reason = f"{source} is not supported: write current or old"
-        raise InvalidPolicy(f"{location}.from", reason)
-    if not isinstance(source, str) or source not in _OBJECTS:
-        raise InvalidPolicy(f"{location}.from", "expected current or old")
-    return Reference(_OBJECTS[source], read_path(fields.get("path"), f"{location}.path"))
+    if source not in _SOURCES:
+        raise InvalidPolicy(f"{location}.from", f"expected one of {', '.join(_SOURCES)}")
+    path = read_path(fields.get("path"), f"{location}.path")
+    match source:
+        case "k8s":
+            return read_object_reference(fields.get("k8s"), path, location, home)
+        case "owner":
+            return OwnerReference(home=home, location=location, path=path)
+        case "http":
+            return read_service_reference(fields.get("http"), path, location, home)
+        case _:
+            return Reference(_OBJECTS[source], path)
 
 
-def read_source(fields: Mapping[str, Any], location: str) -> Source | None:
+def read_source(fields: Mapping[str, Any], location: str, home: str) -> Source | None:
     """Read ``value`` or ``valueRef``, None where neither is given.
 
     Raises:
@@ -116,7 +179,27 @@ def read_source(fields: Mapping[str, Any], location: str) -> Source | None:
         raise InvalidPolicy(f"{location}.valueRef", "there is a value as well; remove one of them")
     if constant is not None:
         return read_constant(constant, f"{location}.value")
-    return None if reference is None else read_reference(reference, f"{location}.valueRef")
+    place = f"{location}.valueRef"
+    return None if reference is None else read_reference(reference, place, home)
+
+
+def values_of(sources: Sequence[Source], context: Context) -> list[Any]:
+    """Return the values of several sources, which are read side by side.
+
+    Raises:
+        EvaluationError: One of them cannot be read.
+        NeedsLoad: Some have not been read yet; it names what all of them need.
+    """
+    values: list[Any] = []
+    unread: list[Load] = []
+    for source in sources:
+        try:
+            values.append(source.of(context))
+        except NeedsLoad as need:
+            unread += need.loads
+    if unread:
+        raise NeedsLoad(*unread)
+    return values
 
 
 def as_text(value: Any) -> str | None:

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from reconciler.api.kinds import MOD_RULES
 from reconciler.api.meta import Kind, Object, policy_ref
+from reconciler.dialects.base import Unchanged
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.dialects.kubemod.kinds import KINDS_ANNOTATION, kinds_of
 from reconciler.dialects.kubemod.lint import rule_findings
-from reconciler.dialects.kubemod.parts import Items, Names, Rejection, Unchanged
+from reconciler.dialects.kubemod.parts import Items, Names, Rejection
 from reconciler.dialects.kubemod.rule import Rule, read_rule
 from reconciler.dialects.kubemod.scope import Scope as RuleScope
 from reconciler.engine.given import Given

@@ -1,16 +1,15 @@
 """The parts of a ModRule's program beside its scope and its patch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from reconciler.api.rights import Need
 from reconciler.dialects.kubemod.items import Item
 from reconciler.dialects.kubemod.values import Message
 from reconciler.dialects.kubemod.view import References, View
 from reconciler.engine.context import Context
-from reconciler.engine.outcome import ConditionResult, Convergence
-from reconciler.engine.patch import KeyTable
+from reconciler.engine.outcome import ConditionResult
 from reconciler.errors import EvaluationError
 
 _READS: Final = frozenset(
@@ -74,18 +73,3 @@ class Rejection:
             return f'{self.rule}: "{self.text.of(view)}"'
         except EvaluationError:
             return self.rule
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unchanged:
-    """The mutation of a rule that rejects: none."""
-
-    convergence: Convergence = Convergence.YES
-    merge_keys: bool = False
-
-    def apply(
-        self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
-    ) -> dict[str, Any]:
-        """Return the object as it is."""
-        del index, context, keys
-        return dict(obj)

@@ -1,14 +1,19 @@
 """Policies of kinitiras: what they select, change, refuse, and what is wrong with them."""
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from reconciler.dialects.kinitiras import KINITIRAS
+from reconciler.engine.allowance import UNLIMITED
+from reconciler.engine.chain import Chain, by_policy
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.patch import SHIPPED
 from reconciler.engine.program import Program
+from reconciler.engine.run import RuleRun
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 POD: dict[str, Any] = {
@@ -122,6 +127,20 @@ def test_an_oversell_asks_for_a_share_of_the_limits() -> None:
     assert again["spec"]["containers"][0]["resources"]["requests"] == {}
 
 
+def test_origin_takes_shares_of_requests_and_limits() -> None:
+    pod = {**POD, "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
+    factors = {"requests": {"cpu": "0.5", "memory": "0.5"}, "limits": {"cpu": "0.1"}}
+    edit = {"type": "resourceOversell", "operation": "replace", "resourcesOversell": factors}
+    found = changed({"origin": [edit]}, pod)
+    assert found["spec"]["containers"] == [{"resources": {"requests": {"cpu": "500m"}}}]
+
+
+def test_braces_in_a_value_are_text() -> None:
+    values = {"value": {"stringMap": {"a": "{{metadata.name}}"}}}
+    found = changed({"template": {"type": "annotations", "operation": "add", **values}})
+    assert found["metadata"]["annotations"] == {"a": "{{metadata.name}}"}
+
+
 def test_tolerations_and_affinity_go_to_the_pod_of_a_workload() -> None:
     toleration = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
     found = changed(
@@ -220,6 +239,63 @@ def test_a_policy_is_for_its_operations_and_its_namespace(
     assert (program.match.evaluate(subject).decision is Decision.MATCH) is matches
 
 
+def labelling(name: str, label: str, namespace: str = "", where: str = "") -> dict[str, Any]:
+    edit = {"type": "labels", "labels": {label: "1"}}
+    selector: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod"}
+    if where:
+        selector["labelSelector"] = {"matchLabels": {where: "1"}}
+    kind = "OverridePolicy" if namespace else "ClusterOverridePolicy"
+    spec = {
+        "resourceSelectors": [selector],
+        "overrideRules": [{"overriders": {"origin": [edit]}}],
+    }
+    found = policy(kind, spec, namespace)
+    return {**found, "metadata": {**found["metadata"], "name": name}}
+
+
+def applied(*policies: dict[str, Any]) -> list[str]:
+    """Return the labels that policies add to a Pod, in the order in which they do."""
+    compiled = [KINITIRAS.compile(item) for item in policies]
+    chain = Chain(
+        groups=by_policy(program for item in compiled for program in item.programs), obj=POD
+    )
+    subject = Subject(
+        obj=POD,
+        group="",
+        version="v1",
+        kind="Pod",
+        name="web",
+        namespace="shop",
+        operation="CREATE",
+    )
+
+    def run_on(program: Program, obj: Mapping[str, Any]) -> RuleRun:
+        return RuleRun.of(
+            program, subject.with_object(obj, UNLIMITED), context(dict(obj), op="CREATE")
+        )
+
+    for step in chain.steps():
+        chain.settle(step.evaluate(partial(run_on, step.program)))
+    return [name for name in chain.obj["metadata"]["labels"] if name != "app"]
+
+
+def test_policies_of_the_cluster_come_first_and_then_names_decide() -> None:
+    policies = [
+        labelling("a", "own-a", "shop"),
+        labelling("z", "all-z"),
+        labelling("b", "all-b"),
+    ]
+    assert applied(*policies) == ["all-b", "all-z", "own-a"]
+    assert applied(*reversed(policies)) == ["all-b", "all-z", "own-a"]
+
+
+def test_policies_for_the_cluster_do_not_select_by_what_one_of_them_changed() -> None:
+    first, second = labelling("a", "one"), labelling("b", "two", where="one")
+    assert applied(first, second) == ["one"]
+    own = labelling("b", "two", "shop", where="one")
+    assert applied(first, own) == ["one", "two"]
+
+
 @pytest.mark.parametrize(
     ("overriders", "place", "reason"),
     [
@@ -257,11 +333,11 @@ def test_a_policy_is_for_its_operations_and_its_namespace(
                     "type": "labels",
                     "operation": "add",
                     "path": "a",
-                    "valueRef": {"from": "http"},
+                    "valueRef": {"from": "elsewhere", "path": "a"},
                 }
             },
             "template.valueRef.from",
-            "http is not supported",
+            "expected one of current, old, k8s, owner, http",
         ),
         (
             {

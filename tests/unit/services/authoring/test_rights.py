@@ -216,3 +216,54 @@ async def test_kinds_that_nobody_serves_are_named() -> None:
     assert found.unserved_targets == (("spec.rules[0].mutate.targets[0]", "v2 Secret"),)
     place = "spec.rules[0].match"
     assert found.unserved_triggers == ((place, "example.com/v1 Gadget"), (place, "Widget"))
+
+
+def reading(reference: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+    """Return a policy of kinitiras that takes a value from elsewhere."""
+    template = {"type": "labels", "operation": "add", "path": "a", "valueRef": reference}
+    meta = {"name": "p"} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": "OverridePolicy" if namespace else "ClusterOverridePolicy",
+        "metadata": meta,
+        "spec": {"overrideRules": [{"overriders": {"template": template}}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("reference", "namespace", "lacking"),
+    [
+        (
+            {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "a", "name": "b"},
+            "",
+            ["get deployments.apps in namespace a named b"],
+        ),
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "labelSelector": {"matchLabels": {"a": "b"}},
+            },
+            "shop",
+            ["list configmaps in namespace shop"],
+        ),
+        (
+            {"apiVersion": "v1", "kind": "Node", "name": "{{metadata.name}}"},
+            "",
+            ["get nodes"],
+        ),
+        ({"apiVersion": "none.example/v1", "kind": "Nothing", "name": "a"}, "", []),
+    ],
+)
+async def test_what_is_read_before_an_object_is_stored(reference, namespace, lacking) -> None:
+    compiled = compile_policy(reading({"from": "k8s", "path": "a.b", "k8s": reference}, namespace))
+    account = Account({"get", "list"})
+    found = await RightsCheck(kinds=MemoryKinds(), access=account).unread(compiled)
+    assert account.asked == lacking
+    assert len(found) == len(lacking)
+
+
+async def test_nobody_knows_the_kind_of_an_owner() -> None:
+    compiled = compile_policy(reading({"from": "owner", "path": "a.b"}))
+    check = RightsCheck(kinds=MemoryKinds(), access=Account({"get"}))
+    assert not await check.unread(compiled)

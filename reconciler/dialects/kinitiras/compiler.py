@@ -1,0 +1,99 @@
+"""A policy becomes programs, or an error with its place."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from reconciler.api.kinds import CLUSTER_VALIDATE_POLICIES, OVERRIDE_POLICIES
+from reconciler.api.meta import Object, policy_ref
+from reconciler.dialects.base import Unchanged
+from reconciler.dialects.kinitiras.parts import Names, Refusal
+from reconciler.dialects.kinitiras.rule import OverrideRule, ValidateRule, read_spec
+from reconciler.dialects.kinitiras.scope import Scope
+from reconciler.engine.program import CompiledPolicy, Origin, Phase, Program, Projection
+
+_SECONDS: Final = 3
+_PATCHED: Final = ("CREATE", "UPDATE")
+"""A request of another operation carries no object that could be changed."""
+_READS: Final = frozenset({("request", "object"), ("request", "oldObject")})
+_PROJECTION: Final = Projection(
+    object=frozenset({()}),
+    old_object=frozenset({()}),
+    request=frozenset({"operation", "namespace"}),
+)
+_FIRST, _SECOND = 0, 1
+"""The tiers. Policies for the cluster are matched on the object as it came, those of its
+namespace on what they made of it; within a tier they follow one another by name."""
+
+
+def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
+    """Return the programs of a policy's rules.
+
+    Args:
+        policy: The object.
+        dialect: The name of this language.
+
+    Raises:
+        InvalidPolicy: It cannot be compiled; holds every place that is wrong.
+    """
+    ref, meta = policy_ref(policy), policy["metadata"]
+    validates = ref.kind == CLUSTER_VALIDATE_POLICIES.kind
+    spec = read_spec(policy.get("spec"), validates=validates, home=ref.namespace)
+    uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
+    field = "validateRules" if validates else "overrideRules"
+    programs: list[Program] = []
+    for index, rule in enumerate(spec.rules):
+        origin = Origin(
+            dialect=dialect,
+            policy=ref,
+            uid=uid,
+            generation=generation,
+            rule=f"{field}[{index}]",
+            location=f"spec.{field}[{index}]",
+        )
+        operations = _operations(rule)
+        scope = Scope(namespace=ref.namespace, selectors=spec.selectors, operations=operations)
+        if operations:
+            programs.append(_program(rule, origin, scope))
+    return CompiledPolicy(
+        ref=ref,
+        uid=uid,
+        generation=generation,
+        programs=tuple(programs),
+        timeout=_SECONDS,
+        warnings=_warnings(spec.rules),
+    )
+
+
+def _operations(rule: OverrideRule | ValidateRule) -> tuple[str, ...]:
+    if isinstance(rule, ValidateRule):
+        return rule.operations
+    return tuple(name for name in rule.operations if name in _PATCHED)
+
+
+def _warnings(rules: Sequence[OverrideRule | ValidateRule]) -> tuple[str, ...]:
+    return tuple(
+        f"spec.overrideRules[{index}] is for operations that change no object"
+        for index, rule in enumerate(rules)
+        if not _operations(rule)
+    )
+
+
+def _program(rule: OverrideRule | ValidateRule, origin: Origin, scope: Scope) -> Program:
+    refusal = rule.condition if isinstance(rule, ValidateRule) else None
+    overriders = rule.overriders if isinstance(rule, OverrideRule) else None
+    sources = refusal.sources if refusal else overriders.sources if overriders else ()
+    return Program(
+        origin=origin,
+        phases=frozenset({Phase.ADMISSION}),
+        match=scope,
+        binding=Names(sources),
+        condition=refusal,
+        targets=None,
+        mutation=overriders or Unchanged(),
+        projection=_PROJECTION,
+        reads=_READS | {path for source in sources for path in source.reads},
+        on_policy_change=False,
+        skip_background=False,
+        tier=_SECOND if origin.policy.kind == OVERRIDE_POLICIES.kind else _FIRST,
+        verdict=Refusal(policy=origin.policy.key, text=refusal.text) if refusal else None,
+    )

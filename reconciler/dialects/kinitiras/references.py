@@ -1,0 +1,262 @@
+"""References to other objects of the cluster: by name, by labels, and to the owner."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.meta import split_api_version
+from reconciler.api.rights import ANY, Need, ReadNeed, Right
+from reconciler.dialects.kinitiras.texts import (
+    ABSENT,
+    Path,
+    filled,
+    filled_selector,
+    has_placeholder,
+)
+from reconciler.engine import reading
+from reconciler.engine.confidential import is_secret
+from reconciler.engine.context import Context
+from reconciler.engine.loads import ObjectLoad, answer_to
+from reconciler.engine.match.selectors import compile_selector
+from reconciler.engine.values.addresses import check_name
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "fieldSelector")
+_API_VERSION: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?v[a-z0-9]{1,62}")
+_KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectReference:
+    """A part of another object, which its name selects, or the first one that labels fit.
+
+    Attributes:
+        home: The namespace that the policy does not leave; else empty.
+        location: Of the reference in the policy.
+        namespace: May have placeholders, as `name` and the values in `labels`.
+        labels: None where it is named.
+        path: Into the object.
+    """
+
+    home: str
+    location: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, Any] | None
+    path: Path
+
+    reads_old = False
+    loads = True
+    reads = frozenset[tuple[str, ...]]()
+
+    def of(self, context: Context) -> Any:
+        """Return it, `ABSENT` where it, its object or what a placeholder names is not there.
+
+        Raises:
+            EvaluationError: The object is named and cannot be read, or a placeholder gives what
+                is no name.
+            NeedsLoad: It has not been read yet.
+        """
+        load = self._load(context.data["request"])
+        found = None if load is None else answer_to(load, context.loads, _failing(load))
+        return ABSENT if found is None else self.path.look_up(found)
+
+    def _load(self, request: Mapping[str, Any]) -> ObjectLoad | None:
+        obj = request.get("object") or {}
+        name, namespace = filled(self.name, obj), filled(self.namespace, obj)
+        labels = {} if self.labels is None else filled_selector(self.labels, obj)
+        if name is None or namespace is None or labels is None:
+            return None
+        if self.home and namespace not in ("", self.home):
+            reason = f"k8s: a policy of namespace {self.home} reads nothing outside of it"
+            raise EvaluationError(reason).bare(reason)
+        if not namespace:
+            # The program fails where only the name is given; its documentation means this.
+            namespace = self.home or (str(request.get("namespace") or "") if name else "")
+        if namespace:
+            check_name(namespace, "k8s.namespace")
+        return ObjectLoad(
+            api_version=self.api_version,
+            kind=self.kind,
+            namespace=namespace,
+            name=check_name(name, "k8s.name") if self.name else "",
+            labels="" if self.labels is None else _selector_text(labels),
+            confined=bool(self.home),
+        )
+
+    def needs(self) -> Iterator[Need | ReadNeed]:
+        """Yield the right that reading it takes."""
+        namespace = "" if has_placeholder(self.namespace) else self.namespace
+        yield ReadNeed(
+            location=self.location,
+            verb="get" if self.name else "list",
+            api_version=self.api_version,
+            kind=self.kind,
+            namespace=self.home or namespace,
+            name="" if has_placeholder(self.name) else self.name,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerReference:
+    """A part of the object's owner: of the first one that it names, as the original takes it.
+
+    Attributes:
+        home: The namespace that the policy does not leave; else empty.
+        location: Of the reference in the policy.
+        path: Into the owner.
+    """
+
+    home: str
+    location: str
+    path: Path
+
+    reads_old = False
+    loads = True
+    reads = frozenset[tuple[str, ...]]()
+
+    def of(self, context: Context) -> Any:
+        """Return it, `ABSENT` where the owner does not have it.
+
+        Raises:
+            EvaluationError: The object has no owner, or it cannot be read.
+            NeedsLoad: It has not been read yet.
+        """
+        request = context.data["request"]
+        owner = _first_owner(request.get("object") or {})
+        load = ObjectLoad(
+            api_version=str(owner["apiVersion"]),
+            kind=str(owner["kind"]),
+            namespace=str(request.get("namespace") or ""),
+            name=check_name(str(owner.get("name") or ""), "owner: name"),
+            confined=bool(self.home),
+        )
+        found = answer_to(load, context.loads, _failing(load))
+        stored = (found.get("metadata") or {}).get("uid")
+        # Whoever writes an object writes who owns it, and does not know every uid.
+        if owner.get("uid") and stored and owner["uid"] != stored:
+            reason = "owner: the object of that name is another one by now"
+            raise EvaluationError(reason).bare(reason)
+        return self.path.look_up(found)
+
+    def needs(self) -> Iterator[Need | ReadNeed]:
+        """Yield the right that reading it takes; only an object tells of what kind it is."""
+        right = Right(verb="get", group=ANY, resource=ANY, namespace=self.home)
+        yield Need(location=self.location, options=(right,))
+
+
+def _first_owner(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    owners = (obj.get("metadata") or {}).get("ownerReferences") or []
+    owner = owners[0] if isinstance(owners, list) and owners else None
+    if not isinstance(owner, Mapping):
+        raise _refused("the object has none: let resourceSelectors select what has one")
+    api_version, kind = str(owner.get("apiVersion", "")), str(owner.get("kind", ""))
+    if not (_API_VERSION.fullmatch(api_version) and _KIND.fullmatch(kind)):
+        raise _refused("the object names none of a kind that there can be")
+    if is_secret(split_api_version(api_version)[0], kind):
+        # The object's author chooses it, and may not be allowed to read it.
+        raise _refused("a Secret is never read as an owner")
+    return owner
+
+
+def _refused(why: str) -> EvaluationError:
+    return EvaluationError(f"owner: {why}").bare(f"owner: {why}")
+
+
+def _failing(load: ObjectLoad) -> str:
+    place = "/".join(part for part in (load.namespace, load.name) if part)
+    return f"{load.kind} {place}".rstrip() + " cannot be read"
+
+
+def _selector_text(labels: Mapping[str, Any]) -> str:
+    """Return a selector as the API server takes it; no value is a pattern.
+
+    Raises:
+        EvaluationError: A placeholder gives what no label is.
+    """
+    equal = labels.get("matchLabels") or {}
+    expressions = [
+        *({"key": key, "operator": "In", "values": [value]} for key, value in equal.items()),
+        *(labels.get("matchExpressions") or ()),
+    ]
+    try:
+        return compile_selector({"matchExpressions": expressions}, location="").server
+    except InvalidPolicy as error:
+        reason = "k8s.labelSelector: a placeholder gives what no label is"
+        raise EvaluationError(reason).bare(reason) from error
+
+
+def read_object_reference(raw: Any, path: Path, location: str, home: str) -> ObjectReference:
+    """Read ``k8s``: what selects another object.
+
+    Raises:
+        InvalidPolicy: It is wrong, or leads out of the namespace of a policy.
+    """
+    place = f"{location}.k8s"
+    fields = reading.mapping(raw, place, allowed=_FIELDS)
+    labels = fields.get("labelSelector")
+    if fields.get("fieldSelector"):
+        reason = "only a name or labels select the object of a reference"
+        raise InvalidPolicy(f"{place}.fieldSelector", reason)
+    found = ObjectReference(
+        home=home,
+        location=location,
+        api_version=_fitting(fields, "apiVersion", _API_VERSION, place, "apps/v1"),
+        kind=_fitting(fields, "kind", _KIND, place, "Deployment"),
+        namespace=_text(fields, "namespace", place),
+        name=_text(fields, "name", place),
+        labels=None if fields.get("name") else labels,
+        path=path,
+    )
+    if not found.name:
+        _check_labels(labels, place)
+    _check_home(found, place)
+    return found
+
+
+def _fitting(
+    fields: Mapping[str, Any], name: str, form: re.Pattern[str], place: str, example: str
+) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise InvalidPolicy(f"{place}.{name}", f"expected one, as {example}")
+    return value
+
+
+def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
+    value = fields.get(name) or ""
+    if not isinstance(value, str):
+        raise InvalidPolicy(f"{place}.{name}", f"expected a text, got {reading.kind_of(value)}")
+    return value
+
+
+def _check_labels(raw: Any, place: str) -> None:
+    if not raw:
+        raise InvalidPolicy(place, "expected a name or a labelSelector")
+    location = f"{place}.labelSelector"
+    sample = _sampled(raw)
+    compile_selector(sample, location=location)
+
+
+def _sampled(raw: Any) -> Any:
+    """Return a selector with something that can be a label in place of each placeholder."""
+    if isinstance(raw, str):
+        return "x" if has_placeholder(raw) else raw
+    if isinstance(raw, Mapping):
+        return {name: _sampled(value) for name, value in raw.items()}
+    return [_sampled(value) for value in raw] if isinstance(raw, list) else raw
+
+
+def _check_home(found: ObjectReference, place: str) -> None:
+    if not found.home:
+        return
+    if found.namespace not in ("", found.home) and not has_placeholder(found.namespace):
+        reason = f"a policy of namespace {found.home} reads nothing outside of it"
+        raise InvalidPolicy(f"{place}.namespace", reason)
+    if is_secret(split_api_version(found.api_version)[0], found.kind):
+        # Its author may not be allowed to read what the programs may.
+        reason = "a namespaced policy reads no Secrets; a ClusterOverridePolicy may"
+        raise InvalidPolicy(f"{place}.kind", reason)

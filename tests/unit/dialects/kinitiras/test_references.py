@@ -1,0 +1,352 @@
+"""References of kinitiras' policies: what they ask for, and what they make of the answer."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import pytest
+
+from reconciler.api.rights import ANY, Need, ReadNeed, Right
+from reconciler.dialects.kinitiras import KINITIRAS
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.loads import LoadFailure, NeedsLoad, ObjectLoad, ServiceLoad, TokenSource
+from reconciler.engine.outcome import Unmet
+from reconciler.engine.patch import SHIPPED
+from reconciler.engine.program import Program
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "web-1",
+        "namespace": "shop",
+        "labels": {"app": "web"},
+        "annotations": {"owned": "blue/../../x", "n": "1 2"},
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1"},
+            {"apiVersion": "v1", "kind": "Node", "name": "n", "controller": True},
+        ],
+    },
+    "spec": {},
+}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment"}
+HTTP = {"url": "http://teams.shop.svc/owner/{{metadata.labels.app}}", "method": "GET"}
+
+
+def policy(kind: str, spec: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+    meta = {"name": "p", **({"namespace": namespace} if namespace else {})}
+    head = {"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": kind, "metadata": meta}
+    return {**head, "spec": spec}
+
+
+def program(reference: dict[str, Any], namespace: str = "") -> Program:
+    """Return a rule that makes an annotation of what a reference gives."""
+    template = {"type": "annotations", "operation": "add", "path": "a", "valueRef": reference}
+    spec = {"overrideRules": [{"overriders": {"template": template}}]}
+    kind = "OverridePolicy" if namespace else "ClusterOverridePolicy"
+    (found,) = KINITIRAS.compile(policy(kind, spec, namespace)).programs
+    return found
+
+
+def k8s(path: str = "/metadata/name", **selector: Any) -> dict[str, Any]:
+    return {"from": "k8s", "path": path, "k8s": {**DEPLOYMENT, **selector}}
+
+
+def http(path: str = "data.owner", **asked: Any) -> dict[str, Any]:
+    return {"from": "http", "path": path, "http": {**HTTP, **asked}}
+
+
+def context(obj: dict[str, Any] = POD, *, operation: str = "CREATE") -> Context:
+    return request_context(
+        operation=operation,
+        obj=obj,
+        old_object=None,
+        name=obj["metadata"]["name"],
+        namespace=obj["metadata"].get("namespace", ""),
+        kind=("", "v1", "Pod"),
+        user_info=None,
+    )
+
+
+def asked(rule: Program, obj: dict[str, Any] = POD) -> Any:
+    """Return the one thing that a rule asks for, None where it asks for nothing."""
+    try:
+        rule.mutation.apply(None, context(obj), obj, SHIPPED)
+    except NeedsLoad as need:
+        (load,) = need.loads
+        return load
+    return None
+
+
+def annotation(rule: Program, answer: Any, obj: dict[str, Any] = POD) -> Any:
+    """Return what a rule makes of an answer."""
+    read = context(obj).with_loads({asked(rule, obj): answer})
+    found = rule.mutation.apply(None, read, obj, SHIPPED)
+    assert not isinstance(found, Unmet)
+    return found["metadata"].get("annotations", {}).get("a")
+
+
+class TestObjects:
+    @pytest.mark.parametrize(
+        ("selector", "namespace", "name", "labels"),
+        [
+            ({"namespace": "a", "name": "b"}, "a", "b", ""),
+            ({"name": "{{metadata.labels.app}}-x"}, "shop", "web-x", ""),
+            ({"namespace": "{{metadata.namespace}}", "name": "b"}, "shop", "b", ""),
+            (
+                {"labelSelector": {"matchLabels": {"app": "{{metadata.labels.app}}"}}},
+                "",
+                "",
+                "app in (web)",
+            ),
+            (
+                {
+                    "namespace": "a",
+                    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+                },
+                "a",
+                "",
+                "app",
+            ),
+        ],
+    )
+    def test_a_reference_names_its_object(self, selector, namespace, name, labels):
+        load = ObjectLoad(
+            api_version="apps/v1",
+            kind="Deployment",
+            namespace=namespace,
+            name=name,
+            labels=labels,
+        )
+        assert asked(program(k8s(**selector))) == load
+
+    def test_the_value_is_a_part_of_the_object(self):
+        rule = program(k8s("/spec/replicas", name="b"))
+        assert annotation(rule, {"spec": {"replicas": 3}}) == "3"
+        assert annotation(rule, {"spec": {}}) is None
+        assert annotation(program(k8s(labelSelector={"matchLabels": {"a": "b"}})), None) is None
+
+    @pytest.mark.parametrize(
+        "selector",
+        [{"name": "{{metadata.labels.none}}"}, {"name": "b", "namespace": "{{metadata.none}}"}],
+    )
+    def test_where_a_placeholder_finds_nothing_nothing_is_read(self, selector):
+        assert asked(program(k8s(**selector))) is None
+
+    @pytest.mark.parametrize(
+        "selector",
+        [
+            {"name": "{{metadata.annotations.owned}}"},
+            {"namespace": "{{metadata.annotations.owned}}", "name": "b"},
+            {"labelSelector": {"matchLabels": {"app": "{{metadata.annotations.n}}"}}},
+        ],
+    )
+    def test_no_text_of_an_object_leads_elsewhere(self, selector):
+        with pytest.raises(EvaluationError) as caught:
+            asked(program(k8s(**selector)))
+        assert caught.value.without_values.startswith("k8s.")
+        assert "blue" not in str(caught.value)
+
+    def test_what_cannot_be_read_is_said_with_its_name(self):
+        with pytest.raises(EvaluationError, match="Deployment shop/b cannot be read: not found"):
+            annotation(program(k8s(name="b")), LoadFailure("not found"))
+
+    def test_a_namespaced_policy_reads_its_own_namespace_only(self):
+        load = asked(program(k8s(name="b"), "shop"))
+        assert (load.namespace, load.confined) == ("shop", True)
+        load = asked(program(k8s(labelSelector={"matchLabels": {"a": "b"}}), "shop"))
+        assert (load.namespace, load.confined) == ("shop", True)
+        with pytest.raises(InvalidPolicy, match="reads nothing outside of it"):
+            program(k8s(name="b", namespace="other"), "shop")
+        elsewhere = {**POD, "metadata": {**POD["metadata"], "namespace": "other"}}
+        with pytest.raises(EvaluationError, match="reads nothing outside of it"):
+            asked(program(k8s(name="b", namespace="{{metadata.namespace}}"), "shop"), elsewhere)
+
+    def test_a_namespaced_policy_reads_no_secrets(self):
+        secret = {"from": "k8s", "path": "data", "k8s": {"apiVersion": "v1", "kind": "Secret"}}
+        secret["k8s"] = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
+        with pytest.raises(InvalidPolicy, match="reads no Secrets"):
+            program(secret, "shop")
+        assert asked(program(secret)).kind == "Secret"
+
+    @pytest.mark.parametrize(
+        ("selector", "place", "reason"),
+        [
+            ({}, "k8s", "expected a name or a labelSelector"),
+            ({"kind": "Deploy*", "name": "b"}, "k8s.kind", "expected one, as Deployment"),
+            ({"apiVersion": "apps", "name": "b"}, "k8s.apiVersion", "expected one, as apps/v1"),
+            ({"name": "b", "fieldSelector": {"a": 1}}, "k8s.fieldSelector", "only a name"),
+            ({"name": 1}, "k8s.name", "expected a text, got a number"),
+            (
+                {"labelSelector": {"matchLabels": {"a b": "c"}}},
+                "labelSelector.matchLabels",
+                "no key",
+            ),
+        ],
+    )
+    def test_what_is_wrong_is_said_with_its_place(self, selector, place, reason):
+        with pytest.raises(InvalidPolicy) as caught:
+            program(k8s(**selector))
+        assert caught.value.location.endswith(place)
+        assert reason in caught.value.reason
+
+    def test_the_rights_are_those_of_the_text(self):
+        place = "spec.overrideRules[0].overriders.template.valueRef"
+        found = program(k8s(name="b", namespace="a")).binding
+        assert found.loads
+        needed = {"location": place, "api_version": "apps/v1", "kind": "Deployment"}
+        assert list(found.read_rights()) == [
+            ReadNeed(**needed, verb="get", namespace="a", name="b")
+        ]
+        found = program(k8s(labelSelector={"matchLabels": {"a": "b"}})).binding
+        assert list(found.read_rights()) == [ReadNeed(**needed, verb="list")]
+
+
+class TestOwners:
+    def test_the_first_owner_is_read(self):
+        rule = program({"from": "owner", "path": "/metadata/labels/team"})
+        load = ObjectLoad(
+            api_version="apps/v1", kind="ReplicaSet", namespace="shop", name="web", confined=False
+        )
+        assert asked(rule) == load
+        owner = {"metadata": {"uid": "u1", "labels": {"team": "blue"}}}
+        assert annotation(rule, owner) == "blue"
+        assert annotation(rule, {"metadata": {"labels": {}}}) is None
+
+    def test_an_object_of_the_same_name_is_no_owner(self):
+        rule = program({"from": "owner", "path": "/metadata/labels/team"})
+        with pytest.raises(EvaluationError, match="another one by now"):
+            annotation(rule, {"metadata": {"uid": "u2", "labels": {"team": "blue"}}})
+
+    @pytest.mark.parametrize(
+        ("owners", "reason"),
+        [
+            (None, "let resourceSelectors select what has one"),
+            ([], "let resourceSelectors select what has one"),
+            ([{"apiVersion": "v1", "kind": "*", "name": "a"}], "of a kind that there can be"),
+            ([{"apiVersion": "v1", "kind": "Secret", "name": "a"}], "a Secret is never read"),
+            ([{"apiVersion": "v1", "kind": "Pod", "name": "../x"}], "no object has such a name"),
+        ],
+    )
+    def test_what_is_no_owner_is_an_error(self, owners, reason):
+        pod = {**POD, "metadata": {**POD["metadata"], "ownerReferences": owners}}
+        with pytest.raises(EvaluationError, match="owner: ") as caught:
+            asked(program({"from": "owner", "path": "/metadata/name"}), pod)
+        assert reason in str(caught.value)
+        assert "owner" in caught.value.without_values
+
+    def test_only_an_object_tells_which_right_that_takes(self):
+        (need,) = program({"from": "owner", "path": "a"}, "shop").binding.read_rights()
+        assert isinstance(need, Need)
+        assert need.options == (Right(verb="get", group=ANY, resource=ANY, namespace="shop"),)
+
+
+class TestServices:
+    def test_a_service_is_asked_with_the_texts_of_the_object(self):
+        rule = program(
+            http(
+                params={"name": "{{metadata.name}}", "n": "{{metadata.annotations.n}}"},
+                header={"X-A": "b"},
+            )
+        )
+        assert asked(rule) == ServiceLoad(
+            method="GET",
+            url="http://teams.shop.svc/owner/web?name=web-1&n=1+2",
+            headers=(("X-A", "b"),),
+        )
+        assert annotation(rule, {"data": {"owner": "blue"}}) == "blue"
+        assert annotation(rule, {"data": {}}) is None
+
+    def test_a_way_into_an_answer_may_begin_with_body(self):
+        assert annotation(program(http("body.data.owner")), {"data": {"owner": "b"}}) == "b"
+        assert annotation(program(http("body.owner")), {"body": {"owner": "c"}}) == "c"
+
+    def test_a_body_is_posted_as_it_is(self):
+        load = asked(program(http(method="POST", body={"b": "{{metadata.name}}", "a": 1})))
+        assert (load.method, load.body) == ("POST", '{"a": 1, "b": "{{metadata.name}}"}')
+
+    def test_a_text_of_the_object_stays_within_its_segment(self):
+        url = "http://teams.shop.svc/{{metadata.annotations.owned}}"
+        with pytest.raises(EvaluationError, match="would lead elsewhere") as caught:
+            asked(program(http(url=url)))
+        assert "blue" not in str(caught.value)
+
+    def test_where_a_placeholder_finds_nothing_nobody_is_asked(self):
+        assert asked(program(http(params={"a": "{{metadata.labels.none}}"}))) is None
+
+    def test_a_namespaced_policy_calls_its_own_services_only(self):
+        assert asked(program(http(), "shop")).namespace == "shop"
+        with pytest.raises(InvalidPolicy, match="of its own namespace only"):
+            program(http(url="http://teams.other.svc/"), "shop")
+        url = "http://teams.{{metadata.namespace}}.svc/"
+        with pytest.raises(EvaluationError, match="of its own namespace only"):
+            asked(program(http(url=url), "other"))
+
+    def test_a_token_is_sent_or_asked_for(self):
+        load = asked(program(http(auth={"staticToken": "s3cret", "username": "u"})))
+        assert load.headers == (("Authorization", "Bearer s3cret"),)
+        auth = {"username": "u", "password": "p4ss", "authUrl": "http://auth.shop.svc/t"}
+        load = asked(program(http(auth={**auth, "expireDuration": "2m", "token": "old"})))
+        assert load.token == TokenSource(
+            url="http://auth.shop.svc/t", username="u", password="p4ss", seconds=120.0
+        )
+        assert "p4ss" not in repr(load)
+        assert asked(program(http(auth=auth))).token.seconds == 300.0
+
+    @pytest.mark.parametrize(
+        ("given", "place", "reason"),
+        [
+            ({"url": ""}, "http.url", "expected the address of a service"),
+            ({"url": "ftp://a.b.svc"}, "http.url", "begins with http:// or https://"),
+            ({"url": "http://a.svc/?{{metadata.name}}=1"}, "http.url", "name of a parameter"),
+            ({"method": "PUT"}, "http.method", "expected one of GET, POST"),
+            ({"header": {"Host": "a"}}, "http.header.Host", "set by the connection"),
+            ({"header": {"a": 1}}, "http.header.a", "put the value in quotes"),
+            ({"auth": {"username": "u"}}, "auth.authUrl", "expected a staticToken, or authUrl"),
+            (
+                {"auth": {"username": "u", "password": "p", "authUrl": "http://{{a}}"}},
+                "auth.authUrl",
+                "takes no placeholder",
+            ),
+            (
+                {
+                    "auth": {
+                        "username": "u",
+                        "password": "p",
+                        "authUrl": "http://a.b.svc",
+                        "expireDuration": "5 minutes",
+                    }
+                },
+                "auth.expireDuration",
+                "expected a duration",
+            ),
+            ({"cookie": "a"}, "http.cookie", "unknown field"),
+        ],
+    )
+    def test_what_is_wrong_is_said_with_its_place(self, given, place, reason):
+        with pytest.raises(InvalidPolicy) as caught:
+            program(http(**given))
+        assert caught.value.location.endswith(place)
+        assert reason in caught.value.reason
+        assert "p4ss" not in str(caught.value)
+
+
+def test_a_condition_reads_both_sides_at_once() -> None:
+    condition = {
+        "cond": "Gte",
+        "message": "no",
+        "dataRef": k8s("/spec/replicas", name="a", namespace="b"),
+        "valueRef": http("most"),
+    }
+    rule = {"template": {"type": "condition", "condition": condition}}
+    compiled = KINITIRAS.compile(policy("ClusterValidatePolicy", {"validateRules": [rule]}))
+    (refusing,) = compiled.programs
+    assert refusing.condition is not None
+    with pytest.raises(NeedsLoad) as needed:
+        refusing.condition.evaluate(context(operation="DELETE"))
+    data, wanted = needed.value.loads
+    answers: dict[Hashable, Any] = {data: {"spec": {"replicas": 3}}, wanted: {"most": 2}}
+    assert refusing.condition.evaluate(context().with_loads(answers)).passed
+    answers[wanted] = {}
+    assert not refusing.condition.evaluate(context().with_loads(answers)).passed
+    assert len(list(refusing.binding.read_rights())) == 1
