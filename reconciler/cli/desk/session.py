@@ -1,7 +1,7 @@
 """Rules evaluated on triggers, one policy after the other, by the chain that admission uses."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -77,6 +77,7 @@ class TriggerRun:
         results: Of the rules that are for the trigger.
         others: Of the rules that are not.
         by_policy: The trigger as each policy left it, by the policy's key.
+        loads: What rules read from outside, by what they asked for.
     """
 
     trigger: Object
@@ -84,6 +85,7 @@ class TriggerRun:
     others: tuple[RuleResult, ...]
     after: Mapping[str, Any]
     by_policy: Mapping[str, Mapping[str, Any]]
+    loads: Mapping[Hashable, Any] = field(default_factory=dict)
 
 
 def _surroundings() -> Mapping[str, Any]:
@@ -126,6 +128,7 @@ class Session:
         results: list[RuleResult] = []
         others: list[RuleResult] = []
         by_policy: dict[str, Mapping[str, Any]] = {}
+        loads: dict[Hashable, Any] = {}
         for step in chain.steps():
             work = self._work(step, operation)
             run, ended = await self._at_trigger(work)
@@ -138,12 +141,14 @@ class Session:
             else:
                 results.append(work.at_trigger(ended))
                 self._keep(results[-1])
+            loads |= work.loads.found
         return TriggerRun(
             trigger=trigger,
             results=tuple(results),
             others=tuple(others),
             after=chain.obj,
             by_policy=by_policy,
+            loads=loads,
         )
 
     def _groups(self, trigger: Object) -> tuple[Group, ...]:

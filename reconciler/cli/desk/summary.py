@@ -157,10 +157,10 @@ class Summary:
 
 
 def mask_of_run(run: TriggerRun) -> Mask:
-    """Return what hides the content of the Secrets that a run is about."""
+    """Return what hides the content of the Secrets that a run is about, or that it read."""
     seen: list[Mapping[str, Any]] = [run.trigger, run.after]
     seen += [obj for result in run.results for obj in (result.before, result.after)]
-    return mask_of(seen)
+    return mask_of(seen).with_loads(run.loads)
 
 
 def place_of(result: RuleResult) -> str:

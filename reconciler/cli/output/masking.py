@@ -6,19 +6,18 @@ import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import unquote
 
 from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.entries import ApiCallEntry, Entry
 from reconciler.dialects.kyverno.readers import of_entries
 from reconciler.dialects.kyverno.template import Template
-from reconciler.engine.loads import ApiLoad
+from reconciler.engine.confidential import may_hold_secrets
+from reconciler.engine.loads import ApiLoad, ObjectLoad
 from reconciler.errors import RetrofitError
 from reconciler.languages.jmespath import Expression
 
 HIDDEN: Final = "***"
 _CONTENT: Final = ("data", "stringData")
-_SECRETS: Final = "secrets"
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _SHORTEST: Final = 4
 """Characters; a shorter text is hidden only where it stands alone."""
@@ -55,7 +54,7 @@ class Mask:
         found = [
             answer
             for load, answer in loads.items()
-            if isinstance(load, ApiLoad) and _SECRETS in unquote(_path(load)).split("/")
+            if isinstance(load, ApiLoad | ObjectLoad) and may_hold_secrets(load)
         ]
         if not found:
             return self
@@ -173,10 +172,6 @@ def _contents(answer: Any) -> Iterable[str]:
     elif isinstance(answer, list):
         for item in answer:
             yield from _contents(item)
-
-
-def _path(load: ApiLoad) -> str:
-    return load.path.partition("?")[0]
 
 
 def _hide_applied(secret: Mapping[str, Any]) -> None:

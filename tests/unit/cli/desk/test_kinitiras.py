@@ -70,3 +70,99 @@ def test_lint_names_the_place_in_the_file(files: Desk) -> None:
     assert "expected one of Equal" in done.stdout
     files.write("policies.yaml", POLICIES)
     assert files.run("lint", "policies.yaml").exit_code == 0
+
+
+REFERENCES = """
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterOverridePolicy
+metadata: {name: team}
+spec:
+  resourceSelectors:
+  - {apiVersion: v1, kind: Pod}
+  overrideRules:
+  - overriders:
+      template:
+        type: labels
+        operation: add
+        path: team
+        valueRef: {from: owner, path: /metadata/labels/team}
+  - overriders:
+      template:
+        type: annotations
+        operation: add
+        path: color
+        valueRef:
+          from: k8s
+          path: /data/color
+          k8s:
+            apiVersion: v1
+            kind: ConfigMap
+            labelSelector: {matchLabels: {team: "{{metadata.labels.team}}"}}
+  - overriders:
+      template:
+        type: annotations
+        operation: add
+        path: mail
+        valueRef:
+          from: http
+          path: data.mail
+          http: {url: "http://teams.shop.svc/{{metadata.labels.team}}"}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-1
+  namespace: shop
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u}]
+spec: {containers: [{name: a, image: b}]}
+"""
+OTHERS = """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web, namespace: shop, labels: {team: blue}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c, namespace: shop, labels: {team: blue}}
+data: {color: red}
+"""
+
+
+@pytest.fixture
+def references(desk: Desk) -> Desk:
+    desk.write("policies.yaml", REFERENCES)
+    desk.write("pod.yaml", POD)
+    desk.write("others.yaml", OTHERS)
+    return desk
+
+
+def test_references_are_read_from_files_and_services_from_values(references: Desk) -> None:
+    files = ("policies.yaml", "-r", "pod.yaml", "-t", "others.yaml")
+    done = references.run("apply", *files, "--set", "http.data.mail=a@b", "-o", "yaml")
+    assert done.exit_code == 0, done.stderr
+    for text in ("team: blue", "color: red", "mail: a@b"):
+        assert text in done.stdout
+    done = references.run("apply", *files)
+    assert done.exit_code == 1
+    assert "http: there is no answer: http://teams.shop.svc/blue: services are" in done.stderr
+
+
+def test_an_owner_that_no_file_has_is_named(references: Desk) -> None:
+    done = references.run("apply", "policies.yaml", "-r", "pod.yaml")
+    assert done.exit_code == 1
+    assert "ReplicaSet shop/web cannot be read: replicasets.apps" in done.stderr
+
+
+def test_the_content_of_a_secret_is_not_shown(references: Desk) -> None:
+    rules = REFERENCES.replace("kind: ConfigMap", "kind: Secret")
+    references.write("policies.yaml", rules.replace("/data/color", "/stringData/color"))
+    secret = OTHERS.replace("kind: ConfigMap", "kind: Secret")
+    references.write(
+        "others.yaml", secret.replace("data: {color: red}", "stringData: {color: canary}")
+    )
+    files = ("policies.yaml", "-r", "pod.yaml", "-t", "others.yaml")
+    done = references.run("apply", *files, "--set", "http.data.mail=a@b")
+    assert done.exit_code == 0, done.stderr
+    assert "canary" not in done.stdout + done.stderr
+    assert 'color: "***"' in done.stdout
