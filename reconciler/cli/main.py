@@ -54,6 +54,9 @@ _COMMANDS: Mapping[str, _Command] = {
     "status": _Command(
         "reconciler.cli.work.status", "status", "Show what waits, is done, or fails, and why."
     ),
+    "top": _Command(
+        "reconciler.cli.work.top", "top", "Show how busy policies are: queues, rollouts, failures."
+    ),
     "retry": _Command(
         "reconciler.cli.work.retry", "retry", "Do failed work again, and what waits at once."
     ),

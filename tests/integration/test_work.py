@@ -156,6 +156,27 @@ async def test_watching_shows_what_waits_and_then_what_is_done(rig: Rig) -> None
         await watching.communicate()
 
 
+async def test_top_shows_the_figures_and_who_works(rig: Rig) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "target"))
+    await rig.apply(rule(place, [target(place, "target")], GOT))
+    await rig.create(config_map(place, "trigger-1"))
+    await rig.finish()
+
+    async def missing() -> Any:
+        found = json.loads((await desk(rig, "top", place, "-o", "json")).stdout)
+        (policy,) = found["policies"]
+        right = (policy["waiting"], policy["doneTriggers"], policy["patched"]) == (0, 1, 1)
+        return "" if right and found["leader"]["fresh"] and found["admission"]["fresh"] else found
+
+    await rig.settle(missing, within=15.0)
+    shown = (await desk(rig, "top")).stdout
+    assert "a controller leads; an admission server serves" in shown
+    assert place in shown
+    unknown = await desk(rig, "top", f"{place}-other", code=2)
+    assert f"the cluster has no ClusterPolicy {place}-other" in unknown.stderr
+
+
 async def pause(rig: Rig, value: str | None) -> None:
     marks = {"metadata": {"annotations": {"kube-retrofit.dev/paused": value}}}
     await rig.merge("ClusterPolicy", rig.namespace, marks, namespace="")
@@ -211,6 +232,7 @@ async def test_the_shipped_roles_are_enough(rig: Rig) -> None:
     )
     try:
         await run("status", place)
+        assert "you may not read its Lease" in (await run("top", place)).stdout
         refused = await run("run", place, code=2)
         assert "you may not create updaterequests" in refused.stderr
         role = "--clusterrole=kyverno:rbac:operate:updaterequests"

@@ -9,7 +9,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from reconciler.api.kinds import policy_named
+from reconciler.api.meta import Object
 from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
+from reconciler.dialects.registry import POLICY_KINDS, REQUIRED_KINDS
 from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, NotFound
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.requests import KubeRequests
@@ -117,3 +119,30 @@ async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
     except NotFound as error:
         hint = "" if ref.namespace else "; a Policy is NAMESPACE/NAME"
         raise InvalidSetting(f"the cluster has no {ref.kind} {key}{hint}") from error
+
+
+async def stored_policies(place: Workplace) -> tuple[list[Object], bool]:
+    """Return the policies of all kinds that the person may list, and whether these are all.
+
+    Raises:
+        NoKindMatch: kube-retrofit is not installed.
+    """
+    found: list[Object] = []
+    complete = True
+    for kind in POLICY_KINDS:
+        try:
+            found += [item async for item in place.live.reader.items(kind)]
+        except Forbidden:
+            complete = False
+        except NoKindMatch:
+            if kind in REQUIRED_KINDS:
+                raise
+    return found, complete
+
+
+def why_not_ready(policy: Object) -> str:
+    """Return what its condition Ready says, empty where that is yes."""
+    for item in (policy.get("status") or {}).get("conditions") or ():
+        if item.get("type") == "Ready":
+            return "" if item.get("status") == "True" else str(item.get("message", "unknown"))
+    return "no controller has looked at it yet"

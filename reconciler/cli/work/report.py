@@ -88,7 +88,7 @@ def data_of(found: Overview) -> dict[str, Any]:
 
 
 def _policy(line: PolicyLine, now: datetime) -> tuple[str, ...]:
-    age = "" if line.oldest is None else _span((now - line.oldest).total_seconds())
+    age = "" if line.oldest is None else span((now - line.oldest).total_seconds())
     return (line.policy, *(str(line.states[state]) for state in _COLUMNS), age)
 
 
@@ -119,7 +119,7 @@ def _trouble(item: Trouble, screen: Screen, now: datetime) -> Iterator[str]:
 def _parts(item: Trouble, now: datetime) -> Iterator[str]:
     if item.next_attempt is not None:
         left = (item.next_attempt - now).total_seconds()
-        yield f"next attempt: {'in ' + _span(left) if left >= 1 else 'now'}"
+        yield f"next attempt: {'in ' + span(left) if left >= 1 else 'now'}"
     if cure := _cure(item):
         yield f"to do: {cure}"
     yield some((f"{name} ({trigger})" for name, trigger in item.requests), item.count)
@@ -143,7 +143,8 @@ def _cure(item: Trouble) -> str:
     return ""
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Return a time as people say it: `3m5s`, and no seconds of what took an hour."""
     whole = max(0, round(seconds))
     # Who looks after days does not count seconds.
     coarse = whole - whole % 60 if whole >= 3600 else whole  # noqa: PLR2004

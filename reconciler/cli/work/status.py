@@ -3,28 +3,27 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import click
 import orjson
 
-from reconciler.api.meta import Kind, Object, policy_ref
-from reconciler.cli.output.screen import screen_of, warn
-from reconciler.cli.output.terminal import CLEAR
+from reconciler.api.meta import policy_ref
+from reconciler.cli.output.screen import screen_of
 from reconciler.cli.work.overview import Overview, overview
 from reconciler.cli.work.place import (
     Workplace,
     policy_key,
+    stored_policies,
     stored_policy,
+    why_not_ready,
     work_options,
     workplace,
 )
 from reconciler.cli.work.report import data_of, lines_of
-from reconciler.dialects.registry import POLICY_KINDS, REQUIRED_KINDS
-from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, Throttled, Unavailable
-
-_PAUSE = 2.0
+from reconciler.cli.work.watch import looks, show_frame
+from reconciler.errors import Forbidden, InvalidSetting
 
 _EPILOG = """\b
 Examples:
@@ -63,16 +62,9 @@ async def _status(
     key: str, namespace: str, output: str, *, watch: bool, address: dict[str, str]
 ) -> None:
     async with workplace(**address) as place:
-        _show(await _look(place, key, namespace), place, output, clear=watch)
-        while watch:
-            await asyncio.sleep(_PAUSE)
-            try:
-                found = await _look(place, key, namespace)
-            except (Throttled, Unavailable) as error:
-                # Whoever watches an outage wants to see its end.
-                warn(f"not known now: {error}")
-            else:
-                _show(found, place, output, clear=True)
+        look = partial(_look, place, key, namespace)
+        async for found in looks(look, again=watch):
+            _show(found, place, output, more_follow=watch)
 
 
 async def _look(place: Workplace, key: str, namespace: str) -> Overview:
@@ -87,43 +79,15 @@ async def _look(place: Workplace, key: str, namespace: str) -> Overview:
         # A policy that was deleted is of interest as long as it left something.
         if not found:
             raise
-    for kind in () if key else POLICY_KINDS:
-        try:
-            policies += [item async for item in _all(place, kind)]
-        except Forbidden:
-            complete = False
-        except NoKindMatch:
-            if kind in REQUIRED_KINDS:
-                raise
-    named = [(policy_ref(item).key, _not_ready(item)) for item in policies]
+    if not key:
+        policies, complete = await stored_policies(place)
+    named = [(policy_ref(item).key, why_not_ready(item)) for item in policies]
     return overview(found, policies=named, complete=complete, namespace=namespace)
 
 
-async def _all(place: Workplace, kind: Kind) -> AsyncIterator[Object]:
-    token = ""
-    while True:
-        page = await place.live.reader.list_page(kind, token=token)
-        for item in page.items:
-            yield item
-        token = page.token
-        if not token:
-            return
-
-
-def _not_ready(policy: Object) -> str:
-    for item in (policy.get("status") or {}).get("conditions") or ():
-        if item.get("type") == "Ready":
-            return "" if item.get("status") == "True" else str(item.get("message", "unknown"))
-    return "no controller has looked at it yet"
-
-
-def _show(found: Overview, place: Workplace, output: str, *, clear: bool) -> None:
+def _show(found: Overview, place: Workplace, output: str, *, more_follow: bool) -> None:
     if output == "json":
         click.echo(orjson.dumps(data_of(found)))
         return
-    if clear and sys.stdout.isatty():
-        click.echo(CLEAR, nl=False)
-    for line in lines_of(found, screen_of(sys.stdout), now=place.live.clock.now()):
-        click.echo(line)
-    if clear and not sys.stdout.isatty():
-        click.echo("---")
+    lines = lines_of(found, screen_of(sys.stdout), now=place.live.clock.now())
+    show_frame(lines, more_follow=more_follow)

@@ -1,0 +1,165 @@
+"""A `Board` on a screen, and as JSON for programs."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from reconciler.api.updaterequest import render_time
+from reconciler.cli.output.screen import Screen
+from reconciler.cli.output.table import table
+from reconciler.cli.output.words import number
+from reconciler.cli.work.board import Board, Holder, PolicyFigures
+from reconciler.cli.work.report import span
+
+_BAR: Final = 20
+_HEAD: Final = ("POLICY", "READY", "WAITING", "DONE/S", "DONE", "PATCHED", "FAILED", "LAST RUN")
+_RATE: Final = _HEAD.index("DONE/S")
+_LEAST: Final = 5
+_FRAME: Final = 3
+
+
+def picture(
+    found: Board, screen: Screen, *, rates: Mapping[str, float] | None = None, height: int = 0
+) -> Iterator[str]:
+    """Yield the lines of a look.
+
+    Args:
+        found: What there is to show.
+        screen: Where.
+        rates: Triggers done per second by policy; None where nobody measured.
+        height: Lines that fit, 0 for all that there are; the busiest policies come first.
+    """
+    above = [*screen.fold(_top_line(found, rates), hanging="  ")]
+    if not found.complete:
+        above += screen.fold("some policies are missing here: you may not list all kinds")
+    if not found.policies:
+        yield from [*above, "no policy is there"]
+        return
+    below = [*_rollouts(found, screen), *_troubles(found, screen)]
+    # Besides the rows an empty line, the head, and the line that counts the others.
+    room = height - len(above) - _FRAME - min(len(below), height // 2)
+    count = max(_LEAST, room) if height else len(found.policies)
+    lines = [*above, "", *_rows(found, rates, count, screen.width), *below]
+    yield from lines[:height] if height else lines
+
+
+def data_of_board(found: Board, rates: Mapping[str, float] | None) -> dict[str, Any]:
+    """Return a look as JSON; times are RFC 3339 or null, and so is what nobody measured."""
+    return {
+        "time": render_time(found.moment),
+        "waiting": found.waiting,
+        "complete": found.complete,
+        "leader": _data_of_holder(found.leader),
+        "admission": _data_of_holder(found.admission),
+        "policies": [data_of_policy(item, rates) for item in found.policies],
+    }
+
+
+def data_of_policy(item: PolicyFigures, rates: Mapping[str, float] | None) -> dict[str, Any]:
+    """Return one policy as JSON."""
+    rollout = item.rollout
+    return {
+        "policy": item.policy,
+        "notReady": item.not_ready,
+        "waiting": item.waiting,
+        "doneTriggers": item.ended,
+        "donePerSecond": None if rates is None else round(rates.get(item.policy, 0.0), 2),
+        "patched": item.patched,
+        "failed": item.failed,
+        "lastRun": None if item.last_run is None else render_time(item.last_run),
+        "rollout": None
+        if rollout is None
+        else {
+            "done": rollout.done,
+            "total": None if rollout.total < 0 else rollout.total,
+            "timeLeft": rollout.eta,
+        },
+        "message": item.message,
+        "lastError": item.last_error,
+        "heldBack": item.held,
+        "missingPermissions": list(item.rights),
+        "lostTimes": item.lost,
+    }
+
+
+def _top_line(found: Board, rates: Mapping[str, float] | None) -> str:
+    waiting = "request waits" if found.waiting == 1 else "requests wait"
+    parts = [f"{found.waiting:,} {waiting}"]
+    if rates is not None:
+        parts.append(f"{sum(rates.values()):.1f} done/s")
+    parts.append(_said("controller", found.leader, "leads"))
+    parts.append(_said("admission server", found.admission, "serves"))
+    return "; ".join(parts)
+
+
+def _said(program: str, holder: Holder | None, does: str) -> str:
+    if holder is None:
+        return f"{program}: you may not read its Lease"
+    if not holder.name or not holder.fresh:
+        return f"no {program} {does}"
+    return f"{'an' if program[0] == 'a' else 'a'} {program} {does}"
+
+
+def _data_of_holder(holder: Holder | None) -> dict[str, Any] | None:
+    return None if holder is None else {"name": holder.name, "fresh": holder.fresh}
+
+
+def _rows(
+    found: Board, rates: Mapping[str, float] | None, count: int, width: int
+) -> Iterator[str]:
+    shown = found.policies[:count]
+    rows = [_HEAD, *(_row(item, rates or {}, found.moment) for item in shown)]
+    if rates is None:
+        rows = [(*row[:_RATE], *row[_RATE + 1 :]) for row in rows]
+    yield from table(rows, width)
+    if left := len(found.policies) - len(shown):
+        yield f"and {number(left, 'more policy', 'more policies')}"
+
+
+def _row(item: PolicyFigures, rates: Mapping[str, float], now: datetime) -> tuple[str, ...]:
+    rate = rates.get(item.policy)
+    return (
+        item.policy,
+        "no" if item.not_ready else "yes",
+        f"{item.waiting:,}",
+        "" if rate is None else f"{rate:.1f}",
+        f"{item.ended:,}",
+        f"{item.patched:,}",
+        f"{item.failed:,}",
+        "" if item.last_run is None else span((now - item.last_run).total_seconds()),
+    )
+
+
+def _rollouts(found: Board, screen: Screen) -> Iterator[str]:
+    running = [(item, item.rollout) for item in found.policies if item.rollout is not None]
+    if not running:
+        return
+    yield ""
+    yield "Rollouts:"
+    for item, rollout in running:
+        full = round(rollout.share * _BAR)
+        bar = f"[{'#' * full}{'.' * (_BAR - full)}] {rollout.share:4.0%}"
+        yield from screen.fold(f"{bar}  {item.policy}: {item.message}", "  ", hanging="    ")
+
+
+def _troubles(found: Board, screen: Screen) -> Iterator[str]:
+    lines = [line for item in found.policies for line in _of(item)]
+    if not lines:
+        return
+    yield ""
+    yield "In the way:"
+    for line in lines:
+        yield from screen.fold(line, "  ", hanging="    ")
+
+
+def _of(item: PolicyFigures) -> Iterator[str]:
+    if item.not_ready:
+        yield f"{item.policy} is not ready: {item.not_ready}"
+    if item.held:
+        yield f"{item.policy} is held back: {item.held}"
+    if item.rights:
+        yield f"{item.policy} waits for a right: {', '.join(item.rights)}"
+    elif item.last_error and (item.failed or item.waiting):
+        yield f"{item.policy}, last error: {item.last_error}"
+    if item.lost:
+        yield f"{item.policy} lost triggers {number(item.lost, 'time')}: see status.mutateExisting"

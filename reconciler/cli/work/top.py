@@ -1,0 +1,104 @@
+"""The command line of `retrofit top`."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from functools import partial
+from typing import Any
+
+import click
+import orjson
+
+from reconciler.cli.output.screen import screen_of
+from reconciler.cli.work.board import Board, Holder, board, holder_of, rates
+from reconciler.cli.work.picture import data_of_board, picture
+from reconciler.cli.work.place import (
+    Workplace,
+    policy_key,
+    stored_policies,
+    stored_policy,
+    work_options,
+    workplace,
+)
+from reconciler.cli.work.watch import looks, show_frame
+from reconciler.errors import Forbidden, InvalidSetting
+from reconciler.kube.lease import LEASE_NAME
+from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
+
+_EPILOG = """\b
+Examples:
+  kubectl retrofit top
+  kubectl retrofit top --watch
+  kubectl retrofit top reload -o json
+"""
+
+
+@click.command("top", epilog=_EPILOG)
+@click.argument("policy", required=False, default="")
+@click.option(
+    "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
+)
+@click.option("--watch", "-w", is_flag=True, help="Update every 2 seconds until interrupted.")
+@work_options
+def top(policy: str, *, output: str, watch: bool, **address: Any) -> None:
+    """Show how busy policies are: queues, rollouts and failures, of all or of one POLICY.
+
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. The figures are those in
+    the statuses of the policies, at most a second old; no request is read, however many there
+    are. What is in the way of single requests: `retrofit status`.
+
+    \b
+    Exit code:
+      0  there is an answer, whatever waits or failed
+      2  nothing could be done: wrong usage, no such policy, no cluster
+    """  # noqa: D301 - click's mark for text that is not to be wrapped
+    key = policy_key(policy) if policy else ""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_top(key, output, watch=watch, address=address))
+
+
+async def _top(key: str, output: str, *, watch: bool, address: dict[str, str]) -> None:
+    before: Board | None = None
+    async with workplace(**address) as place:
+        async for found in looks(partial(_look, place, key), again=watch):
+            measured = rates(before, found) if before is not None else None
+            _show(found, measured, output, more_follow=watch)
+            before = found
+
+
+async def _look(place: Workplace, key: str) -> Board:
+    now = place.live.clock.now()
+    if key:
+        policies, complete = [await stored_policy(place, key)], True
+    else:
+        policies, complete = await stored_policies(place)
+    if not policies and not complete:
+        raise InvalidSetting("you may not list policies: ask for the right, or use --as")
+    leases = KubeLeases(place.live.client, place.namespace)
+    return board(
+        policies,
+        now=now,
+        complete=complete,
+        leader=await _holder(leases, LEASE_NAME, place),
+        admission=await _holder(leases, ADMISSION_LEASE, place),
+    )
+
+
+async def _holder(leases: KubeLeases, name: str, place: Workplace) -> Holder | None:
+    try:
+        return holder_of(await leases.lease(name), place.live.clock.now())
+    except Forbidden:
+        return None
+
+
+def _show(
+    found: Board, measured: dict[str, float] | None, output: str, *, more_follow: bool
+) -> None:
+    if output == "json":
+        click.echo(orjson.dumps(data_of_board(found, measured)))
+        return
+    on_terminal = more_follow and sys.stdout.isatty()
+    height = shutil.get_terminal_size().lines - 1 if on_terminal else 0
+    lines = picture(found, screen_of(sys.stdout), rates=measured, height=height)
+    show_frame(lines, more_follow=more_follow)
