@@ -1,0 +1,86 @@
+"""The gallery at the desk: tests, lint, and roles that grant what is needed and no more."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.api.rights import Right
+from reconciler.cli.main import retrofit
+from reconciler.dialects.registry import compile_policy
+from reconciler.memory.kinds import MemoryKinds
+from reconciler.services.authoring.rights import RightsCheck
+from tests.architecture.conftest import ROOT
+
+GALLERY = ROOT / "docs/gallery"
+ENTRIES = sorted(path.parent for path in GALLERY.glob("*/policy.yaml"))
+VIEW = {
+    "": {"configmaps", "namespaces", "persistentvolumeclaims", "pods", "resourcequotas"},
+    "apps": {"daemonsets", "deployments", "statefulsets"},
+    "batch": {"cronjobs"},
+}
+"""What the built-in ClusterRole of that name may read, of the kinds of the gallery."""
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(retrofit, list(words))
+
+
+@dataclass
+class Granted:
+    """The `Access` port: what a role grants, besides what everybody may view."""
+
+    rules: list[dict[str, Any]]
+    used: set[tuple[str, str]] = field(default_factory=set)
+
+    async def may(self, right: Right) -> bool:
+        held = any(
+            right.group in rule["apiGroups"]
+            and right.resource in rule["resources"]
+            and right.verb in rule["verbs"]
+            for rule in self.rules
+        )
+        if held:
+            self.used.add((right.group, right.resource))
+        viewed = right.verb in {"get", "list"} and right.resource in VIEW.get(right.group, ())
+        return held or viewed
+
+
+def test_there_are_twelve_and_the_page_names_each() -> None:
+    page = (GALLERY / "README.md").read_text()
+    assert [entry.name for entry in ENTRIES if f"]({entry.name}/README.md)" not in page] == []
+    assert len(ENTRIES) == 12
+
+
+def test_every_test_passes() -> None:
+    done = run("test", str(GALLERY), "--strict")
+    assert done.exit_code == 0, done.stdout + done.stderr
+
+
+def test_lint_finds_nothing_wrong() -> None:
+    done = run("lint", "--strict", *(str(entry / "policy.yaml") for entry in ENTRIES))
+    assert done.exit_code == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+async def test_the_role_grants_what_is_needed_and_nothing_else(entry: Path) -> None:
+    rules = load(entry / "role.yaml")["rules"]
+    granted = Granted(rules=rules)
+    policy = compile_policy(load(entry / "policy.yaml"))
+    lack = await RightsCheck(kinds=MemoryKinds(), access=granted, whole=True).check(policy)
+    assert lack.rights == ()
+    assert not lack.unserved_targets
+    listed = {
+        (group, resource)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert granted.used == listed
