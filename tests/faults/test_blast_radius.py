@@ -3,6 +3,8 @@
 import pytest
 
 from devcluster.programs import ADMISSION
+from reconciler.api.meta import Object
+from reconciler.errors import ClusterError
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -34,3 +36,35 @@ async def test_a_policy_on_one_object_holds_up_no_other(rig: Rig) -> None:
         return await rig.refused(config_map(place, "trigger", v="2"))
 
     await rig.settle(still_refused, within=15)
+
+
+async def test_a_policy_on_labels_in_one_namespace_holds_up_no_other_object(rig: Rig) -> None:
+    place, label = rig.namespace, {"reload": "yes"}
+    patch = {"data": {"got": "{{ request.object.data.v }}"}}
+    picky = rule(place, [target(place, "target")], patch)
+    picky["match"]["any"][0]["resources"] |= {"names": ["*"], "selector": {"matchLabels": label}}
+    # It is for all namespaces, so the webhook is too.
+    other = rule(place, [target(place, "target")], patch, name="other", kinds=["Pod"])
+    del other["match"]["any"][0]["resources"]["namespaces"]
+    await rig.apply(picky, other)
+
+    def labelled(namespace: str, name: str, **labels: str) -> Object:
+        made = config_map(namespace, name, v="1")
+        return {**made, "metadata": {**made["metadata"], "labels": labels}}
+
+    await rig.create_all([config_map(place, "target"), labelled(place, "plain")])
+    await rig.create(labelled(place, "one", **label))
+    await rig.applied({"target": {"got": "1"}}, within=15)
+
+    await rig.kill(ADMISSION)
+    try:
+        assert not await rig.refused(labelled(place, "two", reload="no"))
+        assert not await rig.refused(labelled("default", place, **label))
+        await rig.merge("ConfigMap", "plain", {"data": {"v": "2"}})
+        assert await rig.refused(labelled(place, "three", **label))
+        with pytest.raises(ClusterError):
+            await rig.merge("ConfigMap", "plain", {"metadata": {"labels": label}})
+        # What a rule is asked about is the object as it is to be.
+        await rig.merge("ConfigMap", "one", {"metadata": {"labels": {"reload": None}}})
+    finally:
+        await rig.delete("ConfigMap", place, "default")

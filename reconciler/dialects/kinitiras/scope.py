@@ -63,7 +63,7 @@ class Scope:
                 kinds=(selector.kind_selector,),
                 namespaces=(space,) if (space := self.namespace or selector.namespace) else None,
                 names=(selector.name,) if selector.name else None,
-                label_selector="" if selector.labels is None else selector.labels.server,
+                labels=selector.required_labels,
             )
             for selector in self.selectors
         )

@@ -8,7 +8,11 @@ from reconciler.api.meta import split_api_version
 from reconciler.dialects.kinitiras.texts import ABSENT
 from reconciler.engine import reading
 from reconciler.engine.match import KindSelector
-from reconciler.engine.match.selectors import LabelSelector, compile_selector
+from reconciler.engine.match.selectors import (
+    LabelRequirement,
+    LabelSelector,
+    compile_selector,
+)
 from reconciler.errors import InvalidPolicy, read_each
 
 _FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "fieldSelector")
@@ -79,6 +83,11 @@ class Selector:
         labels = (obj.get("metadata") or {}).get("labels") or {}
         fits = self.labels is None or self.labels.accepts(labels)
         return fits and all(each.holds(obj) for each in self.fields)
+
+    @property
+    def required_labels(self) -> tuple[LabelRequirement, ...]:
+        """What of its labels the API server can filter by; an object that is named needs none."""
+        return () if self.name or self.labels is None else self.labels.requirements
 
     @property
     def kind_selector(self) -> KindSelector:

@@ -68,11 +68,7 @@ class Scope:
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
         """Return where the existing objects are."""
         del requests
-        return (
-            Listing(
-                kinds=self.selectors, namespaces=self.namespaces, names=None, label_selector=""
-            ),
-        )
+        return (Listing(kinds=self.selectors, namespaces=self.namespaces, names=None),)
 
     def evaluate(self, subject: Subject) -> Verdict:
         """Decide whether the rule is for a subject."""

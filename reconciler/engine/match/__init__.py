@@ -2,6 +2,7 @@
 
 from reconciler.engine.match.kinds import KindSelector, parse_kind
 from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds
+from reconciler.engine.match.selectors import LabelRequirement
 from reconciler.engine.match.subject import Subject, UserInfo
 from reconciler.engine.match.verdict import Decision, Verdict
 
@@ -9,6 +10,7 @@ __all__ = [
     "Decision",
     "KindScope",
     "KindSelector",
+    "LabelRequirement",
     "Listing",
     "MatchNeeds",
     "Subject",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from reconciler.engine.match.kinds import KindSelector
+from reconciler.engine.match.selectors import LabelRequirement, selector_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +25,18 @@ class Listing:
     Attributes:
         namespaces: Literal namespaces (of a Namespace its own name), or None for all.
         names: Literal names, or None for all.
-        label_selector: What the API server can filter by, in its own syntax; may be empty.
+        labels: What all of them have or lack, as far as the API server can filter by it.
     """
 
     kinds: tuple[KindSelector, ...]
     namespaces: tuple[str, ...] | None
     names: tuple[str, ...] | None
-    label_selector: str
+    labels: tuple[LabelRequirement, ...] = ()
+
+    @property
+    def label_selector(self) -> str:
+        """What the API server can filter by, in its own syntax; may be empty."""
+        return selector_text(self.labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

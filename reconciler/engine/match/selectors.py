@@ -21,24 +21,61 @@ _WITH_VALUES: Final = frozenset({"In", "NotIn"})
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
+@dataclass(frozen=True, slots=True)
+class LabelRequirement:
+    """What the API server can ask of one label.
+
+    Attributes:
+        operator: One of a LabelSelector's, or ``=``.
+        values: Sorted; those of ``In`` and ``NotIn``, the one of ``=``.
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    @override
+    def __str__(self) -> str:
+        """Return it in the API server's syntax."""
+        match self.operator:
+            case "=":
+                return f"{self.key}={self.values[0]}"
+            case "In" | "NotIn":
+                return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
+            case "Exists":
+                return self.key
+            case _:
+                return f"!{self.key}"
+
+
+def selector_text(requirements: Iterable[LabelRequirement]) -> str:
+    """Return a selector in the API server's syntax, empty for everything."""
+    return ",".join(map(str, requirements))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSelector:
     """A compiled selector.
 
     Attributes:
         predicates: All of them must hold for the labels.
-        server: The part that the API server can evaluate, in its own syntax; may be empty.
+        requirements: The part that the API server can evaluate: what it refuses does not match.
         source: What it was compiled from.
     """
 
     predicates: tuple[LabelPredicate, ...]
-    server: str
+    requirements: tuple[LabelRequirement, ...]
     source: Mapping[str, Any] = field(repr=False, compare=False)
 
     @override
     def __reduce__(self) -> tuple[Callable[..., "LabelSelector"], tuple[Mapping[str, Any]]]:
         """Compile it again where it was pickled."""
         return _compiled, (self.source,)
+
+    @property
+    def server(self) -> str:
+        """The part that the API server can evaluate, in its own syntax; may be empty."""
+        return selector_text(self.requirements)
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
         """Tell whether an object with these labels is selected."""
@@ -66,7 +103,7 @@ def compile_selector(raw: Any, *, location: str) -> LabelSelector:
     parts += read_each(_compile_expression, expressions, f"{location}.matchExpressions")
     return LabelSelector(
         predicates=tuple(predicate for predicate, _ in parts),
-        server=",".join(text for _, text in parts if text),
+        requirements=tuple(requirement for _, requirement in parts if requirement),
         source=raw,
     )
 
@@ -88,15 +125,20 @@ def pair_predicate(key: str, value: str) -> LabelPredicate:
     return lambda entries: entries.get(key) == value
 
 
-def _compile_label(key: str, value: str) -> tuple[LabelPredicate, str]:
+_Compiled = tuple[LabelPredicate, LabelRequirement | None]
+
+
+def _compile_label(key: str, value: str) -> _Compiled:
     # What is escaped would not reach the API server as it is meant.
-    server = key if _KEY.fullmatch(key) else ""
-    if server and not wildcard.has_wildcard(value):
-        server = f"{key}={value}" if _VALUE.fullmatch(value) else ""
-    return pair_predicate(key, value), server
+    asked: LabelRequirement | None = None
+    if _KEY.fullmatch(key) and wildcard.has_wildcard(value):
+        asked = LabelRequirement(key, "Exists")
+    elif _KEY.fullmatch(key) and _VALUE.fullmatch(value):
+        asked = LabelRequirement(key, "=", (value,))
+    return pair_predicate(key, value), asked
 
 
-def _compile_expression(raw: Any, location: str) -> tuple[LabelPredicate, str]:
+def _compile_expression(raw: Any, location: str) -> _Compiled:
     fields = reading.mapping(raw, location, allowed=("key", "operator", "values"))
     key = reading.string(fields.get("key"), f"{location}.key")
     operator = fields.get("operator")
@@ -110,20 +152,20 @@ def _compile_expression(raw: Any, location: str) -> tuple[LabelPredicate, str]:
         needed = "at least one value" if operator in _WITH_VALUES else "no values"
         raise InvalidPolicy(f"{location}.values", f"the operator {operator} takes {needed}")
     _check_label(key, values, location, wild=False)
-    listed = ",".join(sorted(values))
+    requirement = LabelRequirement(key, str(operator), tuple(sorted(values)))
+    return _predicate(key, str(operator), values), requirement
+
+
+def _predicate(key: str, operator: str, values: frozenset[str]) -> LabelPredicate:
     match operator:
         case "In":
-            predicate, text = (lambda labels: labels.get(key) in values), f"{key} in ({listed})"
+            return lambda labels: labels.get(key) in values
         case "NotIn":
-            predicate, text = (
-                lambda labels: key not in labels or labels[key] not in values,
-                f"{key} notin ({listed})",
-            )
+            return lambda labels: key not in labels or labels[key] not in values
         case "Exists":
-            predicate, text = (lambda labels: key in labels), key
+            return lambda labels: key in labels
         case _:
-            predicate, text = (lambda labels: key not in labels), f"!{key}"
-    return predicate, text
+            return lambda labels: key not in labels
 
 
 def _check_label(key: str, values: Iterable[str], location: str, *, wild: bool) -> None:

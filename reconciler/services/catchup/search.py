@@ -307,13 +307,13 @@ def _operation(lead: _Lead) -> str:
 
 def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
     """Yield the fewest lists of one kind in which all is that some lists hold."""
-    selectors = {place.listing.label_selector for place in places}
-    common = selectors.pop() if len(selectors) == 1 else ""
+    selectors = {place.listing.labels for place in places}
+    common = selectors.pop() if len(selectors) == 1 else ()
     names = {place.namespace for place in places}
     if "" in names or len(names) > _MOST_NAMESPACES:
         names = {""}
     for name in sorted(names):
-        listing = Listing(kinds=(), namespaces=None, names=None, label_selector=common)
+        listing = Listing(kinds=(), namespaces=None, names=None, labels=common)
         yield ListScope(kind=places[0].kind, namespace=name, listing=listing)
 
 

@@ -227,7 +227,13 @@ def _of_rules(
         timeoutSeconds=_timeout(group.members, registration.timeout),
         namespaceSelector=_namespace_selector(programs, registration),
         objectSelector=dict(registration.settings.selectors.objects),
-        matchConditions=_conditions(group.members, programs, kinds, registration),
+        matchConditions=_conditions(
+            group.members,
+            programs,
+            kinds,
+            registration,
+            labels_are_final=settings.get("reinvocationPolicy") != "IfNeeded",
+        ),
         **settings,
     )
 
@@ -335,6 +341,8 @@ def _conditions(
     programs: Sequence[Program],
     kinds: Kinds,
     registration: WebhookConfig,
+    *,
+    labels_are_final: bool,
 ) -> list[Object]:
     written = [dict(item) for policy in policies for item in policy.match_conditions]
     written = written or [dict(item) for item in registration.settings.conditions]
@@ -346,4 +354,9 @@ def _conditions(
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
     # What keeps a cluster alive comes before what only saves calls.
     written += standing.exclusions(programs, kinds, _MOST_CONDITIONS - len(written))
-    return written + narrowing.conditions(programs, kinds, _MOST_CONDITIONS - len(written))
+    return written + narrowing.conditions(
+        programs,
+        kinds,
+        _MOST_CONDITIONS - len(written),
+        labels_are_final=labels_are_final,
+    )

@@ -56,7 +56,7 @@ class LabelRule:
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
         del requests
         kinds = (parse_kind(self.kind),)
-        return (Listing(kinds=kinds, namespaces=None, names=None, label_selector=""),)
+        return (Listing(kinds=kinds, namespaces=None, names=None),)
 
     def bind(self, context: Context) -> Context:
         return context

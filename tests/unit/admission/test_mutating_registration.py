@@ -15,7 +15,7 @@ from reconciler.services.rollout.webhook_config import (
     silent,
 )
 from tests.unit.admission.conftest import Make
-from tests.unit.admission.test_registration import resolve, settings
+from tests.unit.admission.test_registration import narrowed, resolve, settings
 
 MATCHED = (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION)
 APPEND = '[{"op": "add", "path": "/data/list/-", "value": "x"}]'
@@ -95,6 +95,18 @@ async def test_each_kind_of_rule_has_its_own_configuration(make):
         MUTATING_CONFIGURATION: [["configmaps"]],
     }
     assert found[MUTATING_CONFIGURATION]["kind"] == "MutatingWebhookConfiguration"
+
+
+@pytest.mark.parametrize(("rule", "asked"), [({}, [["x"]]), (patched(APPEND), [["1"], ["x"]])])
+async def test_a_label_that_another_webhook_may_add_excludes_nothing(webhooks, make, rule, asked):
+    resources = {
+        "kinds": ["ConfigMap"],
+        "names": ["x"],
+        "selector": {"matchLabels": {"a": "1"}},
+    }
+    (hook,) = (await webhooks(make.mutating(resources=resources, **rule))).values()
+    lists = (sorted(values) for values in narrowed(hook)["configmaps"])
+    assert sorted(lists) == asked
 
 
 async def test_a_deletion_stores_nothing_that_could_be_changed(webhooks, make):

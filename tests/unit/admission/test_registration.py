@@ -1,6 +1,7 @@
 """Which webhook configurations policies lead to."""
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -385,12 +386,12 @@ async def test_the_result_does_not_depend_on_the_order_of_policies(make):
     )
 
 
-class TestExactNames:
+class TestExactObjects:
     @pytest.fixture
     def asked(
         self, make: type[Make], webhooks: Callable[..., Awaitable[dict[str, Object]]]
     ) -> Callable[..., Awaitable[Any]]:
-        """Return for which names of which resource the webhook is asked, by resource."""
+        """Return what the webhook is asked about of which resource, by resource."""
 
         async def run(*written, **spec):
             policies = [
@@ -398,28 +399,21 @@ class TestExactNames:
                 for number, filters in enumerate(written)
             ]
             (hook,) = (await webhooks(*policies)).values()
-            conditions = {item["name"]: item["expression"] for item in hook["matchConditions"]}
-            assert len(conditions) == len(hook["matchConditions"])
-            found = {}
-            for name, text in conditions.items():
-                if name.startswith("kube-retrofit-names-"):
-                    resource = re.search(r'resource\.resource != "(\w+)"', text)[1]
-                    found[resource] = json.loads(re.search(r" in (\[.*?\])", text)[1])
-            return found
+            return narrowed(hook)
 
         return run
 
     async def test_of_one_kind(self, asked):
-        assert await asked([named("ConfigMap", "a", "b")]) == {"configmaps": ["a", "b"]}
+        assert await asked([named("ConfigMap", "a", "b")]) == {"configmaps": [["a", "b"]]}
 
     async def test_of_all_policies_of_the_webhook(self, asked):
         one, other = [named("ConfigMap", "a")], [named("ConfigMap", "b"), named("Secret", "c")]
-        assert await asked(one, other) == {"configmaps": ["a", "b"], "secrets": ["c"]}
+        assert await asked(one, other) == {"configmaps": [["a", "b"]], "secrets": [["c"]]}
 
     @pytest.mark.parametrize("opened", [(), ("b", "c*"), ("?",)])
     async def test_one_rule_that_leaves_them_open_opens_the_kind(self, asked, opened):
         written = [named("ConfigMap", "a"), named("Secret", "s")], [named("ConfigMap", *opened)]
-        assert await asked(*written) == {"secrets": ["s"]}
+        assert await asked(*written) == {"secrets": [["s"]]}
 
     async def test_a_kind_under_another_selector_opens_it_too(self, asked):
         assert await asked([named("ConfigMap", "a"), named("v1/ConfigMap")]) == {}
@@ -441,6 +435,49 @@ class TestExactNames:
     async def test_too_many_names_are_not_listed(self, asked):
         assert await asked([named("ConfigMap", *map(str, range(101)))]) == {}
 
+    async def test_a_namespace_goes_with_its_names(self, asked):
+        one, other = named("ConfigMap", "a", namespaces=["x"]), named("ConfigMap", "b", "c")
+        assert await asked([one], [other]) == {"configmaps": [["b", "c"], ["x"], ["a"]]}
 
-def named(kind, *names):
-    return {"resources": {"kinds": [kind]} | ({"names": list(names)} if names else {})}
+    async def test_of_a_namespace_its_own_name_counts(self, asked):
+        assert await asked([named("Namespace", namespaces=["x", "y"])]) == {
+            "namespaces": [["x", "y"]]
+        }
+
+    async def test_labels(self, asked):
+        selector = {"matchLabels": {"a": "1", "b": "x*"}}
+        assert await asked([named("ConfigMap", selector=selector)]) == {"configmaps": [["1"]]}
+
+    async def test_too_many_labels_leave_the_names(self, asked):
+        values = {"key": "a", "operator": "In", "values": [str(n) for n in range(101)]}
+        rules = named("ConfigMap", "x", selector={"matchExpressions": [values]})
+        assert await asked([rules]) == {"configmaps": [["x"]]}
+
+    async def test_a_namespaced_policy_lies_in_its_namespace(self, make, webhooks):
+        policies = (
+            make.policy("a", uid="1", namespace="x"),
+            make.policy("b", uid="2", resources={"kinds": ["Secret"]}),
+        )
+        (hook,) = (await webhooks(*policies)).values()
+        assert narrowed(hook) == {"configmaps": [["x"]]}
+
+    async def test_text_that_json_would_escape(self, asked):
+        assert await asked([named("ConfigMap", "\U0001f600")]) == {"configmaps": [["\U0001f600"]]}
+
+
+def narrowed(hook):
+    """Return the lists of values in the conditions about objects, by resource."""
+    conditions = {item["name"]: item["expression"] for item in hook["matchConditions"]}
+    assert len(conditions) == len(hook["matchConditions"])
+    found = {}
+    for name, text in conditions.items():
+        if name.startswith("kube-retrofit-objects-"):
+            resource = re.search(r'resource\.resource != "(\w+)"', text)[1]
+            lists = (json.loads(item) for item in re.findall(r" in (\[.*?\])", text))
+            found[resource] = [item for item, _ in itertools.groupby(lists)]
+    return found
+
+
+def named(kind, *names, **resources):
+    written = {"kinds": [kind], **resources} | ({"names": list(names)} if names else {})
+    return {"resources": written}

@@ -160,8 +160,11 @@ class Matcher:
             kinds=filters[0].kinds,
             namespaces=_common(restrictions),
             names=_common(item.names for item in filters),
-            label_selector=",".join(
-                item.selector.server for item in filters if item.selector and item.selector.server
+            labels=tuple(
+                requirement
+                for item in filters
+                if item.selector
+                for requirement in item.selector.requirements
             ),
         )
 

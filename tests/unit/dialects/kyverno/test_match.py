@@ -294,15 +294,14 @@ def test_tells_where_existing_objects_are() -> None:
             ]
         }
     )
-    assert matcher.listings() == (
-        Listing(
-            kinds=(parse_kind("Pod"),),
-            namespaces=("a", "b"),
-            names=("x",),
-            label_selector="app=web,team,tier in (a,b),!old",
-        ),
-        Listing(kinds=(parse_kind("Secret"),), namespaces=None, names=None, label_selector=""),
+    pods, secrets = matcher.listings()
+    assert (pods.kinds, pods.namespaces, pods.names) == (
+        (parse_kind("Pod"),),
+        ("a", "b"),
+        ("x",),
     )
+    assert pods.label_selector == "app=web,team,tier in (a,b),!old"
+    assert secrets == Listing(kinds=(parse_kind("Secret"),), namespaces=None, names=None)
     every = {"all": [resources(namespaces=["a", "b"]), resources(namespaces=["b", "c"])]}
     assert [item.namespaces for item in compiled(every).listings()] == [("b",)]
     assert [item.namespaces for item in compiled(resources(), namespace="t").listings()] == [
