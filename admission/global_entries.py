@@ -4,8 +4,8 @@ Each replica keeps those that some policy names, and no others. It writes no sta
 leading controller says what holds there, and the log of this process what holds here.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Final, Self, TypeAlias
 
 from reconciler.api.meta import Object, PolicyRef
@@ -91,7 +91,7 @@ class NamedEntries:
             self._by_policy.pop(stored.ref, None)
         else:
             self._by_policy[stored.ref] = names
-        self.context.want(reduce(_joined, self._by_policy.values(), _NONE))
+        self.context.want(_union(self._by_policy.values()))
 
     def show(self, metrics: Metrics) -> None:
         """Have metrics show how many entries rules can read, and how often that ended."""
@@ -116,8 +116,13 @@ class NamedEntries:
 
 def _named(policy: CompiledPolicy | None) -> Names:
     programs = () if policy is None else policy.in_phase(Phase.ADMISSION)
-    return reduce(_joined, (program.global_entries for program in programs), _NONE)
+    return _union(program.global_entries for program in programs)
 
 
-def _joined(one: Names, other: Names) -> Names:
-    return None if one is None or other is None else one | other
+def _union(all_names: Iterable[Names]) -> Names:
+    found = _NONE
+    for names in all_names:
+        if names is None:
+            return None
+        found |= names
+    return found

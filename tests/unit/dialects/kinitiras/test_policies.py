@@ -294,9 +294,11 @@ def test_policies_for_the_cluster_do_not_select_by_what_one_of_them_changed() ->
     assert applied(first, second) == ["one"]
     own = labelling("b", "two", "shop", where="one")
     assert applied(first, own) == ["one", "two"]
+
+
 def test_what_is_named_is_looked_for_whatever_its_labels_are() -> None:
-    labels = {"labelSelector": {"matchLabels": {"app": "db"}}}
-    selectors = [{"name": "web", **labels}, labels]
+    labels: dict[str, Any] = {"labelSelector": {"matchLabels": {"app": "db"}}}
+    selectors: list[dict[str, Any]] = [{"name": "web", **labels}, labels]
     spec = {
         "resourceSelectors": [{"apiVersion": "v1", "kind": "Pod", **item} for item in selectors],
         "overrideRules": [{"overriders": {"plaintext": [{"path": "/a", "op": "remove"}]}}],
