@@ -131,8 +131,8 @@ class GlobalContext:
 
     async def begun(self) -> None:
         """Return when it is known of each that is wanted whether rules can read it."""
-        while not self._listed:  # noqa: ASYNC110  (a list or a problem, whichever comes first)
-            await asyncio.sleep(_PEEK)
+        # None has this name: there it is only about the list.
+        await self._begun("")
         names = self._held if self.wanted is None else self.wanted
         await asyncio.gather(*map(self._begun, tuple(names)))
 
