@@ -28,7 +28,7 @@ from reconciler.requests.draft import (
     draft,
     record_trigger,
 )
-from reconciler.services.catalog.policy_store import CompiledRule
+from reconciler.services.catalog.rule_index import CompiledRule
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.recording.recorder import Unrecorded
 

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from admission.digests import Digests
 from admission.facts import Facts
 from reconciler.clock import Deadline
-from reconciler.engine.program import Phase
+from reconciler.engine.match.scopes import Pair
+from reconciler.engine.match.subject import labels_of
+from reconciler.engine.program import Phase, Program
 from reconciler.errors import Unavailable
 from reconciler.requests.draft import AdmissionRequest, TypeName
-from reconciler.services.catalog.policy_store import CompiledRule, PolicyStore
+from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.catalog.rule_index import CompiledRule, Known
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.objects import Kinds
 
@@ -45,12 +48,14 @@ class Asked:
     Attributes:
         request: With the roles of its user, as far as somebody wants to know them.
         kind: By which rules name the object.
-        rules: That may be for it.
+        rules: That may be for it as it is.
+        every: Returns those that may be for it whatever its labels are.
     """
 
     request: AdmissionRequest
     kind: TypeName
     rules: tuple[CompiledRule, ...] = ()
+    every: Callable[[], tuple[CompiledRule, ...]] = tuple
 
 
 async def _at_once() -> None:
@@ -98,15 +103,23 @@ class RuleLookup:
             await self.caught_up()
             await self.digests.learn(address.digest, self.index.digest)
         kind = await self._parent(request, deadline) or request.kind
-        rules = tuple(self._rules(request, kind, address, phase))
+        known = self._known(request, kind)
+        rules = self._rules(known, address, phase)
         if not rules:
             return Asked(request=request, kind=kind)
+
+        def every() -> tuple[CompiledRule, ...]:
+            return self._rules(replace(known, labels=None), address, phase)
+
+        def programs() -> Iterator[Program]:
+            # Nearly always nobody asks.
+            yield from (item.program for item in every())
+
         async with by(deadline, "the role bindings"):
-            programs = [item.program for item in rules]
             filters = self.settings.current.filters
-            held = await self.facts.roles_of(request.user, filters, programs)
-        known = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
-        return Asked(request=known, kind=kind, rules=rules)
+            held = await self.facts.roles_of(request.user, filters, programs())
+        request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
+        return Asked(request=request, kind=kind, rules=rules, every=every)
 
     async def _parent(self, request: AdmissionRequest, deadline: Deadline) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""
@@ -119,17 +132,32 @@ class RuleLookup:
             return None
         return TypeName(group=found.group, version=found.version, name=found.kind)
 
-    def _rules(
-        self, request: AdmissionRequest, kind: TypeName, address: Address, phase: Phase
-    ) -> list[CompiledRule]:
-        found = self.index.rules(
-            phase=phase,
+    def further(self, asked: Asked, pairs: Iterable[Pair]) -> list[Program]:
+        """Return all rules of a call if some are for objects with such labels, else none."""
+        if not self.index.turns_on(asked.kind.name, pairs, Phase.ADMISSION):
+            return []
+        return [item.program for item in asked.every()]
+
+    def _known(self, request: AdmissionRequest, kind: TypeName) -> Known:
+        return Known(
             kind=kind.name,
             subresource=request.subresource,
             namespace=request.namespace,
             name=request.name,
+            labels=_labels(request),
+            namespace_labels=self.facts.labels(request.namespace) if request.namespace else {},
         )
-        return [rule for rule in found if _is_meant(rule, address, phase)]
+
+    def _rules(self, known: Known, address: Address, phase: Phase) -> tuple[CompiledRule, ...]:
+        found = self.index.rules(known, phase)
+        return tuple(rule for rule in found if _is_meant(rule, address, phase))
+
+
+def _labels(request: AdmissionRequest) -> Mapping[str, str] | None:
+    """Return the labels of an object that is written, None where they are not believed."""
+    if not request.object or request.cut:
+        return None
+    return labels_of(request.object)
 
 
 def _is_meant(rule: CompiledRule, address: Address, phase: Phase) -> bool:

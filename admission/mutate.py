@@ -5,15 +5,16 @@ cannot be read is an error of the rules that ask for it. Exceptions are taken as
 of last; there is no later moment at which anybody could look again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from admission.decide import AdmissionResponse, unknown
 from admission.lookup import Address, Asked, RuleLookup, by
 from reconciler.api.meta import is_own_group, own_namespaces
 from reconciler.clock import Deadline
 from reconciler.engine.match import Subject
-from reconciler.engine.program import FAIL, Phase, Program
+from reconciler.engine.program import FAIL, Phase
 from reconciler.errors import ClusterError
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
@@ -21,6 +22,7 @@ from reconciler.requests.admission import subject_of
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.admitting.admit import Admit, Admitted, Failure, Question, Reason
 from reconciler.services.admitting.told import MutationEvents
+from reconciler.services.catalog.rule_index import CompiledRule
 
 _log = logger("admission.mutate")
 
@@ -57,7 +59,7 @@ class MutateWebhook:
             programs = [item.program for item in asked.rules]
             if not programs:
                 return AdmissionResponse()
-            subject = await self._subject(asked, programs, deadline)
+            subject = await self._subject(asked, deadline)
         except ClusterError as error:
             return self._undecided(request, address, error)
         if self.lookup.settings.current.filters.exclude(subject):
@@ -68,6 +70,7 @@ class MutateWebhook:
             programs=programs,
             failure_policy=address.failure_policy,
             exceptions=lambda program: list(self.lookup.facts.exceptions.of(program)),
+            further=partial(self.lookup.further, asked),
         )
         admitted = await self.admit.run(question, deadline)
         return self._answer(asked, address, admitted)
@@ -77,9 +80,7 @@ class MutateWebhook:
         place = request.name if _is_namespace(request) else request.namespace
         return place in own or is_own_group(request.kind.group)
 
-    async def _subject(
-        self, asked: Asked, programs: Iterable[Program], deadline: Deadline
-    ) -> Subject:
+    async def _subject(self, asked: Asked, deadline: Deadline) -> Subject:
         """Return what rules are matched against, with the labels of the namespace if one asks.
 
         Raises:
@@ -87,12 +88,13 @@ class MutateWebhook:
         """
         facts, namespace = self.lookup.facts, asked.request.namespace
         labels = facts.labels(namespace)
-        if labels is None and namespace and any(map(self._asks_for_labels, programs)):
+        if labels is None and namespace and any(map(self._asks_for_labels, asked.every())):
             async with by(deadline, f"the labels of namespace {namespace}"):
                 labels = await facts.labels_of(namespace)
         return subject_of(asked.request, asked.kind, labels)
 
-    def _asks_for_labels(self, program: Program) -> bool:
+    def _asks_for_labels(self, rule: CompiledRule) -> bool:
+        program = rule.program
         excepted = any(True for _ in self.lookup.facts.exceptions.of(program))
         return program.match.needs.namespace_labels or excepted
 
@@ -112,11 +114,10 @@ class MutateWebhook:
             for result in admitted.changed:
                 policy, rule = self.metrics.labels.rule(result.policy.key, result.rule)
                 self.metrics.mutations.labels(policy=policy, rule=rule).inc()
-        warned = {item.policy.ref for item in asked.rules if item.policy.emit_warning}
         warnings = [
             f"policy {result.policy.key}.{result.rule}: {result.message}"
             for result in admitted.changed
-            if result.policy in warned
+            if (made := self.lookup.index.get(result.policy)) is not None and made.emit_warning
         ]
         lost = [f"kube-retrofit: not changed, because {item.text}" for item in admitted.failures]
         return AdmissionResponse(warnings=(*warnings, *lost), patch=admitted.patch)

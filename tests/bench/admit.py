@@ -7,7 +7,7 @@ import asyncio
 import base64
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -26,6 +26,8 @@ from tests.bench.wire import Refused, Wire
 _POLICIES = "/apis/kyverno.io/v1/clusterpolicies"
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _BARE = "bench-admit-bare"
+_LABEL = {"app": "created"}
+"""Of the objects that are created."""
 _READY = 60.0
 _WARM_UP = 32
 
@@ -61,18 +63,36 @@ async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     runs = []
     async with _bare(wire, folder):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows"))
-    for name, policies, what in (
-        ("bench-admit-one", [("bench-admit-one", 1)], "1 rule"),
-        ("bench-admit-twenty", [("bench-admit-twenty", 20)], "20 rules that match"),
-        (
-            "bench-admit-many",
-            [("bench-admit-many", 1), *((f"bench-admit-{n}", 1) for n in range(199))],
-            "200 policies, one matches",
-        ),
-    ):
+    for place, policies, what in _cases():
         async with _policies(wire, policies):
-            runs.append(await _run(wire, log, load, name, what))
+            runs.append(await _run(wire, log, load, place, what))
     return runs
+
+
+def _cases() -> Iterator[tuple[str, list[Object], str]]:
+    """Yield where objects are created, the policies that are in force, and what that is."""
+    for number, what in ((1, "1 rule"), (20, "20 rules that match")):
+        namespace = f"bench-admit-{number}"
+        yield namespace, [policy(namespace, {"namespaces": [namespace]}, number)], what
+    for by, others in _OTHERS.items():
+        namespace = f"bench-admit-by-{by}"
+        meant = {"namespaces": [namespace]} if by != "label" else _labelled(_LABEL["app"])
+        made = [policy(f"{namespace}-{n}", others(f"other-{n}")) for n in range(_OTHER_POLICIES)]
+        what = f"{_OTHER_POLICIES + 1} policies, one matches, by {by}"
+        yield namespace, [policy(namespace, meant), *made], what
+
+
+def _labelled(app: str) -> Object:
+    return {"selector": {"matchLabels": {"app": app}}}
+
+
+_OTHER_POLICIES = 199
+_OTHERS: dict[str, Callable[[str], Object]] = {
+    "name": lambda other: {"names": [other]},
+    "namespace": lambda other: {"namespaces": [other]},
+    "label": _labelled,
+}
+"""How policies that are for other objects choose theirs."""
 
 
 def table(runs: Sequence[Run]) -> Table:
@@ -93,13 +113,13 @@ def table(runs: Sequence[Run]) -> Table:
     return result
 
 
-def policy(namespace: str, rules: int) -> Object:
-    """Return a policy whose rules each add a label to the ConfigMaps of a namespace."""
-    resources = {"kinds": ["ConfigMap"], "namespaces": [namespace]}
+def policy(name: str, chosen: Object, rules: int = 1) -> Object:
+    """Return a policy whose rules each add a label to some ConfigMaps."""
+    resources = {"kinds": ["ConfigMap"], **chosen}
     return {
         "apiVersion": "kyverno.io/v1",
         "kind": "ClusterPolicy",
-        "metadata": {"name": namespace},
+        "metadata": {"name": name},
         "spec": {
             "rules": [
                 {
@@ -137,7 +157,8 @@ async def _run(wire: Wire, log: Path, load: Load, namespace: str, name: str) -> 
 
 
 async def _create(wire: Wire, namespace: str, name: str) -> float:
-    body = orjson.dumps({"metadata": {"name": name}, "data": {"key": "value"}})
+    meta = {"name": name, "labels": _LABEL}
+    body = orjson.dumps({"metadata": meta, "data": {"key": "value"}})
     begun = perf_counter()
     await wire.send("POST", f"/api/v1/namespaces/{namespace}/configmaps", body)
     return perf_counter() - begun
@@ -166,17 +187,18 @@ async def _steady(wire: Wire, namespace: str, load: Load) -> list[float]:
 
 
 @contextlib.asynccontextmanager
-async def _policies(wire: Wire, named: Sequence[tuple[str, int]]) -> AsyncIterator[None]:
+async def _policies(wire: Wire, policies: Sequence[Object]) -> AsyncIterator[None]:
     """Have policies in force."""
-    for namespace, rules in named:
-        await wire.send("POST", _POLICIES, orjson.dumps(policy(namespace, rules)))
-    for namespace, _ in named:
-        await _ready(wire, f"{_POLICIES}/{namespace}")
+    paths = [f"{_POLICIES}/{item['metadata']['name']}" for item in policies]
+    for item in policies:
+        await wire.send("POST", _POLICIES, orjson.dumps(item))
+    for path in paths:
+        await _ready(wire, path)
     try:
         yield
     finally:
-        for namespace, _ in named:
-            await wire.send("DELETE", f"{_POLICIES}/{namespace}")
+        for path in paths:
+            await wire.send("DELETE", path)
 
 
 async def _ready(wire: Wire, path: str) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 from admission.decide import Limits, decide
 from admission.review import parse_review
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings.filters import default_filters
 from tests.bench.figures import Spread
 
@@ -75,7 +76,7 @@ def _times(index: PolicyStore, limits: Limits, body: bytes) -> Iterable[float]:
         request = parse_review(body)
         kind = request.kind.name
         rules = index.rules(
-            kind=kind, subresource="", namespace=request.namespace, name=request.name
+            Known(kind=kind, subresource="", namespace=request.namespace, name=request.name)
         )
         decide(
             request,

@@ -1,9 +1,16 @@
 """What a rule may match: kinds for webhooks, and where the existing objects are."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from reconciler.engine.match.kinds import KindSelector
 from reconciler.engine.match.selectors import LabelRequirement, selector_text
+
+Pair: TypeAlias = tuple[str, str]
+"""A label: its key and its value."""
+
+PairSets: TypeAlias = tuple[frozenset[Pair], ...] | None
+"""Whatever can match has all labels of at least one set; None where it may have any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,8 @@ class MatchNeeds:
         roles: The roles of the user.
         namespace_labels: The labels of the object's namespace.
         annotations: The paths of the annotations that it reads.
+        pairs: Labels without which no object matches.
+        namespace_pairs: Labels of the namespace without which no object in it matches.
     """
 
     operations: bool = False
@@ -56,3 +65,5 @@ class MatchNeeds:
     roles: bool = False
     namespace_labels: bool = False
     annotations: frozenset[tuple[str, ...]] = frozenset()
+    pairs: PairSets = None
+    namespace_pairs: PairSets = None

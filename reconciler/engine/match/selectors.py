@@ -77,6 +77,12 @@ class LabelSelector:
         """The part that the API server can evaluate, in its own syntax; may be empty."""
         return selector_text(self.requirements)
 
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """Labels that all that it selects have, as they are; there may be more."""
+        exact = (item for item in self.requirements if item.operator in ("=", "In"))
+        return frozenset((item.key, item.values[0]) for item in exact if len(item.values) == 1)
+
     def accepts(self, labels: Mapping[str, str]) -> bool:
         """Tell whether an object with these labels is selected."""
         for holds in self.predicates:  # noqa: SIM110  (asked for each rule of each request)

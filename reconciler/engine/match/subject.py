@@ -76,7 +76,7 @@ class Subject:
     @property
     def labels(self) -> Mapping[str, str]:
         """The object's labels, empty when it has none."""
-        return self._metadata().get("labels") or {}
+        return labels_of(self.obj)
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -85,3 +85,8 @@ class Subject:
 
     def _metadata(self) -> Mapping[str, Any]:
         return self.obj.get("metadata") or {}
+
+
+def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the labels of an object, empty where it has none."""
+    return (obj.get("metadata") or {}).get("labels") or {}

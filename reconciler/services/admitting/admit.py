@@ -6,7 +6,7 @@ the smallest patch that leads from the object as it came to the object as it is 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from reconciler.api.account import ServiceAccount
+from reconciler.api.meta import Object
 from reconciler.api.shape import object_fault
 from reconciler.clock import Clock, Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
@@ -23,6 +24,8 @@ from reconciler.engine.environment import surround
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.engine.match import Decision, Subject
+from reconciler.engine.match.scopes import Pair
+from reconciler.engine.match.subject import labels_of
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import json_diff
 from reconciler.engine.program import FAIL, Program
@@ -87,6 +90,8 @@ class Question:
         subject: With the object as it came.
         programs: Of policies that have this failure policy; those of one policy in its order.
         exceptions: Gives those that concern a rule.
+        further: Gets labels that a rule gave the object. Where they make rules match that are not
+            among the programs, it gives all programs; else none.
     """
 
     request: AdmissionRequest
@@ -94,6 +99,7 @@ class Question:
     programs: Sequence[Program]
     failure_policy: str
     exceptions: Callable[[Program], Sequence[PolicyException]]
+    further: Callable[[Iterable[Pair]], Sequence[Program]] = lambda _: ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +121,25 @@ class Admit:
         original = question.request.object
         if original is None or not question.programs:
             return Admitted()
-        chain = Chain(groups=by_policy(question.programs), obj=original)
         work = _Work(admit=self, question=question, deadline=deadline)
+        admitted = await self._apply(work, original, question.programs)
+        # Rules that were not asked may be for the object as other rules made it, and come first.
+        if work.given and (programs := question.further(work.given)):
+            return await self._apply(work, original, programs)
+        return admitted
+
+    async def _apply(
+        self, work: "_Work", original: Object, programs: Sequence[Program]
+    ) -> Admitted:
+        question = work.question
+        chain = Chain(groups=by_policy(programs), obj=original)
         failures: list[Failure] = []
         for step in chain.steps():
             if work.is_mismatch(step):
                 continue
             result, failure = await work.take(step)
             chain.settle(result)
+            work.note_labels(step, result)
             if failure is None:
                 continue
             failures.append(failure)
@@ -145,12 +162,14 @@ class _Work:
 
     Attributes:
         loads: What was read so far, by the account that it was read as.
+        given: Labels that rules gave the object on the way.
     """
 
     admit: Admit
     question: Question
     deadline: Deadline
     loads: dict[ServiceAccount | None, Loads] = field(default_factory=dict)
+    given: set[Pair] = field(default_factory=set)
     _context: Context = field(init=False)
     _subject: Subject | None = None
     _spent: int = 0
@@ -180,6 +199,12 @@ class _Work:
         if fault := self._fault(result):
             return self._failed(step, Reason.EVALUATION, EvaluationError(fault), loads)
         return result, None
+
+    def note_labels(self, step: Step, result: StepResult) -> None:
+        """Take in the labels that a rule gave the object."""
+        before, after = labels_of(step.obj), labels_of(result.after)
+        if before is not after:
+            self.given.update(pair for pair in after.items() if before.get(pair[0]) != pair[1])
 
     def _fault(self, result: StepResult) -> str:
         """Return why what a rule made cannot be stored, empty where it may be."""

@@ -4,10 +4,10 @@ Whoever has to do something when a policy changes subscribes, and keeps no copy.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Self, TypeAlias
+from typing import Final, TypeAlias
 
 from reconciler.api.account import NOBODY, ServiceAccount
 from reconciler.api.meta import (
@@ -18,96 +18,20 @@ from reconciler.api.meta import (
     resource_version,
 )
 from reconciler.dialects.registry import compile_policy, variant_of
-from reconciler.engine.match import KindSelector
+from reconciler.engine.match.scopes import Pair
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.account import parse_account
 from reconciler.requests.limits import Limits, parse_limits
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.catalog.protection import OWN_NAMESPACE
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledRule:
-    """A rule with the policy that it stands in."""
-
-    policy: CompiledPolicy
-    program: Program
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Indexed:
-    """A rule, with what every request of its kind asks about it: that is not computed anew.
-
-    Attributes:
-        namespaces: The only ones in which it matches, None where one is open.
-        names: The only ones that it matches, None where one is open.
-    """
-
-    rule: CompiledRule
-    selectors: tuple[KindSelector, ...]
-    namespaces: frozenset[str] | None
-    names: frozenset[str] | None
-
-    @classmethod
-    def of(cls, policy: CompiledPolicy, program: Program) -> Self:
-        """Return a rule of a policy so."""
-        own = program.match.namespaces
-        namespaces = (policy.namespace,) if policy.namespace else own
-        names = program.match.names
-        return cls(
-            rule=CompiledRule(policy, program),
-            selectors=tuple(item.selector for item in program.match.kinds()),
-            namespaces=None if namespaces is None else frozenset(namespaces),
-            names=None if names is None else frozenset(names),
-        )
-
-    def may_match(self, kind: str, subresource: str, namespace: str, name: str) -> bool:
-        """Tell whether it may be for an object; without namespace or name the matcher knows."""
-        if name and self.names is not None and name not in self.names:
-            return False
-        if namespace and self.namespaces is not None and namespace not in self.namespaces:
-            return False
-        if not namespace and self.rule.policy.namespace:
-            return False
-        return any(_may_match(selector, kind, subresource) for selector in self.selectors)
-
+from reconciler.services.catalog.rule_index import CompiledRule, Known, RuleIndex
 
 _ASKING = (Phase.TRIGGERED, Phase.ADMISSION)
 """The phases in which a request asks for its rules."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KindIndex:
-    """The rules of a phase, in the order of the policies.
-
-    Attributes:
-        by_kind: By the kinds that they name.
-        anywhere: Those that name one by a wildcard.
-    """
-
-    by_kind: Mapping[str, Sequence[_Indexed]] = field(default_factory=dict)
-    anywhere: Sequence[_Indexed] = ()
-
-    @classmethod
-    def of(cls, policies: Iterable[CompiledPolicy], phase: Phase) -> Self:
-        """Return the index of the rules of some policies."""
-        by_kind: dict[str, list[_Indexed]] = {}
-        anywhere: list[_Indexed] = []
-        for policy in policies:
-            for program in policy.in_phase(phase):
-                rule = _Indexed.of(policy, program)
-                names = {item.kind for item in rule.selectors}
-                if any("*" in name or "?" in name for name in names):
-                    anywhere.append(rule)
-                    continue
-                for name in names:
-                    by_kind.setdefault(name, []).append(rule)
-        return cls(by_kind=by_kind, anywhere=anywhere)
-
-
-_NO_RULES = _KindIndex()
-
+_NO_RULES: Final = RuleIndex()
 
 _Result: TypeAlias = CompiledPolicy | InvalidPolicy
 
@@ -191,7 +115,7 @@ class PolicyStore:
     _known: dict[PolicyRef, StoredPolicy] = field(default_factory=dict)
     _subscribers: list[OnChange] = field(default_factory=list)
     _acting: tuple[CompiledPolicy, ...] = ()
-    _by_phase: dict[Phase, _KindIndex] = field(default_factory=dict)
+    _by_phase: dict[Phase, RuleIndex] = field(default_factory=dict, repr=False)
     _digest: str = ""
     _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
     _prepared: dict[PolicyRef, _Prepared] = field(default_factory=dict)
@@ -302,28 +226,13 @@ class PolicyStore:
         """Return the stored policies that cannot be compiled."""
         return tuple(item for item in self._known.values() if item.compiled is None)
 
-    def rules(
-        self,
-        *,
-        kind: str,
-        subresource: str,
-        namespace: str,
-        name: str = "",
-        phase: Phase = Phase.TRIGGERED,
-    ) -> Iterator[CompiledRule]:
-        """Yield the rules of a phase that may be for an object; the matcher decides.
+    def rules(self, known: Known, phase: Phase = Phase.TRIGGERED) -> tuple[CompiledRule, ...]:
+        """Return the rules of a phase that may be for an object; the matcher decides."""
+        return self._by_phase.get(phase, _NO_RULES).rules(known)
 
-        Args:
-            kind: As the admission request names it.
-            subresource: Empty for the object itself.
-            namespace: Of the object; rules that are for other ones only are left out.
-            name: Of the object, the same; empty where it has none yet.
-            phase: In which they run.
-        """
-        index = self._by_phase.get(phase, _NO_RULES)
-        for item in (*index.by_kind.get(kind, ()), *index.anywhere):
-            if item.may_match(kind, subresource, namespace, name):
-                yield item.rule
+    def turns_on(self, kind: str, pairs: Iterable[Pair], phase: Phase) -> bool:
+        """Tell whether such labels may make rules match that `rules` left out without them."""
+        return self._by_phase.get(phase, _NO_RULES).turns_on(kind, pairs)
 
     def _is_compiled(self, policy: Object) -> bool:
         """Tell whether a policy is known in this edition, or in a newer generation."""
@@ -367,7 +276,7 @@ class PolicyStore:
     def _rebuild(self) -> None:
         acting = filter(None, (item.compiled for item in self._known.values()))
         self._acting = tuple(sorted(acting, key=lambda item: (item.key, item.ref.kind)))
-        self._by_phase = {phase: _KindIndex.of(self._acting, phase) for phase in _ASKING}
+        self._by_phase = {phase: RuleIndex.of(self._acting, phase) for phase in _ASKING}
         self._digest = digest_of(self._acting)
 
 
@@ -409,12 +318,3 @@ def _limits(policy: Object) -> Limits | InvalidPolicy:
         return parse_limits(policy)
     except InvalidPolicy as error:
         return error
-
-
-def _may_match(selector: KindSelector, kind: str, subresource: str) -> bool:
-    wild = "*" in selector.kind or "?" in selector.kind
-    if not wild and selector.kind != kind:
-        return False
-    if subresource == "ephemeralcontainers" or "*" in selector.subresource:
-        return True
-    return selector.subresource == subresource

@@ -14,6 +14,7 @@ from reconciler.api.policystatus import blank_progress
 from reconciler.api.updaterequest import Source, State
 from reconciler.cli.main import retrofit
 from reconciler.services.authoring.lint import lint_policy
+from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.reporting.policy_status import Progress
 from tests.unit.services.conftest import World, make_object
@@ -46,7 +47,7 @@ async def test_it_is_admitted(world: World) -> None:
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     intent = decide(
         parse_review(json.dumps(review).encode()),
-        world.index.rules(kind="ConfigMap", subresource="", namespace="a"),
+        world.index.rules(Known(kind="ConfigMap", subresource="", namespace="a")),
         parent=None,
         namespace_labels={},
         limits=Limits(controller_users=(), max_recorded=1 << 20, filters=parse_filters()),

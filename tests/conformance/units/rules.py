@@ -26,6 +26,7 @@ from reconciler.requests.confirmation import Presence
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import default_filters
 from reconciler.services.processing.attempt import trigger_gone
 from reconciler.services.processing.trigger import Trigger, TriggerReader
@@ -366,7 +367,7 @@ def recorded(
     )
     intent = decide(
         request,
-        index.rules(kind=resource["kind"], subresource="", namespace=namespace),
+        index.rules(Known(kind=resource["kind"], subresource="", namespace=namespace)),
         parent=None,
         namespace_labels={},
         limits=Limits(

@@ -12,6 +12,7 @@ from admission.review import parse_review
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.requests.draft import TypeName
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
+from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import default_filters, parse_filters
 from reconciler.services.recording.recorder import Unrecorded
 from tests.calls import counted
@@ -42,7 +43,9 @@ def run(
     kind = (parent or request.kind).name
     return decide(
         request,
-        index.rules(kind=kind, subresource=request.subresource, namespace=request.namespace),
+        index.rules(
+            Known(kind=kind, subresource=request.subresource, namespace=request.namespace)
+        ),
         parent=parent,
         namespace_labels=labels,
         limits=Limits(
@@ -341,7 +344,7 @@ class TestExceptions:
         request = parse_review(make.review(obj=make.thing()))
         intent = decide(
             request,
-            index.rules(kind="ConfigMap", subresource="", namespace="a"),
+            index.rules(Known(kind="ConfigMap", subresource="", namespace="a")),
             parent=None,
             namespace_labels={},
             limits=Limits(controller_users=(OWN,), max_recorded=1 << 20, filters=NO_FILTERS),

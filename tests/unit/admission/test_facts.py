@@ -16,6 +16,7 @@ from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import Program
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
+from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import parse_filters
 from tests.unit.admission.conftest import Make
 
@@ -80,7 +81,7 @@ def drafts(make, facts, *policies):
     request = parse_review(make.review(obj=make.thing()))
     return decide(
         request,
-        make.index(*policies).rules(kind="ConfigMap", subresource="", namespace="a"),
+        make.index(*policies).rules(Known(kind="ConfigMap", subresource="", namespace="a")),
         parent=None,
         namespace_labels=facts.labels("a"),
         limits=Limits(controller_users=("own",), max_recorded=1000, filters=parse_filters()),

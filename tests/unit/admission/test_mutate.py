@@ -556,3 +556,37 @@ async def test_a_policy_of_another_namespace_changes_nothing(make):
     async with World(make.index(make.mutating(namespace="b"))) as world:
         response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
     assert "patch" not in response
+
+
+def selecting(name: str, **wanted: str) -> Object:
+    resources = {"kinds": ["ConfigMap"], "selector": {"matchLabels": wanted}}
+    return {"name": name, "match": {"any": [{"resources": resources}]}}
+
+
+async def test_rules_for_labels_that_other_rules_give_are_found(make):
+    gives = {"name": "gives", **labels(team="a")}
+    takes = {**selecting("takes", team="a"), **labels(taken="{{ request.object.data.x }}")}
+    last = {**selecting("last", taken="1"), **labels(last="yes")}
+    obj = make.thing(data={"x": "1"})
+    for rules, expected in (
+        ([gives, takes, last], {"team": "a", "taken": "1", "last": "yes"}),
+        ([last, takes, gives], {"team": "a"}),
+    ):
+        policy = make.mutating(rules=rules, spec={"emitWarning": True})
+        async with World(make.index(policy)) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        assert changed(obj, response)["metadata"]["labels"] == expected
+        assert len(response["warnings"]) == len(expected)
+
+
+async def test_a_rule_that_fails_without_one_that_is_found_later_does_not_fail(make):
+    needs = {"patchStrategicMerge": {"data": {"y": "{{ request.object.data.x }}"}}}
+    rules = [
+        {"name": "gives", **labels(team="a")},
+        {**selecting("takes", team="a"), "mutate": {"patchStrategicMerge": {"data": {"x": "1"}}}},
+        {"name": "needs", "mutate": needs},
+    ]
+    obj = make.thing()
+    async with World(make.index(make.mutating(rules=rules))) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=obj))
+    assert changed(obj, response)["data"] == {"x": "1", "y": "1"}

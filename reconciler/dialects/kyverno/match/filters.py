@@ -71,7 +71,7 @@ class Filter:
     namespaces_given: bool
     selector: LabelSelector | None
     annotations: frozenset[tuple[str, ...]]
-    uses_namespace_selector: bool
+    namespace_selector: LabelSelector | None
     uses_roles: bool
     steps: int
     wild_pairs: int
@@ -163,7 +163,7 @@ def compile_filter(
         namespaces_given=bool(namespaces),
         selector=selector,
         annotations=frozenset(map(_annotation_path, annotations or ())),
-        uses_namespace_selector=namespace_selector is not None,
+        namespace_selector=namespace_selector,
         uses_roles=bool(fields.get("roles") or fields.get("clusterRoles")),
         steps=_PATTERN * sum(1 for _ in walk(raw)),
         wild_pairs=sum(

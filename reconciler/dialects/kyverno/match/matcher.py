@@ -13,7 +13,8 @@ from reconciler.dialects.kyverno.match.filters import (
     kinds_reason,
 )
 from reconciler.engine import reading
-from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds
+from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds, Pair, PairSets
+from reconciler.engine.match.selectors import LabelSelector
 from reconciler.engine.match.subject import Subject
 from reconciler.engine.match.verdict import Decision, Verdict
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
@@ -205,7 +206,7 @@ def compile_match(
         _kind_names=names,
         _lists_delete=any("DELETE" in item.operations for item in matched.filters),
         _other_kind=Verdict(decision=Decision.NO_MATCH, reasons=(kinds_reason(texts),)),
-        _needs=_needs(matched.filters + excluded.filters),
+        _needs=_needs(matched, excluded),
     )
 
 
@@ -231,15 +232,27 @@ def _compile_block(
     return _Block(tuple(item for item in filters if not item.empty), every=bool(every))
 
 
-def _needs(filters: Iterable[Filter]) -> MatchNeeds:
-    every = tuple(filters)
+def _needs(matched: _Block, excluded: _Block) -> MatchNeeds:
+    every = matched.filters + excluded.filters
     return MatchNeeds(
         operations=any(item.operations for item in every),
         user=any(item.user_checks for item in every),
         roles=any(item.uses_roles for item in every),
-        namespace_labels=any(item.uses_namespace_selector for item in every),
+        namespace_labels=any(item.namespace_selector is not None for item in every),
         annotations=frozenset[tuple[str, ...]]().union(*(item.annotations for item in every)),
+        pairs=_pairs((item.selector for item in matched.filters), every=matched.every),
+        namespace_pairs=_pairs(
+            (item.namespace_selector for item in matched.filters), every=matched.every
+        ),
     )
+
+
+def _pairs(selectors: Iterable[LabelSelector | None], *, every: bool) -> PairSets:
+    """Return the labels without which a block does not hold, None where it holds without any."""
+    found = [frozenset[Pair]() if item is None else item.pairs for item in selectors]
+    if every:
+        found = [frozenset[Pair]().union(*found)]
+    return tuple(found) if found and all(found) else None
 
 
 def _kind_names(block: _Block) -> frozenset[str] | None:

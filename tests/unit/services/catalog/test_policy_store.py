@@ -7,6 +7,7 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object, policy_ref
 from reconciler.errors import InvalidPolicy
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.catalog.rule_index import Known
 from tests.unit.services.conftest import Make
 
 
@@ -29,7 +30,7 @@ def stored(make: type[Make]) -> Callable[..., Object]:
 
 
 def fired(index, kind, *, subresource="", namespace="a"):
-    rules = index.rules(kind=kind, subresource=subresource, namespace=namespace)
+    rules = index.rules(Known(kind=kind, subresource=subresource, namespace=namespace))
     return [rule.policy.key for rule in rules]
 
 
@@ -130,7 +131,7 @@ def test_a_rule_for_other_names_is_left_out_where_the_object_has_one(
     policy = stored()
     policy["spec"]["rules"][0]["match"]["any"][0]["resources"]["names"] = names
     index.apply(policy)
-    rules = index.rules(kind="ConfigMap", subresource="", namespace="a", name=name)
+    rules = index.rules(Known(kind="ConfigMap", subresource="", namespace="a", name=name))
     assert len(list(rules)) == found
 
 
