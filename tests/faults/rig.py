@@ -568,15 +568,22 @@ class Rig:
         return found
 
     async def calls(
-        self, verb: str, resource: str, *, name: str = "", user: str | None = None
+        self,
+        verb: str,
+        resource: str,
+        *,
+        name: str = "",
+        user: str | None = None,
+        by: str = CONTROLLER_USER,
     ) -> int:
-        """Return how often the controller made a call in the test's namespace (audit log).
+        """Return how often a program made a call in the test's namespace (audit log).
 
         Args:
             verb: As the audit log names it.
             resource: Without its group.
             name: Of the object; empty: any.
             user: In whose name; empty: its own, None: any.
+            by: The program's user; else the controller is meant.
         """
         assert isinstance(self.cluster, ControlPlane)
         assert self.cluster.audit_log is not None
@@ -592,10 +599,10 @@ class Rig:
         # Most lines are about something else: the log is of all tests before this one as well.
         written = f'"resource":"{resource}"'.encode()
         lines = (line for line in log.read_bytes().splitlines() if written in line)
-        events = (orjson.loads(line) for line in lines if CONTROLLER_USER.encode() in line)
+        events = (orjson.loads(line) for line in lines if by.encode() in line)
         return sum(
             event["verb"] == verb
-            and event["user"]["username"] == CONTROLLER_USER
+            and event["user"]["username"] == by
             and (user is None or _spoken_for(event) == user)
             and (ref := event.get("objectRef") or {}).get("resource") == resource
             and (ref.get("namespace") == self.namespace or resource == "updaterequests")

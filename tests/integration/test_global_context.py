@@ -1,7 +1,8 @@
-"""GlobalContextEntries at work: kept by the controller, read by rules, waited for."""
+"""GlobalContextEntries at work: kept by both programs, read by rules, waited for."""
 
 import asyncio
 import contextlib
+import json
 import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -10,16 +11,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from devcluster.install import NAMESPACE
 from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
-from reconciler.errors import ClusterError, NotFound
+from reconciler.errors import ClusterError, Denied, Invalid, NotFound
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
 
 ENTRY = "GlobalContextEntry"
 WAITS = "EntryNotReady"
+ADMISSION_USER = f"system:serviceaccount:{NAMESPACE}:kyverno-admission-controller"
 
 
 class Entries:
@@ -277,6 +280,87 @@ async def test_a_policy_of_a_namespace_reads_no_entry(rig: Rig, entries: Entries
     del made["match"]["any"][0]["resources"]["namespaces"]
     with pytest.raises(ClusterError, match="a Policy may not read a GlobalContextEntry"):
         await rig.apply(made, kind="Policy")
+
+
+def changing(rig: Rig, reference: str, value: str) -> Object:
+    """Return a rule that writes a value out of an entry into what is about to be stored."""
+    made = reading(rig, reference, value)
+    del made["mutate"]["targets"]
+    return made
+
+
+async def test_an_entry_is_read_before_an_object_is_stored_without_a_call_for_it(
+    rig: Rig, entries: Entries
+) -> None:
+    place = rig.namespace
+    await rig.create(config_map(place, "team-a"))
+    projection = {"name": "teams", "jmesPath": "[?starts_with(metadata.name, 'team-')]"}
+    name = await entries.create(kubernetesResource=config_maps(rig), projections=[{**projection}])
+    await rig.apply(changing(rig, f"{name}.teams", "{{ join(',', known[].metadata.name) }}"))
+    stored = await rig.create(config_map(place, "trigger-1"))
+    assert stored["data"] == {"trigger-1": "team-a"}
+    listed = await rig.calls("list", "configmaps", by=ADMISSION_USER)
+
+    await rig.create(config_map(place, "team-b"))
+
+    names = iter(range(1_000))
+
+    async def unseen() -> Any:
+        trigger = f"trigger-again-{next(names)}"
+        found = (await rig.create(config_map(place, trigger)))["data"]
+        return None if found == {trigger: "team-a,team-b"} else found
+
+    await rig.settle(unseen, within=10)
+    assert await rig.calls("list", "configmaps", by=ADMISSION_USER) == listed <= 1
+
+
+async def test_what_cannot_be_read_refuses_under_fail_and_is_left_out_under_ignore(
+    rig: Rig, entries: Entries
+) -> None:
+    place = rig.namespace
+    made = changing(rig, place, "{{ to_string(length(known)) }}")
+    await rig.apply(made)
+    cause = f"spec.rules[0]: there is no GlobalContextEntry {place}: create it"
+    with pytest.raises((Denied, Invalid)) as refused:
+        await rig.create(config_map(place, "trigger-1"))
+    assert cause in str(refused.value)
+    await rig.apply(made, failurePolicy="Ignore")
+    body = json.dumps(config_map(place, "trigger-2"))
+    command = ("create", "--warnings-as-errors", "-f", "-", "-n", place)
+    with pytest.raises(ClusterError, match="not changed, because policy") as warned:
+        await asyncio.to_thread(rig.cluster.kubectl, *command, stdin=body)
+    assert "there is no GlobalContextEntry" in str(warned.value)
+    assert await rig.data("trigger-2") == {}
+
+    await rig.apply(made)
+    wanted = {"version": "v1", "resource": "secrets", "namespace": place}
+    await entries.create(kubernetesResource=wanted)
+    await entries.not_ready(place, "cannot list resource")
+    with pytest.raises((Denied, Invalid), match="kyverno-admission-controller"):
+        await rig.create(config_map(place, "trigger-3"))
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": place,
+            "labels": {"rbac.kyverno.io/aggregate-to-admission-controller": "true"},
+        },
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}],
+    }
+    await rig.create(role)
+    try:
+
+        async def refusal() -> str:
+            try:
+                stored = await rig.create(config_map(place, "trigger-4"))
+            except (Denied, Invalid) as error:
+                return str(error)
+            assert stored["data"] == {"trigger-4": "0"}
+            return ""
+
+        await rig.settle(refusal, within=30)
+    finally:
+        await rig.delete("ClusterRole", place, "")
 
 
 @dataclass
