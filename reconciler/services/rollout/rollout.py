@@ -279,10 +279,13 @@ class Rollout(SaysOnce):
 
     async def _write(self, ref: PolicyRef, wanted: Mapping[str, Any]) -> None:
         stored = self.index.entry(ref)
-        status = {} if stored is None else stored.head.get("status") or {}
-        if stored is None or not _differs(status, wanted):
+        if stored is None:
             return
-        condition = wanted["conditions"][0]
+        status = stored.head.get("status") or {}
+        generation = stored.head["metadata"].get("generation", 0)
+        condition = {**wanted["conditions"][0], "observedGeneration": generation}
+        if not _differs(status, {**wanted, "conditions": [condition]}):
+            return
         moment = _since(status, condition) or render_time(self.webhook_writer.clock.now())
         condition = {**condition, "lastTransitionTime": moment}
         await self.policies.write_status(stored.head, {**wanted, "conditions": [condition]})
@@ -352,12 +355,16 @@ def _since(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return ""
 
 
+def _is_said(conditions: Sequence[Object], wanted: Object) -> bool:
+    """Tell whether a status has the one condition, as far as its definition keeps the fields."""
+    if len(conditions) != 1:
+        return False
+    told = {key: value for key, value in conditions[0].items() if key != "lastTransitionTime"}
+    return {"observedGeneration": wanted["observedGeneration"], **told} == wanted
+
+
 def _differs(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    conditions = [
-        {key: value for key, value in item.items() if key != "lastTransitionTime"}
-        for item in status.get("conditions") or ()
-    ]
-    if conditions != wanted["conditions"]:
+    if not _is_said(status.get("conditions") or (), wanted["conditions"][0]):
         return True
     parts = ((status.get(part) or {}, wanted.get(part, {})) for part in _KEPT_PARTS)
     return any(

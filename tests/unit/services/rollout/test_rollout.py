@@ -139,6 +139,33 @@ async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
     assert log == [f"configuration {RESOURCE_CONFIGURATION}", "sweep p r", "status p"]
 
 
+async def test_the_condition_says_which_generation_it_is_about(world, make, rollout, store, seen):
+    policy = await store(make.policy())
+    await rollout.reconcile()
+    stored = await seen(policy)
+    assert ready(stored)["observedGeneration"] == stored["metadata"]["generation"]
+    broken = await store({**make.policy(), "spec": {"rules": [{"name": "r", "match": {}}]}})
+    await rollout.reconcile()
+    said = ready(await seen(broken))
+    assert (said["status"], said["observedGeneration"]) == (
+        "False",
+        broken["metadata"]["generation"],
+    )
+
+
+async def test_a_definition_that_drops_the_generation_is_not_written_again_and_again(
+    world, make, rollout, store, log
+):
+    stored = await store(make.policy())
+    await rollout.reconcile()
+    told = await world.read(stored)
+    del ready(told)["observedGeneration"]
+    world.index.apply({**told, "metadata": {**told["metadata"], "resourceVersion": "1000"}})
+    log.clear()
+    await rollout.reconcile()
+    assert log == []
+
+
 async def test_a_new_value_of_the_annotation_runs_every_rule_once(
     world, make, rollout, store, seen, log
 ):
