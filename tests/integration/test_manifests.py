@@ -4,6 +4,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,26 @@ import click
 import pytest
 import yaml
 
+from admission.certificates import server_names
+from admission.pki import ca_is_due, make_ca, make_serving, serving_is_due
 from devcluster.binaries import Binaries
 from devcluster.cluster import Cluster, ControlPlane, Options
 from devcluster.waiting import wait_until
 from reconciler.api.meta import RECORDED_NAMESPACE
-from reconciler.config import AdmissionSettings, ControllerSettings, ProcessSettings, options
+from reconciler.config import (
+    AdmissionSettings,
+    ControllerSettings,
+    ProcessSettings,
+    options,
+    parse_duration,
+)
+from reconciler.kube.authority import CA_SECRET, TLS_SECRET
 
 pytestmark = pytest.mark.cluster
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-OVERLAYS = ("default", "demo", "conformance", "tenants")
+STANDINS = Path(__file__).with_name("standins.yaml")
+OVERLAYS = tuple(sorted(item.name for item in (MANIFESTS / "overlays").iterdir()))
 ADMISSION = "kyverno-admission-controller"
 BACKGROUND = "kyverno-background-controller"
 CONTROLLER = "kube-retrofit-controller"
@@ -47,6 +58,8 @@ def cluster(binaries: Binaries | Path) -> Iterator[Cluster]:
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose rights are not known")
     with ControlPlane.start(Options(binaries=binaries)) as plane:
         plane.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
+        plane.kubectl("apply", "-f", str(STANDINS))
+        plane.kubectl("wait", "--for=condition=Established", "-f", str(STANDINS))
         for name in ("admin", "view"):
             wait_aggregated(plane, name, "updaterequests")
         for account in (ADMISSION, CONTROLLER):
@@ -214,6 +227,55 @@ def test_the_monitoring_manifests_render_and_fit_the_services(cluster: Cluster) 
     assert len(monitors) == 2
     (dashboard,) = (item for item in documents if item["kind"] == "ConfigMap")
     assert json.loads(dashboard["data"]["dashboard.json"])["panels"]
+
+
+def test_applying_again_on_the_servers_side_changes_nothing(cluster: Cluster) -> None:
+    """What a tool that applies all the time would else write, and report as drift."""
+    folder = str(MANIFESTS / "overlays" / "default")
+    apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=gitops", "-k", folder)
+
+    def versions() -> dict[str, str]:
+        applied = json.loads(cluster.kubectl(*apply, "-o", "json"))
+        return {
+            f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
+            for item in applied["items"]
+        }
+
+    # What aggregates roles writes to them a moment after they came.
+    def settled() -> bool:
+        return versions() == versions()
+
+    wait_until(settled, within=20.0, what="the same is applied again and nothing changes")
+
+
+def test_certificates_of_cert_manager_are_ones_that_the_programs_keep(cluster: Cluster) -> None:
+    """A name that lacks, or a renewal that comes late, and both would replace each other's."""
+    documents = rendered(cluster, "cert-manager")
+    found = {
+        item["spec"]["secretName"]: item["spec"]
+        for item in documents
+        if item["kind"] == "Certificate"
+    }
+    (service,) = (
+        item["metadata"]
+        for item in documents
+        if item["kind"] == "Service" and any(port["port"] == 443 for port in item["spec"]["ports"])
+    )
+    names = server_names(service["name"], service["namespace"], "")
+    assert set(found[TLS_SECRET]["dnsNames"]) == names
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    ca = make_ca(now)
+    serving = make_serving(ca, names, now)
+    for spec, pair, is_due in (
+        (found[CA_SECRET], ca, lambda at: ca_is_due(ca, at)),
+        (found[TLS_SECRET], serving, lambda at: serving_is_due(serving, ca, names, at)),
+    ):
+        life, before = (
+            timedelta(seconds=parse_duration(spec[name])) for name in ("duration", "renewBefore")
+        )
+        assert abs(pair.until - now - life) < timedelta(minutes=1)
+        assert not is_due(pair.until - before)
+        assert spec["privateKey"]["algorithm"] == "ECDSA"
 
 
 def test_applying_again_takes_no_right_away(cluster: Cluster) -> None:
