@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check faults fuzz bench lint types conformance conformance-units conformance-cli \
-	conformance-dialects e2e e2e-kind e2e-node control-plane schemas clean
+	conformance-dialects e2e e2e-kind e2e-node control-plane helm chart schemas clean
 
 help: ## List the targets
 	@echo "Usage: make TARGET"
@@ -47,7 +47,7 @@ help: ## List the targets
 demo: $(READY) ## Start a real local control plane and watch a policy change an existing object
 	$(BIN)/retrofit dev demo
 
-test: $(READY) control-plane ## Run all tests but end to end, on real local control planes
+test: $(READY) control-plane helm ## Run all tests but end to end, on real local control planes
 	$(BIN)/pytest --numprocesses=$(PYTEST_WORKERS) --durations=10 $(PYTEST_ARGS)
 
 check: lint types test ## Run lint, types and test, as CI does
@@ -95,6 +95,12 @@ e2e-node: $(READY) ## Use the image in a cluster with a real node; needs root on
 
 control-plane: $(READY) ## Find, download or build etcd, kube-apiserver and kubectl (once, minutes)
 	$(BIN)/retrofit dev control-plane
+
+helm: $(READY) ## Find or build Helm, for the tests of the chart (once, minutes)
+	@$(BIN)/python -m devcluster.helm
+
+chart: $(READY) ## Write the schema of the chart's values
+	$(BIN)/python -m devcluster.chart
 
 schemas: $(READY) control-plane ## Write the list merge keys of the control plane's Kubernetes version
 	$(BIN)/python -m devcluster.schemas --start --output reconciler/engine/patch/keytable.py

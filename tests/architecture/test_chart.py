@@ -1,0 +1,63 @@
+"""The chart says what the programs and the manifests say."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from devcluster.chart import CHART, schema
+from tests.architecture.conftest import ROOT
+from tests.architecture.test_packaging import PROJECT
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+PROFILES = sorted((CHART / "profiles").glob("*.yaml"))
+
+
+def test_the_schema_is_what_the_settings_say() -> None:
+    stored = json.loads((CHART / "values.schema.json").read_text())
+    assert stored == schema(), "run python -m devcluster.chart"
+
+
+def test_the_chart_has_the_version_of_the_programs() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (PROJECT["version"],) * 2
+
+
+def test_every_value_has_a_default() -> None:
+    wanted = set(schema()["properties"]) - {"global"}
+    assert set(VALUES) == wanted
+    for name in ("image", "crds", "monitoring", "admission", "controller"):
+        assert set(VALUES[name]) == set(schema()["properties"][name]["properties"])
+
+
+@pytest.mark.parametrize("file", PROFILES, ids=lambda file: file.stem)
+def test_a_profile_fits_the_schema(file: Any) -> None:
+    jsonschema.validate(yaml.safe_load(file.read_text()), schema())
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"admission": {"flags": {"log-levle": "debug"}}}, "log-levle"),
+        ({"controller": {"flags": {"resync": "soon"}}}, "resync"),
+        ({"admission": {"flags": {"namespace": "other"}}}, "namespace"),
+        ({"admission": {"replicas": 0}}, "replicas"),
+        ({"replicas": 3}, "replicas"),
+    ],
+)
+def test_a_value_that_nobody_reads_is_refused(values: Any, place: str) -> None:
+    with pytest.raises(jsonschema.ValidationError) as caught:
+        jsonschema.validate(values, schema())
+    assert place in f"{caught.value.json_path} {caught.value.message}"
+
+
+def test_the_chart_holds_the_manifests_themselves() -> None:
+    for link, folder in {
+        "base": "manifests/base",
+        "crds": "crds",
+        "monitoring": "manifests/monitoring",
+        "overlays": "manifests/overlays",
+    }.items():
+        assert (CHART / "files" / link).resolve() == ROOT / folder

@@ -1,0 +1,240 @@
+"""The chart renders what the manifests are, and installs, upgrades and uninstalls it."""
+
+import functools
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.binaries import Binaries
+from devcluster.chart import CHART
+from devcluster.cluster import ControlPlane
+from devcluster.helm import locate_helm
+from reconciler.api.meta import Object
+from tests.architecture.conftest import ROOT
+
+pytestmark = pytest.mark.cluster
+
+OVERLAYS = ROOT / "manifests/overlays"
+Objects = Mapping[tuple[str, str, str], Object]
+# Helm makes the namespace of a release; what is compared is all of it.
+WHOLE = ("--set=namespace.create=true", "--set=crds.keep=false")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Helm, and the kubectl of the control plane."""
+
+    helm: Path
+    kubectl: tuple[str, ...]
+    home: Path
+
+    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
+        names = ("CONFIG", "CACHE", "DATA")
+        folders = {f"HELM_{name}_HOME": str(self.home / name.lower()) for name in names}
+        return subprocess.run(
+            [self.helm, *args],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **folders},
+        )
+
+    def render(self, *args: str, chart: Path = CHART) -> Objects:
+        done = self.run("template", "kube-retrofit", str(chart), "--namespace=kyverno", *args)
+        assert done.returncode == 0, done.stderr
+        return by_name(done.stdout)
+
+    def refusal(self, *args: str) -> str:
+        done = self.run("template", "kube-retrofit", str(CHART), *args)
+        assert done.returncode != 0
+        return done.stderr
+
+    def built(self, folder: Path) -> Objects:
+        return _built(self.kubectl, folder)
+
+
+@functools.cache
+def _built(kubectl: tuple[str, ...], folder: Path) -> Objects:
+    done = subprocess.run(
+        [*kubectl, "kustomize", folder], check=True, capture_output=True, text=True
+    )
+    return by_name(done.stdout)
+
+
+def by_name(text: str) -> Objects:
+    documents = [item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item]
+    found = {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
+        for item in documents
+    }
+    assert len(found) == len(documents)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tools(binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    if isinstance(binaries, Path):
+        pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not its programs")
+    helm = locate_helm(os.environ)
+    if helm is None:
+        # Building it takes minutes, more than the time that one test has.
+        pytest.fail("no Helm on this machine: run `make helm`", pytrace=False)
+    return Tools(helm, binaries.command("kubectl"), tmp_path_factory.mktemp("helm"))
+
+
+@pytest.mark.parametrize(
+    ("overlay", "values"),
+    [
+        ("default", ()),
+        ("high-availability", (f"--values={CHART}/profiles/high-availability.yaml",)),
+        ("single-replica", (f"--values={CHART}/profiles/single-replica.yaml",)),
+        ("cert-manager", ("--set=certManager=true",)),
+        ("tenants", ("--set=tenants=true",)),
+        ("monitoring", ("--set=monitoring.operator=true", "--set=monitoring.dashboard=true")),
+    ],
+)
+def test_a_profile_renders_what_its_overlay_is(
+    tools: Tools, overlay: str, values: tuple[str, ...]
+) -> None:
+    wanted = tools.built(OVERLAYS / overlay)
+    found = tools.render(*WHOLE, *values)
+    assert set(found) == set(wanted)
+    for name, obj in wanted.items():
+        assert found[name] == obj, name
+
+
+def test_who_asks_for_a_certificate_gets_the_component(tools: Tools, tmp_path: Path) -> None:
+    relative = functools.partial(os.path.relpath, start=tmp_path.resolve())
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [relative(OVERLAYS / "default")],
+        "components": [relative(ROOT / "manifests/components/client-certificate")],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    assert tools.render(*WHOLE, "--set=clientCertificate=true") == tools.built(tmp_path)
+
+
+def test_reports_and_other_languages_bring_their_definitions(tools: Tools) -> None:
+    more = tools.render(*WHOLE, "--set=crds.reports=true", "--set=crds.dialects={kubemod}")
+    wanted = dict(tools.built(OVERLAYS / "default"))
+    for folder in ("reports", "dialects/kubemod"):
+        wanted |= tools.built(ROOT / "crds" / folder)
+    assert more == wanted
+
+
+def test_by_default_the_definitions_outlive_the_release(tools: Tools) -> None:
+    found = tools.render()
+    assert ("Namespace", "", "kyverno") not in found
+    kept = {
+        name[2]
+        for name, item in found.items()
+        if item["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    assert kept == {name[2] for name in found if name[0] == "CustomResourceDefinition"} != set()
+    without = tools.render("--set=crds.install=false")
+    assert set(found) - set(without) == {
+        name for name in found if name[0] == "CustomResourceDefinition"
+    }
+
+
+def test_values_reach_the_pods(tools: Tools, tmp_path: Path) -> None:
+    written = {
+        "image": {"repository": "registry.example/retrofit", "tag": "x", "pullSecrets": ["key"]},
+        "config": {"excludeUsernames": "robot"},
+        "controller": {
+            "flags": {"max-in-flight": 134217728, "reports": False, "resync": "1m"},
+            "env": [{"name": "TZ", "value": "UTC"}],
+            "resources": {"limits": {"memory": "1Gi"}},
+            "podLabels": {"team": "platform"},
+            "podAnnotations": {"example.com/seen": "yes"},
+            "podSpec": {"nodeSelector": {"disk": "ssd"}, "priorityClassName": "high"},
+        },
+    }
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(written))
+    found = tools.render(f"--values={values}")
+    default = tools.built(OVERLAYS / "default")
+    name = ("Deployment", "kyverno", "kyverno-background-controller")
+    template, before = found[name]["spec"]["template"], default[name]["spec"]["template"]
+    (container,), (plain,) = template["spec"]["containers"], before["spec"]["containers"]
+    assert container["image"] == "registry.example/retrofit:x"
+    assert container["args"] == [
+        *plain["args"],
+        "--max-in-flight=134217728",
+        "--reports=false",
+        "--resync=1m",
+    ]
+    assert container["env"] == [{"name": "TZ", "value": "UTC"}]
+    assert container["resources"] == {**plain["resources"], "limits": {"memory": "1Gi"}}
+    assert template["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "platform"}
+    assert template["metadata"]["annotations"]["example.com/seen"] == "yes"
+    assert template["spec"]["imagePullSecrets"] == [{"name": "key"}]
+    assert template["spec"]["nodeSelector"] == {**before["spec"]["nodeSelector"], "disk": "ssd"}
+    assert template["spec"]["priorityClassName"] == "high"
+    config = ("ConfigMap", "kyverno", "kyverno")
+    assert found[config]["data"] == {**default[config]["data"], "excludeUsernames": "robot"}
+    admission = ("Deployment", "kyverno", "kyverno-admission-controller")
+    assert "priorityClassName" in found[admission]["spec"]["template"]["spec"]
+    assert "TZ" not in json.dumps(found[admission])
+
+
+def test_what_cannot_be_is_refused_with_its_name(tools: Tools) -> None:
+    here = "--namespace=kyverno"
+    assert "add --namespace kyverno" in tools.refusal("--namespace=other")
+    assert "crds/dialects/klingon" in tools.refusal(here, "--set=crds.dialects={klingon}")
+    assert "log-levle" in tools.refusal(here, "--set=admission.flags.log-levle=debug")
+
+
+def test_what_is_packaged_is_whole(tools: Tools, tmp_path: Path) -> None:
+    done = tools.run("package", str(CHART), f"--destination={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.iterdir()
+    assert tools.render(chart=archive) == tools.render()
+
+
+def test_the_chart_passes_helms_own_lint(tools: Tools) -> None:
+    done = tools.run("lint", "--strict", str(CHART), "--namespace=kyverno")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def plane(tools: Tools, own_control_plane: ControlPlane) -> ControlPlane:
+    own_control_plane.kubectl("create", "namespace", "kyverno")
+    return own_control_plane
+
+
+def test_a_release_is_installed_upgraded_and_uninstalled(
+    tools: Tools, plane: ControlPlane
+) -> None:
+    to = (f"--kubeconfig={plane.kubeconfig}", "--namespace=kyverno", "--wait=hookOnly")
+
+    def versions() -> Any:
+        listed = plane.kubectl(
+            *("get", "clusterroles,roles,deployments,configmaps,crds", "-A", "-o"),
+            "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation} "
+            "{.metadata.labels}{.rules}{.data}{'\\n'}{end}",
+        )
+        return sorted(line for line in listed.splitlines() if "retrofit" in line)
+
+    installed = tools.run("install", "kube-retrofit", str(CHART), *to)
+    assert installed.returncode == 0, installed.stderr
+    assert "may change nothing of yours" in installed.stdout
+    before = versions()
+    again = tools.run("upgrade", "kube-retrofit", str(CHART), *to)
+    assert (again.returncode, versions()) == (0, before), again.stderr
+    changed = tools.run("upgrade", "kube-retrofit", str(CHART), *to, "--set=controller.replicas=3")
+    assert changed.returncode == 0, changed.stderr
+    replicas = ("deployment", "kyverno-background-controller", "-o", "jsonpath={.spec.replicas}")
+    assert plane.kubectl("get", "-n", "kyverno", *replicas) == "3"
+    gone = tools.run("uninstall", "kube-retrofit", *to[:2])
+    assert gone.returncode == 0, gone.stderr
+    assert plane.kubectl("get", "deployments", "-n", "kyverno", "-o", "name") == ""
+    assert "updaterequests.kyverno.io" in plane.kubectl("get", "crds", "-o", "name")
