@@ -16,6 +16,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
+from reconciler.observe.audit import AuditLog
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.services.admitting.admit import Admit
@@ -52,6 +53,7 @@ class RuleWebhooks:
     authenticated: bool
     standing_by: Callable[[], str]
     events: Events
+    audit: AuditLog
 
     def mutating(self, lost: Callable[[], None]) -> MutateWebhook:
         """Return what changes objects before they are stored."""
@@ -78,6 +80,7 @@ class RuleWebhooks:
             ),
             standing_by=self.standing_by,
             lost=lost,
+            audit=self.audit,
         )
 
     def recording(self, estimate: BacklogEstimate, lost: Callable[[], None]) -> ResourceWebhook:
@@ -107,6 +110,7 @@ class RuleWebhooks:
             metrics=self.metrics,
             standing_by=self.standing_by,
             lost=lost,
+            audit=self.audit,
         )
 
 

@@ -57,6 +57,7 @@ from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.settings import settings_watch
 from reconciler.kube.watch import BEAT, Watch
 from reconciler.observe import logs
+from reconciler.observe.audit import AuditLog
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
@@ -113,6 +114,7 @@ async def run(settings: AdmissionSettings) -> None:
         probes = sockets.enter_context(
             bind(settings.bind_address, settings.metrics_port, flag="--metrics-port")
         )
+        audit = sockets.enter_context(AuditLog.to(settings.audit_log, clock.now, _log.error))
         async with _client(settings, metrics) as client, _health(metrics, readiness, probes):
             callers = Callers.of(settings)
             certificates = Certificates(
@@ -131,6 +133,7 @@ async def run(settings: AdmissionSettings) -> None:
                 certificates=certificates,
                 callers=callers,
                 listener=listener,
+                audit=audit,
             )
             await until_signal(program.run())
     _log.info("admission stopped")
@@ -148,6 +151,7 @@ class Admission:
     certificates: Certificates
     callers: Callers
     listener: socket.socket
+    audit: AuditLog
 
     async def run(self) -> None:
         """Start, serve, and when it is cancelled drain."""
@@ -198,6 +202,7 @@ class Admission:
             authenticated=self.callers.authenticated,
             standing_by=lambda: neighbour.standing_by,
             events=events,
+            audit=self.audit,
         )
         server = WebhookServer(
             self._transport(),

@@ -6,7 +6,7 @@ of last; there is no later moment at which anybody could look again.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from admission.decide import AdmissionResponse, unknown
@@ -16,6 +16,7 @@ from reconciler.clock import Deadline
 from reconciler.engine.match import Subject
 from reconciler.engine.program import FAIL, Phase
 from reconciler.errors import ClusterError
+from reconciler.observe.audit import AuditLog
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.admission import subject_of
@@ -38,6 +39,7 @@ class MutateWebhook:
         told: Tells of what was changed.
         standing_by: Returns why nothing is to be changed, empty where all is.
         lost: Told that something was admitted that no rule had its turn at, and another time may.
+        audit: Who fired what.
     """
 
     lookup: RuleLookup
@@ -47,6 +49,7 @@ class MutateWebhook:
     told: MutationEvents
     standing_by: Callable[[], str] = str
     lost: Callable[[], None] = lambda: None
+    audit: AuditLog = field(default_factory=AuditLog)
 
     async def review(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
@@ -112,6 +115,7 @@ class MutateWebhook:
         if not asked.request.dry_run:
             self.told.changed(asked.request, admitted.changed)
             for result in admitted.changed:
+                self.audit.changed(asked.request, result.policy, result.rule)
                 policy, rule = self.metrics.labels.rule(result.policy.key, result.rule)
                 self.metrics.mutations.labels(policy=policy, rule=rule).inc()
         warnings = [

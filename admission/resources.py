@@ -9,6 +9,7 @@ from admission.lookup import Address, Asked, RuleLookup, by
 from reconciler.clock import Clock, Deadline, SystemClock
 from reconciler.engine.program import IGNORE, Origin, Phase, Program
 from reconciler.errors import ClusterError
+from reconciler.observe.audit import AuditLog
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft
@@ -51,6 +52,7 @@ class ResourceWebhook:
         lost: Told that something was admitted without a request.
         standing_by: Returns why nothing is to be recorded, empty where all is.
         costly: Rules whose conditions are left to the controller for a while.
+        audit: Who fired what.
     """
 
     lookup: RuleLookup
@@ -62,6 +64,7 @@ class ResourceWebhook:
     lost: Callable[[], None] = lambda: None
     standing_by: Callable[[], str] = str
     costly: CostlyRules = field(default_factory=CostlyRules)
+    audit: AuditLog = field(default_factory=AuditLog)
 
     async def review(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
@@ -88,7 +91,9 @@ class ResourceWebhook:
             except ClusterError as error:
                 return self._undecided(request, failure_policy, error)
             intent = self._of_stored(intent, stored, asked)
-        unrecorded = await self._record(intent.drafts, deadline)
+        unrecorded = await self._record(asked.request, intent.drafts, deadline)
+        missing = "lost" if failure_policy == IGNORE else "refused"
+        self.audit.triggered(missing, asked.request, [item.draft for item in unrecorded])
         if failure_policy == IGNORE:
             self._count_lost(len(intent.refused), unrecorded)
         return answer(failure_policy, intent.refused, unrecorded)
@@ -142,13 +147,16 @@ class ResourceWebhook:
         return unknown(failure_policy, text)
 
     async def _record(
-        self, drafts: tuple[Draft, ...], deadline: Deadline
+        self, request: AdmissionRequest, drafts: tuple[Draft, ...], deadline: Deadline
     ) -> tuple[Unrecorded, ...]:
         if not drafts:
             return ()
         started = self.clock.monotonic()
         recorded = await self.recorder.record(drafts, deadline)
         self.metrics.recording_duration.observe(self.clock.monotonic() - started)
+        self.audit.triggered("recorded", request, recorded.stored)
+        self.audit.triggered("joined", request, recorded.joined)
+        self.audit.triggered("aggregated", request, recorded.diverted)
         for item in recorded.stored:
             policy, rule = self.metrics.labels.rule(item.spec.policy.key, item.spec.rule)
             source = item.spec.source.value

@@ -134,6 +134,10 @@ class ProcessSettings:
         "Give up when the API server does not answer for so long at the start; 0: wait for ever.",
         duration=True,
     )
+    audit_log: str = _setting(
+        "",
+        "File that gets a line for each trigger and each target; -: standard output; empty: none.",
+    )
     log_format: str = _setting("json", "How log lines are written.", choices="json|console")
     log_level: str = _setting(
         "info", "The least serious lines to write.", choices="debug|info|warning|error"

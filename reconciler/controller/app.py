@@ -23,6 +23,7 @@ from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
 from reconciler.observe.attempt_log import AttemptLog
+from reconciler.observe.audit import AuditLog
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
@@ -172,30 +173,37 @@ async def run(settings: ControllerSettings) -> int:
     health = HealthServer(metrics.registry, readiness)
     await health.start(bind(settings.bind_address, settings.metrics_port, flag="--metrics-port"))
     try:
-        async with _clients(settings, metrics) as (client, lease_client):
-            waiting = asyncio.create_task(_wait(client, settings, log.warning))
-            if not await _unless_stopped(waiting, stop):
-                return 0
-            started.set()
-            controller = _assemble(
-                settings,
-                client,
-                lease_client,
-                metrics=metrics,
-                readiness=readiness,
-                log=log,
-                stop=stop,
-            )
-            readiness.add("policies", controller.unready)
-            readiness.note("kyverno", lambda: controller.surroundings.neighbour.description)
-            relax_collector()
-            log.info("controller started", server=client.address)
-            return await controller.run()
+        with AuditLog.to(settings.audit_log, SystemClock().now, log.error) as audit:
+            reporter = AttemptLog(log=log, metrics=metrics, now=SystemClock().now, audit=audit)
+            return await _work(settings, reporter, readiness, started, stop)
     finally:
         readiness.stop()
         await health.close()
         if started.is_set():
             log.info("controller stopped")
+
+
+async def _work(
+    settings: ControllerSettings,
+    reporter: AttemptLog,
+    readiness: Readiness,
+    started: asyncio.Event,
+    stop: asyncio.Event,
+) -> int:
+    log = reporter.log
+    async with _clients(settings, reporter.metrics) as (client, lease_client):
+        waiting = asyncio.create_task(_wait(client, settings, log.warning))
+        if not await _unless_stopped(waiting, stop):
+            return 0
+        started.set()
+        controller = _assemble(
+            settings, client, lease_client, reporter=reporter, readiness=readiness, stop=stop
+        )
+        readiness.add("policies", controller.unready)
+        readiness.note("kyverno", lambda: controller.surroundings.neighbour.description)
+        relax_collector()
+        log.info("controller started", server=client.address)
+        return await controller.run()
 
 
 @contextlib.asynccontextmanager
@@ -236,17 +244,15 @@ def _assemble(
     client: Client,
     lease_client: Client,
     *,
-    metrics: Metrics,
+    reporter: AttemptLog,
     readiness: Readiness,
-    log: Logger,
     stop: asyncio.Event,
 ) -> Controller:
-    clock, identity = SystemClock(), new_identity()
+    clock, identity, log, metrics = SystemClock(), new_identity(), reporter.log, reporter.metrics
     election = _election(settings, lease_client, clock, identity)
     client.allow_writes(lambda: election.leading)
     base = Base.of(client, settings, clock, log.warning)
     events = KubeEvents(client, clock, instance=identity)
-    reporter = AttemptLog(log=log, metrics=metrics, now=clock.now)
     observers = observers_of(base, events, reporter)
     services = Services.of(base, observers)
     rounds = catch_up_passes(base, services, observers)

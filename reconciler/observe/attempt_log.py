@@ -1,7 +1,7 @@
 """What an attempt leaves for those who run the programs: a log line and metrics."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.updaterequest import (
@@ -14,6 +14,7 @@ from reconciler.api.updaterequest import (
     TargetStatus,
     UpdateRequest,
 )
+from reconciler.observe.audit import AuditLog
 from reconciler.observe.logs import Logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.lifecycle import FINAL, Skip
@@ -27,15 +28,16 @@ class AttemptLog:
     log: Logger
     metrics: Metrics
     now: Callable[[], Any]
+    audit: AuditLog = field(default_factory=AuditLog)
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Report one attempt; names of objects go to the log and never into labels."""
         spec, policy = request.spec, self.metrics.labels.policy(request.spec.policy.key)
         self.metrics.attempts.labels(policy, status.state.value).inc()
         # The others were told after an earlier attempt.
-        self._targets(
-            spec, [item for item in attempt.targets if item not in request.status.targets]
-        )
+        new = [item for item in attempt.targets if item not in request.status.targets]
+        self._targets(spec, new)
+        self.audit.worked(spec, new, request.name)
         if status.state in FINAL:
             self.metrics.requests_ended.labels(policy, status.state.value, status.reason).inc()
         if status.reason == Reason.SAME_AS_OTHER:
@@ -70,7 +72,9 @@ class AttemptLog:
         self.metrics.sweep_triggers.labels(
             *self.metrics.labels.rule(spec.policy.key, spec.rule)
         ).inc()
-        self._targets(spec, [item for item in attempt.targets if item.outcome in SUCCESSES])
+        done = [item for item in attempt.targets if item.outcome in SUCCESSES]
+        self._targets(spec, done)
+        self.audit.worked(spec, done)
 
     def _targets(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
         policy = self.metrics.labels.policy(spec.policy.key)

@@ -1,0 +1,190 @@
+"""The audit log: who triggered what, and what became of it.
+
+One line of JSON for each trigger, written by the admission server before it answers, and one for
+each target that was worked on, written by the controller. They meet in the name of the request.
+A line names people and objects; it never holds their content.
+"""
+
+import logging
+import logging.handlers
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Self, TextIO
+
+import orjson
+from typing_extensions import override
+
+from reconciler.api.meta import ObjectRef, PolicyRef
+from reconciler.api.updaterequest import RequestSpec, TargetStatus, render_time
+from reconciler.errors import InvalidSetting
+from reconciler.requests.draft import AdmissionRequest, Draft
+
+STDOUT: Final = "-"
+
+Complain = Callable[..., object]
+
+
+class AuditLog:
+    """Appends lines; without a place to write to it does nothing.
+
+    A file is opened for appending and opened again when it was moved away, so that whoever keeps
+    it can rotate it.
+    """
+
+    def __init__(
+        self, handler: logging.Handler | None = None, now: Callable[[], datetime] | None = None
+    ) -> None:
+        self._handler, self._now = handler, now
+
+    @classmethod
+    def to(
+        cls,
+        place: str,
+        now: Callable[[], datetime],
+        complain: Complain,
+        *,
+        stdout: TextIO | None = None,
+    ) -> Self:
+        """Return a log that writes to a file, to standard output (``-``), or nowhere (empty).
+
+        Args:
+            place: As the flag has it.
+            now: Gives the time of a line.
+            complain: Called with a text and a ``reason`` when lines cannot be written, and again
+                only after one could.
+            stdout: Where ``-`` leads.
+
+        Raises:
+            InvalidSetting: The file cannot be opened.
+        """
+        if not place:
+            return cls()
+        if place == STDOUT:
+            return cls(_Stream(stdout or sys.stdout, complain), now)
+        try:
+            return cls(_File(place, complain), now)
+        except OSError as error:
+            raise InvalidSetting(f"--audit-log {place}: {error.strerror or error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handler is not None:
+            self._handler.close()
+
+    def triggered(self, how: str, request: AdmissionRequest, drafts: Iterable[Draft]) -> None:
+        """Note what became of the rules that an admission request fires.
+
+        Args:
+            how: ``recorded``, ``joined``, ``aggregated`` or ``lost``.
+            request: Of whoever fires them.
+            drafts: One for each rule.
+        """
+        for draft in drafts:
+            names = {"request": draft.name}
+            if draft.alone and how == "recorded":
+                names["ownRequest"] = draft.alone
+            self._write(how, names | _rule(draft.spec.policy, draft.spec.rule) | _who(request))
+
+    def changed(self, request: AdmissionRequest, policy: PolicyRef, rule: str) -> None:
+        """Note that a rule changed an object before it was stored."""
+        self._write("changed", _rule(policy, rule) | _who(request))
+
+    def worked(self, spec: RequestSpec, targets: Iterable[TargetStatus], name: str = "") -> None:
+        """Note what a rule came to at targets; ``name`` is that of the request, if it has one."""
+        for target in targets:
+            facts = {
+                **_rule(spec.policy, spec.rule),
+                "source": spec.source.value,
+                "trigger": _object(spec.resource),
+                "target": _object(target.ref, target.subresource),
+                "outcome": target.outcome.value,
+                "before": target.before,
+                "after": target.after,
+            }
+            self._write("target", ({"request": name} if name else {}) | facts)
+
+    def _write(self, event: str, facts: Mapping[str, Any]) -> None:
+        if self._handler is None or self._now is None:
+            return
+        line = orjson.dumps({"time": render_time(self._now()), "event": event, **facts}).decode()
+        self._handler.handle(logging.makeLogRecord({"msg": line, "levelno": logging.INFO}))
+
+
+class _Told:
+    """Complains of the first line that cannot be written, and of the next only after one was."""
+
+    complain: Complain
+    failing: bool = False
+
+    def failed(self) -> None:
+        """Say why, if nobody knows yet."""
+        if not self.failing:
+            self.complain("audit log cannot be written", reason=str(sys.exc_info()[1]))
+        self.failing = True
+
+
+class _File(_Told, logging.handlers.WatchedFileHandler):
+    def __init__(self, place: str, complain: Complain) -> None:
+        super().__init__(place, encoding="utf-8")
+        self.complain = complain
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        # Opening it is the one part that a handler leaves to its caller.
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+    @override
+    def flush(self) -> None:
+        super().flush()
+        self.failing = False
+
+    @override
+    def handleError(self, record: logging.LogRecord) -> None:
+        self.failed()
+
+
+class _Stream(_Told, logging.StreamHandler[TextIO]):
+    def __init__(self, stream: TextIO, complain: Complain) -> None:
+        super().__init__(stream)
+        self.complain = complain
+
+    @override
+    def flush(self) -> None:
+        super().flush()
+        self.failing = False
+
+    @override
+    def handleError(self, record: logging.LogRecord) -> None:
+        self.failed()
+
+
+def _rule(policy: PolicyRef, rule: str) -> dict[str, Any]:
+    return {"policyKind": policy.kind, "policy": policy.key, "rule": rule}
+
+
+def _who(request: AdmissionRequest) -> dict[str, Any]:
+    return {
+        "user": str(request.user.get("username", "")),
+        "groups": list(request.user.get("groups") or ()),
+        "manager": request.manager,
+        "operation": request.operation,
+        "trigger": _object(request.ref, request.subresource),
+        "uid": request.uid,
+    }
+
+
+def _object(ref: ObjectRef, subresource: str = "") -> dict[str, str]:
+    found = {
+        "apiVersion": ref.api_version,
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "uid": ref.uid,
+    }
+    return found | ({"subresource": subresource} if subresource else {})
