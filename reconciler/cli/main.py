@@ -57,6 +57,9 @@ _COMMANDS: Mapping[str, _Command] = {
     "top": _Command(
         "reconciler.cli.work.top", "top", "Show how busy policies are: queues, rollouts, failures."
     ),
+    "ui": _Command(
+        "reconciler.cli.ui.command", "ui", "Show policies and requests on a page, live."
+    ),
     "retry": _Command(
         "reconciler.cli.work.retry", "retry", "Do failed work again, and what waits at once."
     ),

@@ -100,6 +100,33 @@ class KubeRequests:
         """Yield the requests of a policy, finished or not; an empty key means all policies."""
         return self._all(f"spec.policy={_escaped(policy)}" if policy else "")
 
+    async def page(
+        self, *, policy: str = "", state: State | None = None, limit: int, token: str = ""
+    ) -> tuple[list[UpdateRequest], str]:
+        """Return so many requests at most, and the token of the next page; empty: there is none.
+
+        Args:
+            policy: A key; empty: of all policies.
+            state: ``Pending`` means all that are not final; None: any.
+            limit: Requests of a page.
+            token: Of the page before.
+
+        Raises:
+            Gone: The token is too old; begin anew.
+        """
+        fields = [f"spec.policy={_escaped(policy)}"] if policy else []
+        if state is not None:
+            fields.append(_WAITING if state is State.PENDING else f"status.state={state}")
+        page = await self._reader.list_page(
+            REQUESTS,
+            namespace=self._namespace,
+            fields=",".join(fields),
+            limit=limit,
+            token=token,
+        )
+        read = (read_request(item, adopt=self._adopt) for item in page.items)
+        return [item for item in read if item is not None], page.token
+
     def waiting(self) -> AsyncIterator[UpdateRequest]:
         """Yield all requests that are not final; one may come twice when a list is begun anew."""
         return self._all(_WAITING)

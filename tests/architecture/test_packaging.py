@@ -22,6 +22,8 @@ SHIPPED = (
     "reconciler/engine/evaluate.py",
     "reconciler/controller/handlers.py",
     "admission/main.py",
+    "reconciler/cli/ui/static/index.html",
+    "reconciler/cli/ui/static/vendor/lit-html.js",
     f"{INSTALL}/crds/kustomization.yaml",
     f"{INSTALL}/crds/updaterequests.yaml",
     f"{INSTALL}/crds/clusterpolicies.yaml",

@@ -11,20 +11,11 @@ import click
 import orjson
 
 from reconciler.cli.output.screen import screen_of
-from reconciler.cli.work.board import Board, Holder, board, holder_of, rates
+from reconciler.cli.work.board import Board, rates
+from reconciler.cli.work.look import look_at
 from reconciler.cli.work.picture import data_of_board, picture
-from reconciler.cli.work.place import (
-    Workplace,
-    policy_key,
-    stored_policies,
-    stored_policy,
-    work_options,
-    workplace,
-)
+from reconciler.cli.work.place import policy_key, work_options, workplace
 from reconciler.cli.work.watch import looks, show_frame
-from reconciler.errors import Forbidden, InvalidSetting
-from reconciler.kube.lease import LEASE_NAME
-from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
 
 _EPILOG = """\b
 Examples:
@@ -61,35 +52,10 @@ def top(policy: str, *, output: str, watch: bool, **address: Any) -> None:
 async def _top(key: str, output: str, *, watch: bool, address: dict[str, str]) -> None:
     before: Board | None = None
     async with workplace(**address) as place:
-        async for found in looks(partial(_look, place, key), again=watch):
+        async for found in looks(partial(look_at, place, key), again=watch):
             measured = rates(before, found) if before is not None else None
             _show(found, measured, output, more_follow=watch)
             before = found
-
-
-async def _look(place: Workplace, key: str) -> Board:
-    now = place.live.clock.now()
-    if key:
-        policies, complete = [await stored_policy(place, key)], True
-    else:
-        policies, complete = await stored_policies(place)
-    if not policies and not complete:
-        raise InvalidSetting("you may not list policies: ask for the right, or use --as")
-    leases = KubeLeases(place.live.client, place.namespace)
-    return board(
-        policies,
-        now=now,
-        complete=complete,
-        leader=await _holder(leases, LEASE_NAME, place),
-        admission=await _holder(leases, ADMISSION_LEASE, place),
-    )
-
-
-async def _holder(leases: KubeLeases, name: str, place: Workplace) -> Holder | None:
-    try:
-        return holder_of(await leases.lease(name), place.live.clock.now())
-    except Forbidden:
-        return None
 
 
 def _show(

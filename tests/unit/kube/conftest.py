@@ -89,8 +89,9 @@ def clock() -> StillClock:
     return StillClock()
 
 
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
+@contextlib.asynccontextmanager
+async def open_api() -> AsyncIterator[Api]:
+    """Serve on a free port of this machine."""
     api = Api()
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", api.handle)
@@ -102,6 +103,12 @@ async def api() -> AsyncIterator[Api]:
     api.address = f"http://{host}:{port}"
     yield api
     await runner.cleanup()
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with open_api() as found:
+        yield found
 
 
 def write_kubeconfig(file: Path, address: str, user: dict[str, Any]) -> Path:

@@ -1,0 +1,37 @@
+"""What many browsers ask for at once is asked of the cluster once."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from reconciler.cli.work.board import Board, rates
+from reconciler.cli.work.look import look_at
+from reconciler.cli.work.place import Workplace
+
+FRESH = 1.0
+"""Seconds for which a look serves all; figures are not written more often."""
+
+
+@dataclass(slots=True)
+class Glance:
+    """The last look at all policies, and how fast they were since the one before."""
+
+    place: Workplace
+    _board: Board | None = None
+    _rates: dict[str, float] | None = None
+    _taken: float = 0.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def now(self) -> tuple[Board, dict[str, float] | None]:
+        """Return a look that is at most a second old.
+
+        Raises:
+            ClusterError: The cluster does not answer.
+            InvalidSetting: There is no kube-retrofit in it, or policies may not be listed.
+        """
+        async with self._lock:
+            clock = self.place.live.clock
+            if self._board is None or clock.monotonic() - self._taken >= FRESH:
+                found = await look_at(self.place)
+                self._rates = None if self._board is None else rates(self._board, found)
+                self._board, self._taken = found, clock.monotonic()
+            return self._board, self._rates

@@ -1,0 +1,170 @@
+"""The server of the page: what it shows as JSON, and the files that show it.
+
+It only reads, with the rights of whoever started it, and everybody who reaches its port sees what
+they may see. So it answers to addresses and to the names that it was given, and to no other: a
+page of somebody else, whose name leads here, gets nothing.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Iterable
+from importlib.resources import files
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from reconciler.api.updaterequest import State
+from reconciler.cli.ui.glance import Glance
+from reconciler.cli.ui.views import line_of, page_of
+from reconciler.cli.work.picture import data_of_board
+from reconciler.cli.work.place import Workplace, plain_words, request_name
+from reconciler.errors import (
+    ClusterError,
+    Gone,
+    InvalidSetting,
+    NotFound,
+    RetrofitError,
+    Throttled,
+    Unavailable,
+)
+
+PAGE: Final = 100
+"""Requests of one page."""
+_FILES: Final = {
+    "app.js": "text/javascript",
+    "app.css": "text/css",
+    "vendor/lit-html.js": "text/javascript",
+    "vendor/pico.css": "text/css",
+}
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STATES: Final = {state.value: state for state in State}
+_REFUSED: Final = 403
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def application(place: Workplace, names: Iterable[str] = ()) -> web.Application:
+    """Return the server of a cluster.
+
+    Args:
+        place: The cluster, as whoever looks may reach it.
+        names: By which it may be called, besides ``localhost`` and addresses.
+    """
+    app = web.Application(middlewares=[_guard(frozenset({"localhost", *names})), _plainly])
+    pages = _Pages(place)
+    app.router.add_get("/", pages.index)
+    app.router.add_get("/healthz", pages.alive)
+    app.router.add_get("/static/{name:.+}", pages.static)
+    app.router.add_get("/api/board", pages.board)
+    app.router.add_get("/api/requests", pages.requests)
+    app.router.add_get("/api/requests/{name}", pages.request)
+    return app
+
+
+class _Pages:
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+        self._glance = Glance(place)
+        folder = files("reconciler.cli.ui") / "static"
+        self._index = (folder / "index.html").read_bytes()
+        self._static = {name: folder.joinpath(name).read_bytes() for name in _FILES}
+
+    async def index(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._index, content_type="text/html", charset="utf-8")
+
+    async def alive(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def static(self, http: web.Request) -> web.Response:
+        name = http.match_info["name"]
+        if name not in self._static:
+            raise web.HTTPNotFound
+        kind = _FILES[name]
+        return web.Response(body=self._static[name], content_type=kind, charset="utf-8")
+
+    async def board(self, _: web.Request) -> web.Response:
+        found, rates = await self._glance.now()
+        return _json(data_of_board(found, rates))
+
+    async def requests(self, http: web.Request) -> web.Response:
+        query, state = http.query, http.query.get("state", "")
+        if state and state not in _STATES:
+            raise InvalidSetting(f"{state} is not a state: {', '.join(_STATES)}")
+        with plain_words():
+            found, token = await self._place.requests.page(
+                policy=query.get("policy", ""),
+                state=_STATES.get(state),
+                limit=PAGE,
+                token=query.get("continue", ""),
+            )
+        return _json({"requests": [line_of(item) for item in found], "continue": token})
+
+    async def request(self, http: web.Request) -> web.Response:
+        name = request_name(http.match_info["name"])
+        if not name:
+            raise NotFound(f"{http.match_info['name']} is not the name of a request")
+        with plain_words():
+            return _json(page_of(await self._place.requests.get(name)))
+
+
+def _guard(names: frozenset[str]) -> Any:
+    @web.middleware
+    async def guard(http: web.Request, handler: Handler) -> web.StreamResponse:
+        host = http.url.host or ""
+        if host in names or _is_address(host):
+            response = await handler(http)
+        else:
+            text = f"this page is not {host}; whoever starts it may name it with --hostname"
+            response = _json({"error": text}, status=_REFUSED)
+        response.headers.update(HEADERS)
+        return response
+
+    return guard
+
+
+@web.middleware
+async def _plainly(http: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer an error with one line for a person."""
+    try:
+        return await handler(http)
+    except web.HTTPException as error:
+        return _json({"error": error.reason.lower()}, status=error.status)
+    except RetrofitError as error:
+        return _json({"error": str(error)}, status=_status(error))
+
+
+def _status(error: RetrofitError) -> int:
+    match error:
+        case NotFound():
+            return 404
+        case Gone():
+            return 410
+        case Unavailable() | Throttled():
+            return 503
+        case InvalidSetting():
+            return 400
+        case ClusterError():
+            return 502
+        case _:
+            return 500
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _json(data: Any, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(data), status=status, content_type="application/json")

@@ -1,0 +1,68 @@
+"""Requests as the page shows them: what their statuses say, nothing that was recorded; pure."""
+
+from datetime import datetime
+from typing import Any
+
+from reconciler.api.updaterequest import TargetStatus, UpdateRequest, render_time
+
+
+def line_of(request: UpdateRequest) -> dict[str, Any]:
+    """Return a request as a row of a list; times are RFC 3339 or null."""
+    spec, status, sweep = request.spec, request.status, request.status.sweep
+    return {
+        "name": request.name,
+        "policy": spec.policy.key,
+        "rule": spec.rule,
+        "source": spec.source.value,
+        "operation": spec.operation,
+        "trigger": str(spec.resource),
+        "sweep": spec.sweep,
+        "state": status.state.value,
+        "reason": status.reason,
+        "message": status.message,
+        "created": render_time(request.created),
+        "finished": _moment(status.finished),
+        "nextAttempt": _moment(status.next_attempt),
+        "attempts": status.attempts,
+        "patched": status.counts.patched,
+        "matched": status.counts.matched,
+        "progress": None
+        if sweep is None
+        else {
+            "done": sweep.done,
+            "total": None if sweep.total < 0 else sweep.total,
+            "timeLeft": sweep.eta,
+        },
+    }
+
+
+def page_of(request: UpdateRequest) -> dict[str, Any]:
+    """Return a request with its targets."""
+    status = request.status
+    return line_of(request) | {
+        "missingPermission": status.missing_permission,
+        "retriedAs": request.retried,
+        "counts": {
+            "patched": status.counts.patched,
+            "unchanged": status.counts.unchanged,
+            "skipped": status.counts.skipped,
+            "failed": status.counts.failed,
+        },
+        "targets": [_target(item) for item in status.targets],
+    }
+
+
+def _target(target: TargetStatus) -> dict[str, Any]:
+    part = f"/{target.subresource}" if target.subresource else ""
+    return {
+        "target": f"{target.ref}{part}",
+        "outcome": target.outcome.value,
+        "message": target.message,
+        "attempts": target.attempts,
+        "before": target.before,
+        "after": target.after,
+    }
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else render_time(moment)

@@ -1,0 +1,45 @@
+"""The page of a cluster that a test makes up, over HTTP and in a browser."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from reconciler.cli.ui.server import application
+from reconciler.cli.work.place import workplace
+from tests.unit.cli.ui.browser import Browser, find_browser, open_browser
+from tests.unit.cli.ui.cluster import Cluster
+from tests.unit.kube.conftest import open_api, write_kubeconfig
+
+Page = TestClient[Any, Any]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    """An API server with two policies and some requests."""
+    async with open_api() as api:
+        yield Cluster(api)
+
+
+@pytest.fixture
+async def page(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Page]:
+    """The server of the page, as a person starts it."""
+    file = write_kubeconfig(tmp_path / "kubeconfig", cluster.api.address, {"token": "t"})
+    address = {"kubeconfig": str(file), "context": "", "user": ""}
+    async with workplace(**address, requests_namespace="kyverno") as place:
+        server = TestServer(application(place, ["ui.example.com"]))
+        async with TestClient(server) as client:
+            yield client
+
+
+@pytest.fixture
+async def browser(page: Page, tmp_path: Path) -> AsyncIterator[Browser]:
+    """A headless Chromium at the page."""
+    program = find_browser()
+    if not program:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    async with open_browser(program, tmp_path / "profile") as found:
+        await found.go(str(page.make_url("/")))
+        yield found
