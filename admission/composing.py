@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from admission.beliefs import Beliefs
 from admission.decide import Limits
+from admission.failures import RuleFailures
 from admission.global_entries import ENTRY_PATIENCE
 from admission.lookup import RuleLookup
 from admission.mutate import MutateWebhook
 from admission.resources import ResourceWebhook
+from admission.verdicts import VerdictWebhook
 from reconciler.clock import Clock
 from reconciler.config import AdmissionSettings
 from reconciler.kube.client import Client
@@ -58,29 +60,44 @@ class RuleWebhooks:
     def mutating(self, lost: Callable[[], None]) -> MutateWebhook:
         """Return what changes objects before they are stored."""
         settings = self.settings
-        loader = KubeLoader(
-            self.client,
-            settings.callable_hosts,
-            timeout=ENTRY_PATIENCE,
-            protection=Protection.of(settings),
-            kinds=self.lookup.kinds,
-        )
         return MutateWebhook(
             lookup=self.lookup,
-            admit=Admit(
-                loader=WithEntries(entries=self.entries, loader=loader),
-                clock=self.clock,
-                below=secrets.randbelow,
-            ),
+            admit=self._admit(),
             metrics=self.metrics,
             namespace=settings.namespace,
             told=MutationEvents(
                 events=self.events,
                 wants_success=success_events(settings, self.lookup.settings),
             ),
+            failures=RuleFailures(metrics=self.metrics, undone="not changed", lost=lost),
             standing_by=self.standing_by,
-            lost=lost,
             audit=self.audit,
+        )
+
+    def judging(self, recording: ResourceWebhook) -> VerdictWebhook:
+        """Return what refuses objects, and hands those that it does not refuse on."""
+        return VerdictWebhook(
+            lookup=self.lookup,
+            admit=self._admit(),
+            metrics=self.metrics,
+            namespace=self.settings.namespace,
+            failures=RuleFailures(metrics=self.metrics, undone="not checked"),
+            recording=recording,
+            standing_by=self.standing_by,
+        )
+
+    def _admit(self) -> Admit:
+        loader = KubeLoader(
+            self.client,
+            self.settings.callable_hosts,
+            timeout=ENTRY_PATIENCE,
+            protection=Protection.of(self.settings),
+            kinds=self.lookup.kinds,
+        )
+        return Admit(
+            loader=WithEntries(entries=self.entries, loader=loader),
+            clock=self.clock,
+            below=secrets.randbelow,
         )
 
     def recording(self, estimate: BacklogEstimate, lost: Callable[[], None]) -> ResourceWebhook:
@@ -108,7 +125,6 @@ class RuleWebhooks:
             ),
             clock=self.clock,
             metrics=self.metrics,
-            standing_by=self.standing_by,
             lost=lost,
             audit=self.audit,
         )

@@ -108,7 +108,7 @@ class Informer:
         if not self.watch.synced.is_set():
             return self.watch.problem or "not listed yet"
         silent = self.clock.monotonic() - self.watch.progress
-        if silent < _SILENCE:
+        if silent < _SILENCE or self.watch.absent:
             return None
         reason = self.watch.problem or "the API server says nothing"
         return f"no news for {silent:.0f}s: {reason}"

@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 
 from admission.digests import Digests
 from admission.facts import Facts
+from reconciler.api.meta import is_own_group, own_namespaces
 from reconciler.clock import Deadline
+from reconciler.engine.match import Subject
 from reconciler.engine.match.scopes import Pair
 from reconciler.engine.match.subject import labels_of
-from reconciler.engine.program import Phase, Program
+from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import Unavailable
+from reconciler.requests.admission import subject_of
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.catalog.protection import KUBE_SYSTEM
 from reconciler.services.catalog.rule_index import CompiledRule, Known
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.objects import Kinds
@@ -32,12 +36,14 @@ class Address:
         policy: The key of the one policy that is asked for; empty for those that share a webhook.
         digest: Of the policies that the webhook was registered for; empty where it does not say.
         once: The policies whose changes may be made once only, and no others.
+        chained: The rules in the tiers of this language, and no others.
     """
 
     failure_policy: str
     policy: str = ""
     digest: str = ""
     once: bool = False
+    chained: str = ""
     forced: bool = False
 
 
@@ -56,6 +62,18 @@ class Asked:
     kind: TypeName
     rules: tuple[CompiledRule, ...] = ()
     every: Callable[[], tuple[CompiledRule, ...]] = tuple
+
+
+def is_standing(request: AdmissionRequest, namespace: str) -> bool:
+    """Tell whether a request is about what no rule changes or refuses.
+
+    Args:
+        request: The admission request.
+        namespace: Of the programs; nothing is changed there, nor in `kube-system`.
+    """
+    is_namespace = request.kind.name == "Namespace" and not request.kind.group
+    place = request.name if is_namespace else request.namespace
+    return place in own_namespaces(namespace) | {KUBE_SYSTEM} or is_own_group(request.kind.group)
 
 
 async def _at_once() -> None:
@@ -121,6 +139,27 @@ class RuleLookup:
         request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
         return Asked(request=request, kind=kind, rules=rules, every=every)
 
+    async def subject(self, asked: Asked, deadline: Deadline) -> Subject:
+        """Return what the rules of a call are matched against before its object is stored.
+
+        There is no later moment at which anybody could look again: labels of the namespace that
+        were not heard of are read, if a rule asks for them.
+
+        Raises:
+            ClusterError: They cannot be read.
+        """
+        namespace = asked.request.namespace
+        labels = self.facts.labels(namespace)
+        wanted = (self._asks_for_labels(item.program) for item in asked.every())
+        if labels is None and namespace and any(wanted):
+            async with by(deadline, f"the labels of namespace {namespace}"):
+                labels = await self.facts.labels_of(namespace)
+        return subject_of(asked.request, asked.kind, labels)
+
+    def _asks_for_labels(self, program: Program) -> bool:
+        excepted = any(True for _ in self.facts.exceptions.of(program))
+        return program.match.needs.namespace_labels or excepted
+
     async def _parent(self, request: AdmissionRequest, deadline: Deadline) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""
         if request.subresource in _OWN_KIND:
@@ -162,9 +201,18 @@ def _labels(request: AdmissionRequest) -> Mapping[str, str] | None:
 
 def _is_meant(rule: CompiledRule, address: Address, phase: Phase) -> bool:
     policy = rule.policy
+    if phase is Phase.VERDICT:
+        # Whoever asks: what one rule refuses is not to be recorded for another.
+        return True
     if not address.forced and policy.failure_policy != address.failure_policy:
         return False
-    if phase is Phase.ADMISSION and policy.acts_once is not address.once:
+    if phase is Phase.ADMISSION and not _is_of_route(policy, address):
         return False
     # A policy with conditions of its own has a webhook of its own.
     return policy.key == address.policy if address.policy else not policy.match_conditions
+
+
+def _is_of_route(policy: CompiledPolicy, address: Address) -> bool:
+    if policy.chained or address.chained:
+        return policy.chained == address.chained
+    return policy.acts_once is address.once

@@ -25,7 +25,6 @@ from admission.following import (
     Informer,
     NamespaceLabels,
     PolicyFeed,
-    Prepare,
     Take,
 )
 from admission.global_entries import NamedEntries
@@ -49,7 +48,7 @@ from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import new_identity
-from reconciler.kube.policies import EXCEPTIONS, policies_of
+from reconciler.kube.policies import EXCEPTIONS, follow_optional, policies_of
 from reconciler.kube.preflight import wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -163,16 +162,19 @@ class Admission:
         own = self.settings.namespace
         holder = SettingsHolder.of(own)
         holder.changed.subscribe(SettingsReport(log=_log, metrics=self.metrics))
-        ahead = policies.index.prepare
+        watches = {kind: Watch(self.client, kind, self.clock) for kind in REQUIRED_KINDS}
         of_policies = tuple(
-            self._follower(
-                kind.plural,
-                kind,
-                policies.on_event,
-                prepare=ahead,
-                optional=kind not in REQUIRED_KINDS,
+            Informer(
+                name=kind.plural,
+                watch=watch,
+                take=policies.on_event,
+                clock=self.clock,
+                prepare=policies.index.prepare,
             )
-            for kind in POLICY_KINDS
+            for kind, watch in {
+                **watches,
+                **follow_optional(self.client, kinds, self.clock),
+            }.items()
         )
         facts, of_facts = self._facts(exceptions)
         followers = (*of_policies, *of_facts, self._settings_follower(holder))
@@ -206,7 +208,7 @@ class Admission:
         )
         server = WebhookServer(
             self._transport(),
-            webhooks.recording(estimate, heartbeat.missed),
+            webhooks.judging(webhooks.recording(estimate, heartbeat.missed)),
             webhooks.mutating(heartbeat.missed),
             self._policies(kinds, holder).review,
             ExceptionWebhook(honoured).review,
@@ -284,18 +286,9 @@ class Admission:
         *,
         metadata_only: bool = False,
         beat: float = 0.0,
-        prepare: Prepare | None = None,
-        optional: bool = False,
     ) -> Informer:
-        watch = Watch(
-            self.client,
-            kind,
-            self.clock,
-            metadata_only=metadata_only,
-            beat=beat,
-            optional=optional,
-        )
-        return Informer(name=name, watch=watch, take=take, clock=self.clock, prepare=prepare)
+        watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only, beat=beat)
+        return Informer(name=name, watch=watch, take=take, clock=self.clock)
 
     def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Informer, ...]]:
         """Return what decisions rest on besides the policies, and what follows it."""
@@ -395,7 +388,15 @@ class Admission:
                 await item.watch.caught_up()
 
         async def read_policies() -> None:
-            async for policy in policies_of(KubeReader(self.client)):
+            # The policy may be the first of its kind since the kind was installed.
+            if away := [item for item in of_policies if item.watch.absent]:
+                kinds.invalidate()
+            for item in away:
+                item.watch.look()
+            served = [
+                kind for kind in POLICY_KINDS if await kinds.find(kind.api_version, kind.kind)
+            ]
+            async for policy in policies_of(KubeReader(self.client), served):
                 await feed.index.prepare(policy)
                 feed.on_event("MODIFIED", policy)
 

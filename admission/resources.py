@@ -50,7 +50,6 @@ class ResourceWebhook:
         lookup: Finds the rules; what it knows the decisions rest on, too.
         beliefs: About what reviews show of the past.
         lost: Told that something was admitted without a request.
-        standing_by: Returns why nothing is to be recorded, empty where all is.
         costly: Rules whose conditions are left to the controller for a while.
         audit: Who fired what.
     """
@@ -62,7 +61,6 @@ class ResourceWebhook:
     clock: Clock
     metrics: Metrics
     lost: Callable[[], None] = lambda: None
-    standing_by: Callable[[], str] = str
     costly: CostlyRules = field(default_factory=CostlyRules)
     audit: AuditLog = field(default_factory=AuditLog)
 
@@ -73,9 +71,6 @@ class ResourceWebhook:
 
         What is not stored by the deadline counts as failed.
         """
-        if self.standing_by():
-            # The other program acts on it. The webhooks are still there while no controller leads.
-            return AdmissionResponse()
         failure_policy = address.failure_policy
         try:
             asked = await self.lookup.find(request, address, Phase.TRIGGERED, deadline)

@@ -26,14 +26,20 @@ from admission.connections import (
 from admission.decide import AdmissionResponse
 from admission.lookup import Address
 from admission.mutate import MutateWebhook
-from admission.resources import ResourceWebhook
 from admission.review import BadReview, allow, deny, parse_review
+from admission.verdicts import VerdictWebhook
 from reconciler.clock import Clock, Deadline
 from reconciler.engine.program import FAIL, IGNORE
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest
-from reconciler.services.rollout.webhook_config import CHANGE, CHANGE_ONCE, FORCED, VALIDATE
+from reconciler.services.rollout.webhook_config import (
+    CHAINS,
+    CHANGE,
+    CHANGE_ONCE,
+    FORCED,
+    VALIDATE,
+)
 
 Review = Callable[[AdmissionRequest, Deadline], Awaitable[AdmissionResponse]]
 AddressedReview = Callable[[AdmissionRequest, Address, Deadline], Awaitable[AdmissionResponse]]
@@ -52,10 +58,10 @@ _http_log.addFilter(_is_ours)
 
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE, FORCED: IGNORE}
 _JSON = "application/json"
-_ROUTES = (VALIDATE, CHANGE, CHANGE_ONCE)
+_ROUTES = (VALIDATE, CHANGE, CHANGE_ONCE, *CHAINS)
 _CHANGE_IGNORE = f"{CHANGE}-ignore"
 _PATHS = (
-    "/validate/fail, /validate/ignore, the same below /mutate and /mutate-once, /policies and"
+    f"/validate/fail, /validate/ignore, the same below /{', /'.join(_ROUTES[1:])}, /policies and"
     " /exceptions"
 )
 _LONGEST_FAREWELL = 10.0
@@ -91,16 +97,15 @@ class WebhookServer:
     def __init__(
         self,
         transport: Transport,
-        resources: ResourceWebhook,
+        verdicts: VerdictWebhook,
         mutations: MutateWebhook,
         policies: Review,
         exceptions: Review,
     ) -> None:
         self._transport = transport
         self._by_route: Mapping[str, AddressedReview] = {
-            VALIDATE: resources.review,
-            CHANGE: mutations.review,
-            CHANGE_ONCE: mutations.review,
+            VALIDATE: verdicts.review,
+            **dict.fromkeys((CHANGE, CHANGE_ONCE, *CHAINS), mutations.review),
         }
         self._policies = policies
         self._exceptions = exceptions
@@ -203,6 +208,7 @@ class WebhookServer:
             policy="/".join(part for part in parts if part),
             digest=found.get("digest", ""),
             once=route == CHANGE_ONCE,
+            chained=CHAINS.get(route, ""),
             forced=found["failure"] == FORCED,
         )
         answer = self._by_route[route]

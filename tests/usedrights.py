@@ -12,7 +12,7 @@ import contextlib
 import os
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +29,10 @@ from devcluster.cluster import ControlPlane, Options
 ACCOUNT = "system:serviceaccount:kyverno:"
 FOLDER = "RETROFIT_TEST_RIGHTS"
 """Where the processes of a run leave what was used."""
-BASE = Path(__file__).parents[1] / "manifests" / "base"
+MANIFESTS = Path(__file__).parents[1] / "manifests"
+BASE = MANIFESTS / "base"
+FOLDERS = (BASE, *sorted(MANIFESTS.glob("dialects/*")))
+"""What grants rights to programs, that of languages which a cluster need not have included."""
 _DECISION = "authorization.k8s.io/decision"
 _REASON = "authorization.k8s.io/reason"
 _CREATED = 201
@@ -167,10 +170,11 @@ def _asked(event: Any) -> Iterator[Right]:
         yield replace(right, verb="create")
 
 
-def granted(folder: Path = BASE) -> set[Right]:
-    """Return what the manifests of a folder grant, but for the cluster's own roles."""
+def granted(*folders: Path) -> set[Right]:
+    """Return what the manifests of some folders grant, but for the cluster's own roles."""
     documents = [
         document
+        for folder in folders or FOLDERS
         for file in sorted(folder.glob("*.yaml"))
         for document in yaml.safe_load_all(file.read_text())
         if document
@@ -182,7 +186,7 @@ def granted(folder: Path = BASE) -> set[Right]:
     }
     found: set[Right] = set()
     for binding in documents:
-        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
+        if binding.get("kind") not in ("RoleBinding", "ClusterRoleBinding"):
             continue
         namespace = binding["metadata"].get("namespace", "")
         ref = binding["roleRef"]
@@ -272,7 +276,7 @@ class UsedRights:
     """
 
     whole: bool
-    manifests: Path = BASE
+    manifests: Sequence[Path] = FOLDERS
     folder: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="retrofit-rights-")
     )
@@ -281,12 +285,12 @@ class UsedRights:
     _ungranted: list[Use] = field(default_factory=list)
 
     @classmethod
-    def of(cls, config: pytest.Config, manifests: Path = BASE) -> Self:
+    def of(cls, config: pytest.Config, *manifests: Path) -> Self:
         """Return it for a run, and let the processes of the run know where to leave notes."""
         choices = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
         part = any(config.getoption(name, default=None) for name in choices)
         whole = config.args_source is config.ArgsSource.TESTPATHS and not part
-        plugin = cls(whole=whole, manifests=manifests)
+        plugin = cls(whole=whole, manifests=manifests or FOLDERS)
         os.environ[FOLDER] = plugin.folder.name
         return plugin
 
@@ -304,7 +308,7 @@ class UsedRights:
         self.folder.cleanup()
         if not self.whole or not uses:
             return
-        rights = granted(self.manifests)
+        rights = granted(*self.manifests)
         self._unused, self._ungranted = never_used(rights, uses), never_granted(rights, uses)
         wrong = self._ungranted or (self._unused and not self._not_run)
         if wrong and session.exitstatus == pytest.ExitCode.OK:

@@ -11,7 +11,7 @@ POLICY_VERSION = "v1"
 EXCEPTION_VERSION = "v2"
 REQUEST_VERSION = "v2"
 PREFIX = "kube-retrofit.dev/"
-_OWN_GROUPS = (GROUP, "kube-retrofit.dev")
+_OWN_GROUPS = (GROUP, "kube-retrofit.dev", "api.kubemod.io", "policy.kcloudlabs.io")
 FIELD_MANAGER = "kube-retrofit"
 
 LABEL_SHARD = f"{PREFIX}shard"

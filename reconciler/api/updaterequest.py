@@ -56,6 +56,7 @@ class Reason(StrEnum):
     CANARY = "Canary"
     IMMUTABLE = "Immutable"
     TOO_MANY_FAILURES = "TooManyFailures"
+    STANDING_BY = "StandingBy"
     INVALID_ACCOUNT = "InvalidAccount"
     INVALID_LIMIT = "InvalidLimit"
     TAKEN_BACK = "TakenBack"

@@ -14,6 +14,7 @@ from reconciler.controller.exceptions import ExceptionFollower
 from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
 from reconciler.controller.jobs import sharded, singleton
+from reconciler.controller.languages import OptionalLanguage
 from reconciler.controller.leader import Leadership
 from reconciler.controller.operator import Operator
 from reconciler.errors import RetrofitError
@@ -268,6 +269,16 @@ def _assemble(
         events=told,
         leading=told.leading,
         say=log.warning,
+        languages=tuple(
+            OptionalLanguage.all(
+                client,
+                clock,
+                base.index,
+                base.cluster.policies,
+                take_over=settings.take_over,
+                say=log.warning,
+            )
+        ),
     )
     leadership = Leadership(
         dispatcher=services.dispatcher,

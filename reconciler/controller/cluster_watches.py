@@ -5,12 +5,13 @@ programs, and whether a live Kyverno is there. Only a leader acts on what is fou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.clock import Clock
+from reconciler.controller.languages import OptionalLanguage
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.client import Client
 from reconciler.kube.settings import settings_watch
@@ -57,7 +58,11 @@ class LeaderEvents:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterWatches:
-    """Follows them from start to end of the process."""
+    """Follows them from start to end of the process.
+
+    Attributes:
+        languages: Those that the cluster need not have.
+    """
 
     client: Client
     clock: Clock
@@ -69,6 +74,7 @@ class ClusterWatches:
     events: Events
     leading: Callable[[], bool]
     say: Callable[[str], None]
+    languages: Sequence[OptionalLanguage] = ()
     _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _secret_gone: asyncio.Event = field(default_factory=asyncio.Event)
     _settings: Watch = field(init=False)
@@ -117,6 +123,8 @@ class ClusterWatches:
             "definitions": self._follow_definitions(definitions),
             "problems of definitions": self._tell("customresourcedefinitions", definitions),
         }
+        for language in self.languages:
+            loops |= language.loops()
         for name, (watch, take) in watches.items():
             loops[name] = _follow(watch, take)
             loops[f"problems of {name}"] = self._tell(name, watch)
@@ -185,6 +193,8 @@ class ClusterWatches:
         for pause in _LOOKS:
             await asyncio.sleep(pause)
             self.services.cluster.kinds.invalidate()
+            for watch in self.services.cluster.policies.optional.values():
+                watch.look()
             self.services.rollout.wake()
 
     def _honour_neighbour(self) -> None:

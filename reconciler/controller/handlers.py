@@ -1,6 +1,8 @@
 """kopf handlers: each hands an object to the services and returns.
 
 Only ``on.event`` is used: it writes nothing to the objects, no annotation and no finalizer.
+Kinds that a cluster need not serve are followed by `cluster_watches`: kopf would end where
+their definition is there and the right to read them is not.
 """
 
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import kopf
 
 from reconciler.api.meta import Object
-from reconciler.dialects.registry import POLICY_KINDS
+from reconciler.dialects.registry import REQUIRED_KINDS
 from reconciler.kube.requests import REQUESTS
 from reconciler.requests.adoption import read_request
 from reconciler.services.catchup.passes import CatchUpPasses
@@ -48,6 +50,6 @@ def build_registry(
         else:
             await services.index.take_in(policy)
 
-    for kind, handler in ((REQUESTS, on_request), *((kind, on_policy) for kind in POLICY_KINDS)):
+    for kind, handler in ((REQUESTS, on_request), *((kind, on_policy) for kind in REQUIRED_KINDS)):
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(handler)
     return registry

@@ -16,6 +16,21 @@ from reconciler.errors import InvalidPolicy
 PLACE: Final = f"metadata.annotations[{ANNOTATION_EXISTING}]"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """The system that a language comes from, by which it is seen to be at work in a cluster.
+
+    Attributes:
+        name: What people call it.
+        kind: Of the webhook configuration that it makes.
+        configuration: Its name.
+    """
+
+    name: str
+    kind: str
+    configuration: str
+
+
 class Dialect(Protocol):
     """A policy language: pure, and unaware of all others."""
 
@@ -32,6 +47,11 @@ class Dialect(Protocol):
     @property
     def optional(self) -> bool:
         """Whether the programs work in a cluster that does not serve the kinds."""
+        ...
+
+    @property
+    def original(self) -> Original | None:
+        """What must not act on the same policies; None where its own program looks for it."""
         ...
 
     @property

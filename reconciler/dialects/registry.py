@@ -26,6 +26,7 @@ __all__ = [
     "DIALECTS",
     "EXCEPTION",
     "KNOWN_KINDS",
+    "OPTIONAL_KINDS",
     "POLICY_KINDS",
     "REQUIRED_KINDS",
     "CallSource",
@@ -34,6 +35,7 @@ __all__ = [
     "compile_entry",
     "compile_exception",
     "compile_policy",
+    "dialect_named",
     "dialect_of",
     "examine_policy",
     "is_exception",
@@ -43,9 +45,9 @@ __all__ = [
     "variant_of",
 ]
 
-DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO,)
+DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD)
 
-KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KUBEMOD, KINITIRAS)
+KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KINITIRAS)
 """The languages of the desk; what is not among DIALECTS no program acts on in a cluster."""
 
 KNOWN_KINDS: Final = tuple(kind for dialect in KNOWN for kind in dialect.kinds)
@@ -58,6 +60,8 @@ REQUIRED_KINDS: Final = tuple(
 )
 """Those that the programs wait for; the others are followed where and when they are served."""
 
+OPTIONAL_KINDS: Final = tuple(kind for kind in POLICY_KINDS if kind not in REQUIRED_KINDS)
+
 
 def policy_kind(ref: PolicyRef) -> Kind:
     """Return under which kind a policy is served.
@@ -69,6 +73,13 @@ def policy_kind(ref: PolicyRef) -> Kind:
         if (kind.api_version, kind.kind) == (ref.api_version, ref.kind):
             return kind
     raise NoKindMatch(f"{ref.kind} of {ref.api_version} is no kind of policies", status=404)
+
+
+def dialect_named(ref: PolicyRef) -> Dialect | None:
+    """Return the language of a policy that acts in a cluster, None where it is of no such one."""
+    kinds = ((dialect, kind) for dialect in DIALECTS for kind in dialect.kinds)
+    wanted = ref.api_version, ref.kind
+    return next((it for it, kind in kinds if (kind.api_version, kind.kind) == wanted), None)
 
 
 def dialect_of(policy: Object) -> Dialect:

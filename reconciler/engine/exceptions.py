@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.api.meta import Kind
+from reconciler.api.meta import Kind, split_api_version
 from reconciler.engine.context import Context
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.ports import Condition, Match
@@ -26,6 +26,7 @@ class PolicyException:
 
     Attributes:
         key: ``namespace/name``.
+        group: The API group of the policies that it names; others may have the same names.
         projection: What the conditions read of the request, and the annotations that match
             asks for.
         background: It also holds where no request came, as for a changed policy.
@@ -35,6 +36,7 @@ class PolicyException:
     """
 
     key: str
+    group: str
     rules: tuple[ExceptedRules, ...]
     matcher: Match
     conditions: Condition | None
@@ -51,8 +53,10 @@ class PolicyException:
 
     def concerns(self, program: Program) -> bool:
         """Return whether it names a rule."""
-        policy, rule = program.origin.policy.key, program.rule
-        return any(item.policy == policy and item.accepts(rule) for item in self.rules)
+        policy, rule = program.origin.policy, program.rule
+        return split_api_version(policy.api_version)[0] == self.group and any(
+            item.policy == policy.key and item.accepts(rule) for item in self.rules
+        )
 
     def match(self, subject: Subject) -> Decision:
         """Return whether it is meant for an object, the conditions left aside.

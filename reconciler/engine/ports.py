@@ -148,6 +148,11 @@ class Mutation(Protocol):
 class Refusal(Protocol):
     """What a rule says where it refuses a request."""
 
+    @property
+    def heading(self) -> str:
+        """What stands once before the messages of all rules with the same one; may be empty."""
+        ...
+
     def message(self, context: Context) -> str:
         """Return which rule refuses, and why.
 

@@ -26,6 +26,7 @@ class Origin:
 
     Attributes:
         location: Of the rule in the policy, as ``spec.rules[0]``.
+        everywhere: The policy stands in a namespace, and is for the whole cluster all the same.
         account: In whose name its work is done; None: of the one that all policies share.
     """
 
@@ -35,12 +36,13 @@ class Origin:
     generation: int
     rule: str
     location: str
+    everywhere: bool = False
     account: ServiceAccount | None = None
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that a namespaced policy never leaves, else empty."""
-        return self.policy.namespace
+        """Return the namespace that the policy never leaves, empty where there is none."""
+        return "" if self.everywhere else self.policy.namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Phase(Enum):
 
     ADMISSION = auto()
     """Before an object is stored: it changes the object that is written."""
+    VERDICT = auto()
+    """When all that change an object had their turn: it refuses to have it stored, or not."""
     TRIGGERED = auto()
     """After its trigger was stored: it changes the targets that it names."""
     EXISTING = auto()
@@ -93,6 +97,7 @@ class Program:
             refuses none.
         appends: It adds to lists by position: applied to its own result it adds again.
         global_entries: The GlobalContextEntries that it reads; None where only values tell which.
+        filtered: What the settings of the cluster leave out fires it as little as any other.
         before: Rules that come first where a policy applies only one: this rule acts where none
             of them fires, or, of those that change their trigger, where none changed it.
     """
@@ -112,6 +117,7 @@ class Program:
     verdict: Refusal | None = None
     appends: bool = False
     global_entries: frozenset[str] | None = frozenset()
+    filtered: bool = True
     before: "tuple[Program, ...]" = ()
 
     @property
@@ -154,7 +160,10 @@ class CompiledPolicy:
         generated: Rules that were made of others, as the language writes them.
         variant: What its annotations say about how it is compiled; a generation has several.
         account: In whose name its work is done, as `Origin.account`.
+        kinds: Those that its rules are for, for people, where its language does not name them.
         acts_once: What it does before an object is stored may only be done once.
+        chained: The language in whose tiers its rules stand, together with those of all other
+            policies; empty where they are matched by themselves.
     """
 
     ref: PolicyRef
@@ -172,11 +181,15 @@ class CompiledPolicy:
     on_existing: tuple[Program, ...] = ()
     generated: tuple[Any, ...] = ()
     variant: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     acts_once: bool = field(init=False, repr=False, compare=False)
+    chained: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Every request asks every policy.
         object.__setattr__(self, "acts_once", self._acts_once())
+        tiered = (item.origin.dialect for item in self.programs if item.tier is not None)
+        object.__setattr__(self, "chained", next(tiered, ""))
 
     def acting_as(self, account: ServiceAccount | None) -> "CompiledPolicy":
         """Return the policy with all of its work done in the name of an account."""
@@ -195,11 +208,6 @@ class CompiledPolicy:
             return self
         warning = f"spec.failurePolicy: Ignore holds instead of {self.failure_policy}: {why}"
         return replace(self, failure_policy=IGNORE, warnings=(*self.warnings, warning))
-
-    @property
-    def namespace(self) -> str:
-        """Return the namespace of a namespaced policy, else empty."""
-        return self.ref.namespace
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.leases import KubeLeases, KubeMarks
 from reconciler.kube.mergekeys import KubeMergeKeys
-from reconciler.kube.policies import KubePolicies
+from reconciler.kube.policies import KubePolicies, follow_optional
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.servertime import ServerClock
@@ -51,12 +51,13 @@ class KubeCluster:
     ) -> Self:
         """Return the adapters that a controller with these settings uses."""
         worker = client.speaking_for(settings.background_user)
+        kinds = KubeKinds(client, clock)
         return cls(
-            kinds=KubeKinds(client, clock),
+            kinds=kinds,
             reader=KubeReader(worker, page_bytes=settings.page_bytes),
             writer=KubeWriter(worker, clock),
             keys=KubeMergeKeys(client, clock, say),
-            policies=KubePolicies(client),
+            policies=KubePolicies(client, follow_optional(client, kinds, clock)),
             requests=KubeRequests.of(client, settings),
             webhooks=WebhookConfigurations(client),
             authority=KubeAuthority(client, settings.namespace),

@@ -7,14 +7,14 @@ when not even a bookmark came for a while, because a dead peer says nothing.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import orjson
 
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError, Gone, NoKindMatch, Unavailable
+from reconciler.errors import ClusterError, Forbidden, Gone, NoKindMatch, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import JSON, TooDeep, decode
 from reconciler.kube.errors import failure
@@ -22,6 +22,7 @@ from reconciler.kube.paths import describe
 from reconciler.kube.reader import METADATA, METADATA_LIST
 from reconciler.kube.retrying import Backoff, jittered
 from reconciler.services.ports.policies import Change
+from reconciler.signals import Signal
 
 _PAGE = 500
 _LIST_TIMEOUT = 60.0
@@ -32,8 +33,12 @@ BEAT = 3.0
 _LATE = 1.5
 """Seconds that a beat may come late before it counts as silence."""
 _SHORTEST = 1.0
-_ABSENT = 10.0
-"""Seconds between two looks whether a kind is served by now that need not be."""
+_ABSENT = 300.0
+"""Seconds until somebody looks, unasked, whether a kind is served by now that need not be."""
+_REFUSED = 30.0
+"""The same where it is served, and may not be read."""
+_WITHHELD = 10.0
+"""Seconds for which a kind that need not be served may be refused until it counts as absent."""
 _UNREADABLE = "UNREADABLE"
 """The type given to an event whose object is nested too deeply."""
 
@@ -47,7 +52,8 @@ class Watch:
         problem: Why it makes no progress; empty while it does.
         beat: Seconds after which the server ends the connection, so that silence can be told
             from quiet; 0: minutes, and nobody asks whether it is `fresh`.
-        absent: The kind is optional, and the cluster does not serve it: there are no objects.
+        absent: The kind is optional, and not served, or not to be read: there are no objects.
+        turned: It became absent, or is there.
     """
 
     def __init__(
@@ -61,11 +67,27 @@ class Watch:
         fields: str = "",
         metadata_only: bool = False,
         beat: float = 0.0,
-        optional: bool = False,
+        served: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        """Prepare it.
+
+        Args:
+            client: Lists and watches.
+            kind: Of the objects.
+            clock: Measures silence.
+            namespace: The only one that is followed; empty for all.
+            labels: Selects the objects.
+            fields: The same.
+            metadata_only: Of each object only its metadata is wanted.
+            beat: See the class.
+            served: Tells of an optional kind whether the cluster serves it, without trying to
+                list it: that is refused where the right came with the kind, or did not come.
+        """
         self.beat = beat
-        self.absent = False
-        self._optional = optional
+        self.absent = served is not None
+        self.turned: Signal[[]] = Signal()
+        self._served = served
+        self._refused_at: float | None = None
         self.synced = asyncio.Event()
         self.progress = clock.monotonic()
         self.problem = ""
@@ -100,18 +122,19 @@ class Watch:
                 self._proved = float("-inf")
                 if isinstance(error, Gone):
                     self._version = ""
-                self.absent = self._optional and isinstance(error, NoKindMatch)
-                if not self.absent:
+                if not self._is_absence(error):
                     await self._wait(error)
-            if self.absent:
-                for event in self._nothing():
+                    continue
+                for event in self._nothing(error):
                     yield event
-                await self._pause(_ABSENT)
+                await self._pause(_ABSENT if isinstance(error, NoKindMatch) else _REFUSED)
 
     async def _turn(self) -> AsyncGenerator[tuple[Change, Object]]:
         """Yield what one connection brings, after a list where one is needed."""
         # Somebody may want a list while the lines of a watch still come.
         if not self._version or not self.synced.is_set():
+            if self.absent and self._served is not None and not await self._served():
+                raise NoKindMatch(f"the cluster does not serve {self._kind.resource}", status=404)
             async for event in self._list():
                 yield event
             self.synced.set()
@@ -122,6 +145,11 @@ class Watch:
         if self._version and self._clock.monotonic() - started < _SHORTEST:
             kind = self._kind.resource
             await self._wait(Unavailable(f"watch {kind}: the API server ends it at once"))
+
+    def look(self) -> None:
+        """Look now whether an optional kind is there by now, where it was not."""
+        if self.absent:
+            self._hurry.set()
 
     async def caught_up(self) -> None:
         """Return at once while the watch goes on, else when everything was listed again.
@@ -167,14 +195,36 @@ class Watch:
                 await self._hurry.wait()
         self._hurry.clear()
 
-    def _nothing(self) -> list[tuple[Change, Object]]:
-        """Take in that no objects of the kind can exist, and return what that changes."""
+    def _is_absence(self, error: ClusterError) -> bool:
+        """Tell whether an error says that there is no such kind for this program.
+
+        Where it was read already, a refusal may be one of an authorizer that has just started.
+        """
+        if self._served is None or isinstance(error, NoKindMatch):
+            return self._served is not None
+        if not isinstance(error, Forbidden):
+            self._refused_at = None
+            return False
+        now = self._clock.monotonic()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        return self.absent or now - self._refused_at >= _WITHHELD
+
+    def _nothing(self, error: ClusterError) -> list[tuple[Change, Object]]:
+        """Take in that there are no objects of the kind, and return what that changes."""
         gone: list[tuple[Change, Object]] = [("DELETED", obj) for obj in self._known.values()]
         self._known.clear()
         self._version = ""
         self._heard()
+        # That a kind is not there which nobody has installed is in nobody's way.
+        self.problem = str(error) if isinstance(error, Forbidden) else ""
         self.synced.set()
+        self._turn_to(absent=True)
         return gone
+
+    def _turn_to(self, *, absent: bool) -> None:
+        if absent != self.absent:
+            self.absent = absent
+            self.turned.emit()
 
     def _heard(self) -> None:
         self.progress = self._clock.monotonic()
@@ -193,7 +243,8 @@ class Watch:
                 **self._selectors,
             )
             self._heard()
-            self.absent = False
+            self._refused_at = None
+            self._turn_to(absent=False)
             meta = answer.get("metadata") or {}
             version = version or str(meta.get("resourceVersion") or "")
             for item in answer.get("items") or ():

@@ -59,6 +59,7 @@ kyverno.io/v1 Policy=policies N status
 kyverno.io/v2 GlobalContextEntry=globalcontextentries - status
 kyverno.io/v2 PolicyException=policyexceptions N
 kyverno.io/v2 UpdateRequest=updaterequests N status
+api.kubemod.io/v1beta1 ModRule=modrules N status
 """
 
 _SHORT_NAMES = {

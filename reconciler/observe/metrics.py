@@ -31,6 +31,7 @@ class Metrics:
     mutations: Counter
     mutations_refused: Counter
     mutations_lost: Counter
+    rejections: Counter
     requests_caught_up: Counter
     triggers_lost: Counter
     loss_spans: Counter
@@ -130,6 +131,12 @@ def create_metrics() -> Metrics:
             "Objects admitted under Ignore without what a policy would have changed.",
             "policy",
             "reason",
+        ),
+        rejections=counter(
+            "rejections_total",
+            "Requests that a rule refused.",
+            "policy",
+            "rule",
         ),
         requests_caught_up=counter(
             "requests_caught_up_total",

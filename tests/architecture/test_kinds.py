@@ -1,18 +1,32 @@
 """Every kind of policies that is known is installed, and may be read and told about."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import yaml
 
 from reconciler.api.meta import Kind
-from reconciler.dialects.registry import POLICY_KINDS
+from reconciler.dialects.registry import DIALECTS, POLICY_KINDS, REQUIRED_KINDS
 from tests.architecture.conftest import ROOT
 
 
 def granted(name: str) -> set[tuple[str, str, str]]:
     """Return group, resource and verb of all that a file of roles grants without a name."""
-    roles: list[Any] = list(yaml.safe_load_all((ROOT / "manifests/base" / name).read_text()))
+    return rights(yaml.safe_load_all((ROOT / "manifests/base" / name).read_text()))
+
+
+def granted_with(kind: Kind, part: str) -> set[tuple[str, str, str]]:
+    """Return the same of what comes with an optional kind for one of the programs."""
+    (dialect,) = (item.name for item in DIALECTS if kind in item.kinds)
+    file = ROOT / "manifests/dialects" / dialect / "rbac.yaml"
+    roles = yaml.safe_load_all(file.read_text())
+    return rights(
+        item for item in roles if item["metadata"]["name"] == f"kube-retrofit:{part}:{dialect}"
+    )
+
+
+def rights(roles: Iterable[Any]) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
         for role in roles
@@ -36,10 +50,17 @@ class TestAKindOfPolicies:
         assert kind.version in served
 
     def test_is_followed_by_both_programs_and_told_by_the_controller(self, kind: Kind) -> None:
-        reads = {(kind.group, kind.plural, verb) for verb in ("get", "list", "watch")}
-        assert reads <= granted("rbac-admission.yaml")
-        status = (kind.group, f"{kind.plural}/status", "patch")
-        assert reads | {status} <= granted("rbac-controller.yaml")
+        follows = {(kind.group, kind.plural, verb) for verb in ("list", "watch")}
+        get = {(kind.group, kind.plural, "get")}
+        status = {(kind.group, f"{kind.plural}/status", "patch")}
+        if kind in REQUIRED_KINDS:
+            assert get | follows <= granted("rbac-admission.yaml")
+            assert get | follows | status <= granted("rbac-controller.yaml")
+        else:
+            # Where it is not installed, nobody has rights on it.
+            assert granted_with(kind, "admission") == follows
+            assert granted_with(kind, "controller") == get | follows | status
+            assert not get & granted("rbac-controller.yaml")
 
     def test_has_its_rights_explained(self, kind: Kind) -> None:
         assert f"`{kind.plural}" in (ROOT / "docs/reference/rbac.md").read_text()

@@ -6,12 +6,13 @@ page of somebody else, whose name leads here, gets nothing.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from reconciler.api.updaterequest import State
 from reconciler.cli.ui.glance import Glance
@@ -48,8 +49,6 @@ HEADERS: Final = {
 }
 _STATES: Final = {state.value: state for state in State}
 _REFUSED: Final = 403
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(place: Workplace, names: Iterable[str] = ()) -> web.Application:
@@ -116,12 +115,12 @@ class _Pages:
             return _json(page_of(await self._place.requests.get(name)))
 
 
-def _guard(names: frozenset[str]) -> Any:
+def _guard(names: frozenset[str]) -> Middleware:
     @web.middleware
-    async def guard(http: web.Request, handler: Handler) -> web.StreamResponse:
-        host = http.url.host or ""
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        host = request.url.host or ""
         if host in names or _is_address(host):
-            response = await handler(http)
+            response = await handler(request)
         else:
             text = f"this page is not {host}; whoever starts it may name it with --hostname"
             response = _json({"error": text}, status=_REFUSED)
@@ -132,10 +131,10 @@ def _guard(names: frozenset[str]) -> Any:
 
 
 @web.middleware
-async def _plainly(http: web.Request, handler: Handler) -> web.StreamResponse:
+async def _plainly(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer an error with one line for a person."""
     try:
-        return await handler(http)
+        return await handler(request)
     except web.HTTPException as error:
         return _json({"error": error.reason.lower()}, status=error.status)
     except RetrofitError as error:

@@ -84,7 +84,7 @@ def _program(rule: OverrideRule | ValidateRule, origin: Origin, scope: Scope) ->
     sources = refusal.sources if refusal else overriders.sources if overriders else ()
     return Program(
         origin=origin,
-        phases=frozenset({Phase.ADMISSION}),
+        phases=frozenset({Phase.VERDICT if refusal else Phase.ADMISSION}),
         match=scope,
         binding=Names(sources),
         condition=refusal,

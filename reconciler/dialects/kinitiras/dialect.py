@@ -13,6 +13,7 @@ from reconciler.api.kinds import (
     OVERRIDE_POLICIES,
 )
 from reconciler.api.meta import Kind, Object
+from reconciler.dialects.base import Original
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
@@ -30,6 +31,7 @@ class Kinitiras:
         CLUSTER_VALIDATE_POLICIES,
     )
     optional: bool = True
+    original: Original | None = None
     annotations: tuple[str, ...] = ()
 
     def compile(

@@ -85,6 +85,7 @@ class Refusal:
 
     policy: str
     text: str
+    heading: str = ""
 
     def message(self, context: Context) -> str:
         """Return which policy refuses, and why."""

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.api.kinds import MOD_RULES
-from reconciler.api.meta import Kind, Object, policy_ref
-from reconciler.dialects.base import Unchanged
+from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object, policy_ref
+from reconciler.dialects.base import PLACE, Original, Unchanged, wants_existing
 from reconciler.dialects.finding import Finding, Guard, Scope
-from reconciler.dialects.kubemod.kinds import KINDS_ANNOTATION, kinds_of
+from reconciler.dialects.kubemod.kinds import KINDS_ANNOTATION, is_namespaced, kinds_of
 from reconciler.dialects.kubemod.lint import rule_findings
 from reconciler.dialects.kubemod.parts import Items, Names, Rejection
 from reconciler.dialects.kubemod.rule import Rule, read_rule
 from reconciler.dialects.kubemod.scope import Scope as RuleScope
 from reconciler.engine.given import Given
+from reconciler.engine.itself import on_existing
+from reconciler.engine.match import KindSelector
 from reconciler.engine.match.kinds import KindTable
 from reconciler.engine.program import (
     FAIL,
@@ -31,6 +33,11 @@ SYSTEM_NAMESPACE: Final = "kubemod-system"
 FAILURE_POLICY_ANNOTATION: Final = "kube-retrofit.dev/failure-policy"
 """``Fail`` refuses what a rule cannot be asked about; without it such a request is admitted."""
 
+_ORIGINAL: Final = Original(
+    name="KubeMod",
+    kind="MutatingWebhookConfiguration",
+    configuration="kubemod-mutating-webhook-configuration",
+)
 _OBJECT: Final = ("request", "object")
 _NAMESPACE: Final = ("request", "namespace")
 
@@ -42,7 +49,12 @@ class KubeMod:
     name: str = "kubemod"
     kinds: tuple[Kind, ...] = (MOD_RULES,)
     optional: bool = True
-    annotations: tuple[str, ...] = (KINDS_ANNOTATION, FAILURE_POLICY_ANNOTATION)
+    annotations: tuple[str, ...] = (
+        KINDS_ANNOTATION,
+        FAILURE_POLICY_ANNOTATION,
+        ANNOTATION_EXISTING,
+    )
+    original: Original | None = _ORIGINAL
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
@@ -59,13 +71,20 @@ class KubeMod:
             generation=generation,
             rule="reject" if rule.patch is None else "patch",
             location="spec",
+            everywhere=ref.namespace == SYSTEM_NAMESPACE,
         )
         annotations = meta.get("annotations") or {}
+        program = _program(rule, origin, annotations)
+        existing = wants_existing(policy)
+        if existing and (reason := _why_not_on_existing(rule)):
+            raise InvalidPolicy(PLACE, reason)
         return CompiledPolicy(
             ref=ref,
             uid=uid,
             generation=generation,
-            programs=(_program(rule, origin, annotations),),
+            programs=(program,),
+            on_existing=(on_existing(program),) if existing else (),
+            kinds=tuple(sorted(_named(scope.selector) for scope in program.match.kinds())),
             failure_policy=_failure_policy(annotations),
         )
 
@@ -87,18 +106,20 @@ class KubeMod:
     ) -> Iterator[Finding]:
         """Yield what only the text of the rule shows."""
         del scope, guard, wrong
-        (program,) = compiled.programs
-        in_system = not program.match.namespace
+        in_system = compiled.ref.namespace == SYSTEM_NAMESPACE
         yield from rule_findings(policy, read_rule(policy["spec"]), in_system=in_system)
 
 
 def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Program:
     selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
-    in_system = origin.policy.namespace == SYSTEM_NAMESPACE
+    in_system = origin.everywhere
+    if in_system and rule.pattern is None:
+        # It is for what is cluster-scoped: nobody has to be asked about the others.
+        selectors = tuple(item for item in selectors if not is_namespaced(item))
     names = rule.references
     return Program(
         origin=origin,
-        phases=frozenset({Phase.ADMISSION}),
+        phases=frozenset({Phase.ADMISSION if rule.patch else Phase.VERDICT}),
         match=RuleScope(
             home="" if in_system else origin.policy.namespace or "default",
             pattern=rule.pattern if in_system else None,
@@ -106,7 +127,7 @@ def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Prog
             selectors=selectors,
             table=KindTable(selectors),
         ),
-        binding=Names(references=names),
+        binding=Names(references=names, home=origin.namespace),
         condition=Items(items=rule.items, references=names),
         targets=None,
         mutation=rule.patch or Unchanged(),
@@ -117,11 +138,25 @@ def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Prog
         on_policy_change=False,
         skip_background=False,
         appends=rule.patch is not None and rule.patch.appends,
+        filtered=False,
         tier=rule.tier,
         verdict=None
         if rule.patch
         else Rejection(rule=origin.policy.key, text=rule.message, references=names),
     )
+
+
+def _named(kind: KindSelector) -> str:
+    """Return how people write a kind, as ``Deployment.apps``."""
+    return kind.kind if kind.group in ("", "*") else f"{kind.kind}.{kind.group}"
+
+
+def _why_not_on_existing(rule: Rule) -> str:
+    if rule.patch is None:
+        return "a rule of type Reject does nothing to what exists; remove the annotation"
+    if not set(rule.operations) & {"CREATE", "UPDATE"}:
+        return "a rule for DELETE only changes nothing that exists; remove the annotation"
+    return ""
 
 
 def _failure_policy(annotations: Mapping[str, Any]) -> str:

@@ -38,9 +38,14 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """A ModRule adds no names to the data; see `reconciler.engine.ports.Binding`."""
+    """A ModRule adds no names to the data; see `reconciler.engine.ports.Binding`.
+
+    Attributes:
+        home: The namespace that the rule does not leave, empty where there is none.
+    """
 
     references: References
+    home: str = ""
 
     @property
     def loads(self) -> bool:
@@ -53,7 +58,7 @@ class Names:
 
     def read_rights(self) -> Iterator[Need]:
         """Return what reading the references takes."""
-        return self.references.needs()
+        return self.references.needs(self.home)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,7 @@ class Rejection:
     rule: str
     text: Message | None
     references: References
+    heading: str = "operation rejected by the following ModRule(s):"
 
     def message(self, context: Context) -> str:
         """Return the name of the rule, and what it says; it rejects even if that fails."""

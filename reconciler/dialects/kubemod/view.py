@@ -5,9 +5,10 @@ A reference is read from outside when an expression or a template that names it 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from reconciler.api.meta import NAMESPACES
 from reconciler.api.rights import Need, Right
 from reconciler.engine.context import Context
 from reconciler.engine.loads import ApiLoad, LoadFailure, NeedsLoad
@@ -44,12 +45,19 @@ class References:
     def __bool__(self) -> bool:
         return self.namespace or self.node
 
-    def needs(self) -> Iterator[Need]:
-        """Yield the rights that reading them takes."""
-        for wanted, resource in ((self.namespace, "namespaces"), (self.node, "nodes")):
-            if wanted:
-                right = Right(verb="get", group="", resource=resource)
-                yield Need(location="spec", options=(right,))
+    def needs(self, home: str) -> Iterator[Need]:
+        """Yield the rights that reading them takes.
+
+        Args:
+            home: The namespace of all objects that the rule is for; empty where it is open.
+        """
+        if self.namespace:
+            # To RBAC a Namespace is in itself.
+            right = replace(Right.of("get", NAMESPACES, name=home), namespace=home)
+            yield Need(location="spec", options=(right,))
+        if self.node:
+            right = Right(verb="get", group="", resource="nodes")
+            yield Need(location="spec", options=(right,))
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from typing import Final
 from reconciler.api.kinds import CLUSTER_POLICIES, POLICIES
 from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
 from reconciler.dialects.base import PLACE as EXISTING
+from reconciler.dialects.base import Original
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.dialects.kyverno.autogen import ANNOTATION as AUTOGEN
 from reconciler.dialects.kyverno.lint.defaults import default_findings
@@ -41,6 +42,7 @@ class Kyverno:
     name: str = "kyverno"
     kinds: tuple[Kind, ...] = (CLUSTER_POLICIES, POLICIES)
     optional: bool = False
+    original: Original | None = None
     annotations: tuple[str, ...] = (AUTOGEN, ANNOTATION_EXISTING)
 
     def compile(

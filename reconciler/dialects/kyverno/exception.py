@@ -52,6 +52,7 @@ def compile_exception(obj: Object) -> PolicyException:
     triggers, targets = excepts
     return PolicyException(
         key=f"{meta.get('namespace') or 'default'}/{meta.get('name')}",
+        group=GROUP,
         rules=tuple(
             ExceptedRules(policy=policy, accepts=compile_any(names)) for policy, names in rules
         ),

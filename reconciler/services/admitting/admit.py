@@ -83,11 +83,34 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Which rules refuse an object.
+
+    Attributes:
+        refusals: Of each its message.
+        failures: Rules that could not be asked.
+    """
+
+    refusals: Sequence[StepResult] = ()
+    failures: Sequence[Failure] = ()
+
+    @property
+    def message(self) -> str:
+        """Return what whoever sent the request reads: all rules, those of one sort together."""
+        sorts: dict[str, list[str]] = {}
+        for item in self.refusals:
+            heading = "" if item.program.verdict is None else item.program.verdict.heading
+            sorts.setdefault(heading, []).append(item.message)
+        parts = (f"{heading} {', '.join(texts)}".strip() for heading, texts in sorts.items())
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """An object that is about to be stored, and the rules that may change it.
 
     Attributes:
-        subject: With the object as it came.
+        subject: With the object as it came; on DELETE the old one.
         programs: Of policies that have this failure policy; those of one policy in its order.
         exceptions: Gives those that concern a rule.
         further: Gets labels that a rule gave the object. Where they make rules match that are not
@@ -154,6 +177,23 @@ class Admit:
         # Most rules change nothing of most objects.
         patch = json_diff(original, chain.obj) if changed else ()
         return Admitted(patch=patch, changed=changed, failures=failures)
+
+    async def judge(self, question: Question, deadline: Deadline) -> Judgement:
+        """Return which rules refuse an object; one that fails keeps no other from its turn."""
+        chain = Chain(groups=by_policy(question.programs), obj=question.subject.obj)
+        work = _Work(admit=self, question=question, deadline=deadline)
+        refusals: list[StepResult] = []
+        failures: list[Failure] = []
+        for step in chain.steps():
+            if work.is_mismatch(step):
+                continue
+            result, failure = await work.take(step)
+            chain.settle(result)
+            if failure is not None:
+                failures.append(failure)
+            elif result.status is RuleStatus.FAIL:
+                refusals.append(result)
+        return Judgement(refusals=refusals, failures=failures)
 
 
 @dataclass(slots=True, kw_only=True)

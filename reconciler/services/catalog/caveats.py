@@ -47,7 +47,7 @@ def filtered(policy: CompiledPolicy, filters: Filters) -> Iterator[Caveat]:
 
 def _by_kubelets(program: Program, filters: Filters) -> Iterator[str]:
     """Yield the statuses that hardly anybody but kubelets writes, where these are left out."""
-    if not filters.groups.excludes((NODES,)):
+    if not (program.filtered and filters.groups.excludes((NODES,))):
         return
     for scope in program.match.kinds():
         kind = scope.selector
@@ -91,7 +91,8 @@ def _of_kinds(
     silent: dict[str, tuple[str, ...]] = {}
     for listing in program.match.listings(requests=True):
         for kind in listing.kinds:
-            if covering := filters.covering(listing, kind):
+            covering = filters.covering(listing, kind) if program.filtered else ()
+            if covering:
                 silent[_name(kind)] = covering
             else:
                 left.add(_name(kind))

@@ -24,10 +24,11 @@ from reconciler.errors import InvalidPolicy
 from reconciler.requests.account import parse_account
 from reconciler.requests.limits import Limits, parse_limits
 from reconciler.requests.rebuild import why_not_rebuildable
+from reconciler.services.catalog.languages import Languages
 from reconciler.services.catalog.protection import OWN_NAMESPACE
 from reconciler.services.catalog.rule_index import CompiledRule, Known, RuleIndex
 
-_ASKING = (Phase.TRIGGERED, Phase.ADMISSION)
+_ASKING = (Phase.TRIGGERED, Phase.ADMISSION, Phase.VERDICT)
 """The phases in which a request asks for its rules."""
 
 
@@ -108,10 +109,12 @@ class PolicyStore:
     Attributes:
         namespace: Of the programs, whose accounts no policy works as.
         forces_ignore: Every policy is under ``Ignore``, whatever its author wrote.
+        languages: Which of those that a cluster need not have are at work.
     """
 
     namespace: str = OWN_NAMESPACE
     forces_ignore: bool = False
+    languages: Languages = field(default_factory=Languages)
     _known: dict[PolicyRef, StoredPolicy] = field(default_factory=dict)
     _subscribers: list[OnChange] = field(default_factory=list)
     _acting: tuple[CompiledPolicy, ...] = ()

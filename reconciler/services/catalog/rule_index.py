@@ -67,7 +67,8 @@ class _Indexed:
     def of(cls, position: int, policy: CompiledPolicy, program: Program) -> Self:
         """Return a rule of a policy so."""
         own = program.match.namespaces
-        namespaces = (policy.namespace,) if policy.namespace else own
+        home = program.origin.namespace
+        namespaces = (home,) if home else own
         names, needs = program.match.names, program.match.needs
         return cls(
             position=position,
@@ -86,7 +87,7 @@ class _Indexed:
             return False
         if namespace and self.namespaces is not None and namespace not in self.namespaces:
             return False
-        if not namespace and self.rule.policy.namespace:
+        if not namespace and self.rule.program.origin.namespace:
             return False
         kind, subresource = known.kind, known.subresource
         return any(_may_match(selector, kind, subresource) for selector in self.selectors)

@@ -43,17 +43,20 @@ class Reach:
         nodes = {_KUBELET} if NODES in self.live.current.filters.users else set[str]()
         return frozenset(own | nodes)
 
-    def holds(self, subject: Subject, namespace_labels: Mapping[str, str]) -> bool:
-        """Tell whether changes of an object are asked about and recorded.
+    def holds(
+        self, program: Program, subject: Subject, namespace_labels: Mapping[str, str]
+    ) -> bool:
+        """Tell whether changes of an object are asked about for a rule, and recorded.
 
         Args:
+            program: The rule.
             subject: The object.
             namespace_labels: Where `by_namespace` says that they count.
         """
         is_namespace = subject.kind == "Namespace" and not subject.group
         namespace = subject.name if is_namespace else subject.namespace
         never = own_namespaces(self.live.namespace) | {KUBE_SYSTEM}
-        if namespace in never or self.live.leaves_trigger(subject):
+        if namespace in never or self.live.leaves_trigger(program, subject):
             return False
         selectors = self.live.current.webhooks.selectors
         asked = subject.labels if is_namespace else namespace_labels

@@ -234,7 +234,7 @@ class _Walk:
             namespace_labels=labels,
             operation=_operation(lead) if lead.task.counted else "",
         )
-        if not reach.holds(subject, labels):
+        if not reach.holds(program, subject, labels):
             return
         if program.match.evaluate(subject).decision is Decision.NO_MATCH:
             return

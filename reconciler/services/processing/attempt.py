@@ -350,7 +350,7 @@ class Processor:
             meant = job.query.names_kind if by_kind else job.query.names_namespace
             outcome = Outcome.FAILED if meant else Outcome.SKIPPED
             return TargetResult(outcome=outcome, message=reason)
-        if self.is_excluded(key):
+        if job.run.program.filtered and self.is_excluded(key):
             message = "resourceFilters in the ConfigMap kyverno excludes it"
             return TargetResult(outcome=Outcome.SKIPPED, message=message)
         return await self.lanes.submit(key, job)

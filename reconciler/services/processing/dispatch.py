@@ -101,6 +101,7 @@ class Dispatcher:
             period=self.confirmation,
         )
         self.processor.index.subscribe(self._on_policy)
+        self.processor.index.languages.changed.subscribe(self._wake_all)
 
     def on_stored(self, request: UpdateRequest) -> None:
         """Take in a request as it is stored; one that comes late changes nothing."""
@@ -161,6 +162,11 @@ class Dispatcher:
             if request.spec.policy == policy and (parked or working):
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
+
+    def _wake_all(self) -> None:
+        """Look again at what waited for another system to go, or may have to wait for one."""
+        for policy in self.processor.index.entries():
+            self.wake(policy.ref)
 
     def wake_parked(self, reason: Reason) -> None:
         """Look again at the requests that were parked for a reason: it may be gone."""

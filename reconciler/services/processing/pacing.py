@@ -49,6 +49,8 @@ class Pacer:
         stored = self.index.entry(policy)
         if stored is None:
             return None
+        if reason := self.index.languages.standing_by(policy):
+            return Defer(reason=Reason.STANDING_BY, message=reason)
         if stored.misnamed is not None:
             return Defer(reason=Reason.INVALID_ACCOUNT, message=str(stored.misnamed))
         if isinstance(stored.limits, InvalidPolicy):

@@ -126,7 +126,9 @@ class InForce:
     def obstacle_of(self, policy: CompiledPolicy) -> Obstacle | None:
         """Return why a policy is not in force now, None where it is."""
         if self.obstacle is not None and (
-            self.obstacle.cause not in _OF_CONFIGURATION or policy.in_phase(Phase.TRIGGERED)
+            self.obstacle.cause not in _OF_CONFIGURATION
+            or policy.in_phase(Phase.TRIGGERED)
+            or policy.in_phase(Phase.VERDICT)
         ):
             return self.obstacle
         if self.not_changing is not None and policy.in_phase(Phase.ADMISSION):

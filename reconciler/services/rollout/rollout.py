@@ -55,6 +55,8 @@ _URGENT, _LONGEST = 2.0, 15.0
 """Seconds between two tries at most, while policies are not in force, and while they are."""
 _KEPT_PARTS = ("mutateExisting", "autogen", "rulecount")
 """Parts of the status that are written field by field."""
+_WHOLE_PARTS = ("phases", "kinds")
+"""Lists."""
 _MARK = 128
 """Characters of the run annotation that tell one value from another."""
 
@@ -88,6 +90,7 @@ class Rollout(SaysOnce):
         access, clock = self.webhook_writer.cluster.access, self.webhook_writer.clock
         self._delegation = Delegation(index=self.index, access=access, clock=clock)
         self.index.subscribe(self._on_policy)
+        self.index.languages.changed.subscribe(self.changed.set)
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
         # New figures in the status, which come every second, are nothing to follow.
@@ -153,7 +156,9 @@ class Rollout(SaysOnce):
 
     async def reconcile(self) -> None:
         """Bring configurations, sweeps and statuses in step once."""
-        policies = {policy.ref: policy for policy in self.index.policies()}
+        policies = {
+            policy.ref: policy for policy in self.index.policies() if self._is_ours(policy.ref)
+        }
         if self.held and not self.ending:
             await self.webhook_writer.stand_by()
             return
@@ -164,7 +169,8 @@ class Rollout(SaysOnce):
             else:
                 chosen = tuple(policies.values())
                 stored = tuple(item.head for item in self.index.entries())
-                refused = await self.webhook_writer.register(chosen, stored)
+                kinds = self.index.languages.kinds
+                refused = await self.webhook_writer.register(chosen, stored, kinds)
         except ClusterError:
             if self.webhook_writer.in_force.broken:
                 with contextlib.suppress(ClusterError):
@@ -205,7 +211,16 @@ class Rollout(SaysOnce):
             elif self.index.get(ref) is compiled:
                 yield self._finish(ref, compiled)
         for invalid in self.index.invalid():
-            yield self._write(invalid.ref, _not_ready(str(invalid.result)))
+            if self._is_ours(invalid.ref):
+                yield self._write(invalid.ref, _not_ready(str(invalid.result)))
+        for left in self.index.entries():
+            if reason := self.index.languages.standing_by(left.ref):
+                yield self._write(left.ref, _not_ready(reason, "StandingBy"))
+
+    def _is_ours(self, ref: PolicyRef) -> bool:
+        """Tell whether a policy is acted on, and not left to the system that it was made for."""
+        languages = self.index.languages
+        return languages.is_served(ref) and not languages.standing_by(ref)
 
     async def _suspend(self, ref: PolicyRef, obstacle: Obstacle) -> None:
         """Say that a policy is not in force, also while its figures are written every second."""
@@ -331,6 +346,7 @@ def _ready(policy: CompiledPolicy, found: Sequence[Caveat], *, if_stored: bool) 
             for phase in Phase
             if any(phase in item.phases for item in (*policy.programs, *policy.on_existing))
         ],
+        **({"kinds": list(policy.kinds)} if policy.kinds else {}),
         "mutateExisting": {
             "observedGeneration": policy.generation,
             "onExisting": True if policy.on_existing else None,
@@ -369,4 +385,4 @@ def _differs(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     parts = ((status.get(part) or {}, wanted.get(part, {})) for part in _KEPT_PARTS)
     return any(
         have.get(key) != value for have, want in parts for key, value in want.items()
-    ) or status.get("phases") != wanted.get("phases", status.get("phases"))
+    ) or any(status.get(key) != wanted.get(key, status.get(key)) for key in _WHOLE_PARTS)

@@ -13,10 +13,11 @@ from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import (
     EXCEPTION_VERSION,
     GROUP,
+    Kind,
     Object,
     own_namespaces,
 )
-from reconciler.dialects.registry import POLICY_KINDS
+from reconciler.dialects.registry import DIALECTS, REQUIRED_KINDS
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
 from reconciler.services.catalog.policy_store import digest_of
 from reconciler.services.catalog.settings import WebhookSettings
@@ -33,6 +34,9 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 VALIDATE = "validate"
 CHANGE, CHANGE_ONCE = "mutate", "mutate-once"
 """Parts of the addresses: for what is recorded, and for rules that change what is written."""
+
+CHAINS = {f"{CHANGE}-{dialect.name}": dialect.name for dialect in DIALECTS if dialect.optional}
+"""The same for rules that stand in the tiers of a language, those of all its policies together."""
 
 FORCED = "all"
 """Stands in an address for the failure policy where all policies have ``Ignore`` by force."""
@@ -71,6 +75,7 @@ class WebhookConfig:
         settings: What people add to the webhooks for triggers.
         owner: Reference of an object with which the configurations shall be removed.
         forces_ignore: All policies are under ``Ignore``, whatever their authors wrote.
+        policy_kinds: The kinds of policies that are looked at when they are written.
     """
 
     endpoint: Endpoint
@@ -80,6 +85,7 @@ class WebhookConfig:
     settings: WebhookSettings = field(default_factory=WebhookSettings)
     owner: Mapping[str, Any] | None = None
     forces_ignore: bool = False
+    policy_kinds: Sequence[Kind] = REQUIRED_KINDS
 
 
 def configurations(
@@ -107,7 +113,10 @@ def configurations(
                 _written(
                     "policy",
                     "/policies",
-                    ((kind.group, kind.version, kind.plural) for kind in (*POLICY_KINDS, ENTRIES)),
+                    (
+                        (kind.group, kind.version, kind.plural)
+                        for kind in (*registration.policy_kinds, ENTRIES)
+                    ),
                     registration,
                     standing.harmless_edits(),
                 ),
@@ -171,9 +180,9 @@ def _groups(
 def _recording(
     at: str, policies: Iterable[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
 ) -> Iterator[Object]:
-    """Yield the webhooks that record what triggers rules with targets."""
+    """Yield the webhooks that record what triggers rules with targets, if no rule refuses it."""
     for group in _groups(f"{at}/{VALIDATE}", policies, registration):
-        programs = programs_of(group.members, Phase.TRIGGERED)
+        programs = programs_of(group.members, Phase.TRIGGERED, Phase.VERDICT)
         if rules := webhook_rules.recorded(programs, kinds):
             yield _of_rules(
                 group, programs, kinds, registration, rules=rules, sideEffects="NoneOnDryRun"
@@ -188,13 +197,13 @@ def _mutating(
     The API server asks again when a later webhook changed the object. What a rule adds by
     position it would add again, and a policy that applies one rule would apply the next: such a
     policy is asked once, and its rules stay together, for each acts on what those before it made.
+    So do all rules that stand in the tiers of one language.
     """
-    for once in (False, True):
-        route = CHANGE_ONCE if once else CHANGE
-        chosen = [item for item in policies if item.acts_once is once]
+    for route, chosen in _by_route(policies):
         for group in _groups(f"{at}/{route}", chosen, registration):
             programs = programs_of(group.members, Phase.ADMISSION)
             if rules := webhook_rules.changed(programs, kinds):
+                once = any(item.acts_once for item in group.members)
                 named = replace(group, name=f"{route}-{group.name}")
                 # Whoever is asked for data may do something at that.
                 asks = any(program.binding.loads for program in programs)
@@ -207,6 +216,17 @@ def _mutating(
                     sideEffects="NoneOnDryRun" if asks else "None",
                     reinvocationPolicy="Never" if once else "IfNeeded",
                 )
+
+
+def _by_route(
+    policies: Sequence[CompiledPolicy],
+) -> Iterator[tuple[str, list[CompiledPolicy]]]:
+    """Yield the policies of each route, in the order in which the API server is to ask."""
+    alone = [item for item in policies if not item.chained]
+    yield CHANGE, [item for item in alone if not item.acts_once]
+    yield CHANGE_ONCE, [item for item in alone if item.acts_once]
+    for route, dialect in CHAINS.items():
+        yield route, [item for item in policies if item.chained == dialect]
 
 
 def _of_rules(

@@ -11,7 +11,7 @@ Kinds = Mapping[KindSelector, Sequence[Kind]]
 Rules = dict[tuple[str, str, str, str], set[str]]
 """Operations by group, version, resource and scope."""
 
-ASKING = (Phase.TRIGGERED, Phase.ADMISSION)
+ASKING = (Phase.TRIGGERED, Phase.ADMISSION, Phase.VERDICT)
 """The phases in which the API server asks."""
 
 
@@ -48,13 +48,18 @@ def lookup(selector: KindSelector) -> tuple[str, str]:
 
 
 def recorded(programs: Iterable[Program], kinds: Kinds) -> list[Object]:
-    """Return what rules with targets are to hear of: everything that may trigger one."""
+    """Return what rules hear of when nobody changes it any more: triggers, and what they refuse.
+
+    Policies no rule refuses, itself least of all.
+    """
     rules: Rules = {}
     for program in programs:
+        refuses = Phase.VERDICT in program.phases
         for scope in program.match.kinds():
             operations = _operations(program, scope)
             for place in _places(scope.selector, kinds, program):
-                rules.setdefault(place, set()).update(operations)
+                if not (refuses and is_own_group(place[0])):
+                    rules.setdefault(place, set()).update(operations)
     return render_rules(rules)
 
 

@@ -8,13 +8,14 @@ are not made again, because then the programs are being uninstalled.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, Self
 
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object, PolicyRef, resource_version
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
+from reconciler.dialects.registry import REQUIRED_KINDS
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
@@ -156,7 +157,10 @@ class WebhookWriter:
         return bool(known) and known == resource_version(configuration)
 
     async def register(
-        self, policies: Sequence[CompiledPolicy], stored: Iterable[Object] = ()
+        self,
+        policies: Sequence[CompiledPolicy],
+        stored: Iterable[Object] = (),
+        kinds: Sequence[Kind] = REQUIRED_KINDS,
     ) -> Mapping[PolicyRef, str]:
         """Have the API server ask about what the policies match; return when it does.
 
@@ -167,6 +171,7 @@ class WebhookWriter:
         Args:
             policies: All that can act.
             stored: The same and others as they are stored.
+            kinds: Of policies that are looked at when they are written.
 
         Returns:
             Why a policy is left out.
@@ -182,11 +187,11 @@ class WebhookWriter:
         await self._look_for_owner()
         self._refused = {ref: self._refused[ref] for ref in self._refused if ref in known}
         while True:
-            registration = self._registration(bundle)
+            registration = replace(self._registration(bundle), policy_kinds=kinds)
             good = [item for item in policies if not self._is_refused(item)]
-            kinds = self.in_force.resolve(good, await self._served(good))
+            resolved = self.in_force.resolve(good, await self._served(good))
             try:
-                changed = await self._store(configurations(good, kinds, registration))
+                changed = await self._store(configurations(good, resolved, registration))
             except Invalid as error:
                 if not await self._sort_out(good, registration, error):
                     raise

@@ -64,7 +64,7 @@ class Sweeper:
         each: Told what became of each trigger that was worked on, as the order for that trigger
             alone; what failed goes on as a request of its own.
         parallel: Triggers worked on at the same time.
-        is_excluded: Tells of an object that the settings exclude from being a trigger.
+        is_excluded: Tells of a rule and an object that the settings do not let trigger it.
         settle: Seconds until a trigger that was admitted is stored, or never will be.
         children: Requests that an order may leave for what failed; then it waits instead.
         settling: Knows since when the sequences of orders are what they are.
@@ -78,7 +78,7 @@ class Sweeper:
     each: Each
     page: int = 500
     parallel: int = 64
-    is_excluded: Callable[[Subject], bool] = lambda _subject: False
+    is_excluded: Callable[[Program, Subject], bool] = lambda _program, _subject: False
     settle: float = 60.0
     children: int = 1000
     settling: Settling = field(default_factory=Settling)
@@ -97,7 +97,7 @@ class Sweeper:
         processor: Processor,
         requests: Requests,
         each: Each,
-        is_excluded: Callable[[Subject], bool],
+        is_excluded: Callable[[Program, Subject], bool],
     ) -> Self:
         """Return the one of a controller with these settings."""
         return cls(
@@ -367,7 +367,7 @@ class Sweeper:
     async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
         worker = self.processor.acting_as(program.origin.account)
         trigger = await worker.reading.of_object(obj, program)
-        if trigger.subject is None or self.is_excluded(trigger.subject):
+        if trigger.subject is None or self.is_excluded(program, trigger.subject):
             return None
         if program.match.evaluate(trigger.subject).decision is not Decision.MATCH:
             return None

@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.api.meta import Kind, Object, policy_ref
 from reconciler.api.rights import Need, TargetNeed
+from reconciler.dialects.base import Original
 from reconciler.dialects.finding import Finding, Guard, Level, Scope
 from reconciler.engine.context import Context
 from reconciler.engine.given import Given
@@ -112,6 +113,7 @@ class Toy:
     name: str = "toy"
     kinds: tuple[Kind, ...] = (LABEL_RULES,)
     optional: bool = True
+    original: Original | None = None
     annotations: tuple[str, ...] = ()
 
     def compile(

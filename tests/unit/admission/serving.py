@@ -17,12 +17,14 @@ from admission.decide import Limits
 from admission.digests import Digests
 from admission.exceptions import ExceptionWebhook
 from admission.facts import Facts
+from admission.failures import RuleFailures
 from admission.lookup import RuleLookup
 from admission.mutate import MutateWebhook
 from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
 from admission.server import Transport, WebhookServer
+from admission.verdicts import VerdictWebhook
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Unavailable
@@ -157,16 +159,19 @@ class World:
             caught_up=caught_up,
         )
         limits_of_rules = Limits(controller_users=("own",), max_recorded=1000, filters=filters)
+        admit = Admit(loader=loader or MemoryLoader(self.cluster), clock=clock, below=lambda _: 0)
         mutations = MutateWebhook(
             lookup=lookup,
-            admit=Admit(
-                loader=loader or MemoryLoader(self.cluster), clock=clock, below=lambda _: 0
-            ),
+            admit=admit,
             metrics=self.metrics,
             namespace="kyverno",
             told=MutationEvents(events=self.events, wants_success=lambda _: tells_success),
+            failures=RuleFailures(
+                metrics=self.metrics,
+                undone="not changed",
+                lost=callbacks.get("lost", lambda: None),
+            ),
             standing_by=standing_by,
-            lost=callbacks.get("lost", lambda: None),
         )
         resources = ResourceWebhook(
             lookup=lookup,
@@ -186,8 +191,16 @@ class World:
             limits=limits_of_rules,
             clock=clock,
             metrics=self.metrics,
-            standing_by=standing_by,
             **callbacks,
+        )
+        verdicts = VerdictWebhook(
+            lookup=lookup,
+            admit=admit,
+            metrics=self.metrics,
+            namespace="kyverno",
+            failures=RuleFailures(metrics=self.metrics, undone="not checked"),
+            recording=resources,
+            standing_by=standing_by,
         )
         self.bodies = Bodies(largest=largest, together=together, timeout=body_timeout)
         transport = Transport(
@@ -202,7 +215,7 @@ class World:
         )
         self.server = WebhookServer(
             transport,
-            resources,
+            verdicts,
             mutations,
             PolicyWebhook(make_means()).review,
             ExceptionWebhook(ExceptionSettings(enabled=True, namespaces="ok")).review,

@@ -16,6 +16,7 @@ from reconciler.services.rollout.webhook_config import (
 )
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.test_registration import narrowed, resolve, settings
+from tests.unit.dialects.kubemod.modrules import patching
 
 MATCHED = (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION)
 APPEND = '[{"op": "add", "path": "/data/list/-", "value": "x"}]'
@@ -202,6 +203,39 @@ async def test_what_applies_one_rule_is_not_asked_for_the_next(
     found = await webhooks(make.mutating(spec=one, resources=resources, rules=rules))
     (hook,) = found.values()
     assert hook["reinvocationPolicy"] == policy
+
+
+def modrules(*appending: bool, **fields):
+    edits = {
+        False: {"op": "add", "path": "/metadata/labels/a", "value": "b"},
+        True: {"op": "add", "path": "/spec/containers/-1", "value": "{name: c}"},
+    }
+    return [patching(edits[it], name=f"r{index}", **fields) for index, it in enumerate(appending)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "policy"), [((False, False), "IfNeeded"), ((False, True), "Never")]
+)
+async def test_the_rules_of_one_language_with_tiers_stay_together(webhooks, make, rules, policy):
+    found = await webhooks(*modrules(*rules), make.mutating())
+    assert list(found) == [
+        "mutate-fail.retrofit.kyverno.io",
+        "mutate-kubemod-ignore.retrofit.kyverno.io",
+    ]
+    hook = found["mutate-kubemod-ignore.retrofit.kyverno.io"]
+    assert hook["clientConfig"]["service"]["path"].endswith("/mutate-kubemod/ignore")
+    assert hook["reinvocationPolicy"] == policy
+    (only,) = hook["namespaceSelector"]["matchExpressions"]
+    assert (only["operator"], only["values"]) == ("In", ["shop"])
+
+
+async def test_rules_of_the_system_namespace_are_for_all_namespaces(webhooks):
+    # Pods are in namespaces, and without a targetNamespaceRegex the rule is for none of those.
+    assert await webhooks(*modrules(False, namespace="kubemod-system")) == {}
+    rules = modrules(False, namespace="kubemod-system", targetNamespaceRegex=".*")
+    (hook,) = (await webhooks(*rules)).values()
+    (never,) = hook["namespaceSelector"]["matchExpressions"]
+    assert never["operator"] == "NotIn"
 
 
 async def test_failure_policies_and_conditions_have_webhooks_of_their_own(webhooks, make):

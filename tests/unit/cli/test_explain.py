@@ -616,6 +616,8 @@ def test_of_rules_of_which_one_is_applied_the_others_are_told_to_come_too_late(
 class Says:
     """A refusal that quotes the object."""
 
+    heading = ""
+
     def message(self, context: Context) -> str:
         mode = context.data["request"]["object"]["data"].get("mode")
         if mode is None:

@@ -150,6 +150,8 @@ def make_rule(
 class Says:
     """A refusal that says who holds the object."""
 
+    heading: str = ""
+
     def message(self, context: Context) -> str:
         labels = context.data["request"]["object"]["metadata"]["labels"]
         return f"it belongs to {labels['team']}"
@@ -159,6 +161,7 @@ def make_exception(policy: str, rule: str, **labels: str) -> PolicyException:
     """Return an exception of a rule for triggers with these labels."""
     return PolicyException(
         key="ns/except",
+        group="toy.example",
         rules=(ExceptedRules(policy=policy, accepts=rule.__eq__),),
         matcher=Labelled(labels=labels),
         conditions=None,

@@ -291,14 +291,55 @@ async def test_a_watch_that_was_cut_is_not_fresh_before_it_has_gone_on(api, clie
         assert len(api.seen) >= 3
 
 
-async def test_a_kind_that_need_not_be_served_has_no_objects_until_it_is(api, client, clock):
+class Discovery:
+    """Says whether a kind is served."""
+
+    def __init__(self, *, served: bool) -> None:
+        self.served = served
+
+    async def __call__(self) -> bool:
+        return self.served
+
+
+async def test_a_kind_that_need_not_be_served_is_gone_with_its_objects(api, client, clock):
     unserved = (404, b"404 page not found")
     api.answer(ROUTE, listed(5, named("x", 1)), unserved)
-    watch = Watch(client, CONFIG_MAPS, clock, optional=True)
+    watch = Watch(client, CONFIG_MAPS, clock, served=Discovery(served=True))
     async with asyncio.timeout(20), contextlib.aclosing(watch.events()) as events:
         assert [(await anext(events))[0] for _ in range(2)] == ["ADDED", "DELETED"]
         await watch.caught_up()
     assert (watch.absent, watch.synced.is_set(), watch.problem) == (True, True, "")
+
+
+async def test_a_kind_that_is_not_served_is_not_asked_for_until_somebody_looks(api, client, clock):
+    api.answer(ROUTE, listed(5, named("x", 1)), streamed(hold=True))
+    found = Discovery(served=False)
+    watch = Watch(client, CONFIG_MAPS, clock, served=found)
+    turned = []
+    watch.turned.subscribe(lambda: turned.append(watch.absent))
+    async with asyncio.timeout(20), contextlib.aclosing(watch.events()) as events:
+        coming = asyncio.create_task(anext(events))
+        await watch.synced.wait()
+        await watch.caught_up()
+        assert (watch.absent, api.seen) == (True, [])
+        found.served = True
+        watch.look()
+        kind, obj = await coming
+    assert (kind, obj["metadata"]["name"]) == ("ADDED", "x")
+    assert (watch.absent, turned) == (False, [False])
+
+
+async def test_an_optional_kind_that_may_not_be_read_is_in_nobodys_way(api, client, clock):
+    api.answer(ROUTE, (403, b"no"))
+    watch = Watch(client, CONFIG_MAPS, clock, served=Discovery(served=True))
+    async with asyncio.timeout(20), contextlib.aclosing(watch.events()) as events:
+        coming = asyncio.create_task(anext(events))
+        await watch.synced.wait()
+        await watch.caught_up()
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+    assert watch.absent
+    assert "configmaps" in watch.problem
 
 
 async def test_a_kind_that_must_be_served_and_is_not_is_a_problem(api, client, clock):

@@ -173,13 +173,13 @@ def new_registrar(
     )
 
 
-def new_rollout(world: World) -> Rollout:
+def new_rollout(world: World, webhooks: Webhooks | None = None) -> Rollout:
     """Return what follows the policies of a world, and tells nobody."""
     return Rollout(
         index=world.index,
         policies=world.policies,
         requests=world.requests,
-        webhook_writer=new_registrar(world),
+        webhook_writer=new_registrar(world, webhooks=webhooks),
         say=lambda _text: None,
         warn=lambda _policy, _caveat: None,
     )

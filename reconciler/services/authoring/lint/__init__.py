@@ -110,7 +110,7 @@ def find_surprises(
         found += lost_findings(compiled, program)
     for program in compiled.in_background:
         found += protected_targets(program, guard)
-    for program in compiled.in_phase(Phase.ADMISSION):
+    for program in (*compiled.in_phase(Phase.ADMISSION), *compiled.in_phase(Phase.VERDICT)):
         found += protected_objects(program, guard)
     return tuple(sorted(found, key=_position))
 

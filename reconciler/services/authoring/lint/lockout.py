@@ -19,9 +19,7 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
     """
     annotations = (policy.get("metadata") or {}).get("annotations")
     consent = annotations.get(ANNOTATION_ALL_KINDS) if isinstance(annotations, dict) else None
-    if compiled.failure_policy != FAIL or compiled.namespace or compiled.match_conditions:
-        return
-    if consent == _CONSENT:
+    if compiled.failure_policy != FAIL or compiled.match_conditions or consent == _CONSENT:
         return
     for program in compiled.programs:
         if _matches_everything(program):
@@ -37,7 +35,7 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
 
 
 def _matches_everything(program: Program) -> bool:
-    if program.match.namespaces is not None:
+    if program.origin.namespace or program.match.namespaces is not None:
         return False
     selectors = (scope.selector for scope in program.match.kinds())
     return any(item.kind == "*" and has_wildcard(item.group) for item in selectors)

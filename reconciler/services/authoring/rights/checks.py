@@ -120,7 +120,7 @@ class RightsCheck:
         return tuple(_missing(needs, await self._ask(needs)))
 
     async def _of_admission(self, policy: CompiledPolicy) -> list[Need]:
-        programs = policy.in_phase(Phase.ADMISSION)
+        programs = (*policy.in_phase(Phase.ADMISSION), *policy.in_phase(Phase.VERDICT))
         return [need for program in programs for need in await self._reads(program)]
 
     async def _reads(self, program: Program) -> list[Need]:

@@ -6,6 +6,7 @@ from typing import Self
 
 from reconciler.api.meta import Object, TargetKey
 from reconciler.engine.match import Subject
+from reconciler.engine.program import Program
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings.reading import (
     ClusterSettings,
@@ -53,10 +54,10 @@ class SettingsHolder:
         self.current, self.faults, self.unused = found.settings, found.faults, found.unused
         self.changed.emit(self)
 
-    def leaves_trigger(self, subject: Subject) -> bool:
-        """Return whether an object triggers nothing."""
+    def leaves_trigger(self, program: Program, subject: Subject) -> bool:
+        """Return whether an object does not trigger a rule."""
         own = Protection(namespace=self.namespace).of_trigger(subject.kind, subject.namespace)
-        return bool(own) or self.current.filters.filter(subject)
+        return bool(own) or (program.filtered and self.current.filters.filter(subject))
 
     def leaves_target(self, key: TargetKey) -> bool:
         """Return whether an object is not to be changed."""

@@ -52,6 +52,8 @@ class Browser:
                 self.complaints.append(params["entry"]["text"])
             case "Runtime.exceptionThrown":
                 self.complaints.append(str(params["exceptionDetails"]))
+            case _:
+                pass
 
     async def go(self, address: str) -> None:
         """Open an address."""

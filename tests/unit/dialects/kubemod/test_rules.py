@@ -246,7 +246,9 @@ def test_another_kind_reads_no_reference() -> None:
     assert not run_of(program, obj).decide().fires
     (need,) = program.binding.read_rights()
     assert isinstance(need, Need)
-    assert str(need.options[0]) == "get namespaces"
+    (right,) = need.options
+    # No other Namespace than its own, to which a Role in it gives the right.
+    assert (right.resource, right.namespace, right.name) == ("namespaces", "shop", "shop")
 
 
 @pytest.mark.parametrize("name", ["ref.kubemod.io/node", "ref.kubemod.io/nodename"])

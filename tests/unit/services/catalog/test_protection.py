@@ -1,5 +1,7 @@
 """What no policy reaches, whatever rights the controller was granted."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.api.updaterequest import Outcome
@@ -9,6 +11,7 @@ from reconciler.errors import InvalidSetting
 from reconciler.requests.lifecycle import Done, Fail
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
+from tests.unit.engine.rules import make_rule
 
 OWN = "kyverno"
 PROTECTION = Protection()
@@ -97,7 +100,15 @@ def test_nothing_triggers_in_the_own_namespace_whatever_the_filters_say(
     holder = SettingsHolder.of(OWN)
     holder.take({"resourceFilters": "[Event,*,*]"})
     subject = Subject(obj={}, group="", version="v1", kind=kind, name="x", namespace=OWN)
-    assert holder.leaves_trigger(subject) is left
+    assert holder.leaves_trigger(make_rule("r"), subject) is left
+
+
+def test_what_the_filters_leave_out_fires_rules_all_the_same_that_they_are_not_for() -> None:
+    holder = SettingsHolder.of(OWN)
+    holder.take({"resourceFilters": "[Secret,*,*]"})
+    rule, subject = make_rule("r"), Subject(obj={}, group="", version="v1", kind="Secret")
+    assert holder.leaves_trigger(rule, subject)
+    assert not holder.leaves_trigger(replace(rule, filtered=False), subject)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,143 @@
+"""Policy languages that a cluster need not have, followed where their kinds are installed.
+
+A language is at work when its policies can be read and nobody else acts on them: the system that
+it comes from is known by the webhook configuration that it makes, and goes first.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from reconciler.api.meta import Kind
+from reconciler.clock import Clock
+from reconciler.dialects.base import Original
+from reconciler.dialects.registry import DIALECTS
+from reconciler.kube.client import Client
+from reconciler.kube.policies import KubePolicies
+from reconciler.kube.watch import Watch
+from reconciler.kube.webhooks import WEBHOOK_KINDS
+from reconciler.observe.problems import tell_problems
+from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.wiring.shared import Say
+
+_PATROL = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class OptionalLanguage:
+    """Follows the policies of one language, and whether its original acts on them.
+
+    Attributes:
+        watches: Of its kinds.
+        original: The system that it comes from, and what follows its configuration; None where
+            it does not matter whether that is at work.
+        say: Gets a sentence for the log.
+    """
+
+    name: str
+    watches: Mapping[Kind, Watch]
+    original: tuple[Original, Watch] | None
+    index: PolicyStore
+    say: Say
+    _there: asyncio.Event = field(default_factory=asyncio.Event)
+    _known: bool = False
+
+    @classmethod
+    def all(
+        cls,
+        client: Client,
+        clock: Clock,
+        index: PolicyStore,
+        policies: KubePolicies,
+        *,
+        take_over: bool,
+        say: Say,
+    ) -> Iterator[Self]:
+        """Yield all of them.
+
+        Args:
+            client: Looks for the originals.
+            clock: For their watches.
+            index: Takes the policies.
+            policies: Has what follows them.
+            take_over: Act on the policies although the original is at work.
+            say: Gets a sentence for the log.
+        """
+        for dialect in DIALECTS:
+            original = None if take_over else dialect.original
+            watches = {kind: it for kind, it in policies.optional.items() if kind in dialect.kinds}
+            if watches:
+                yield cls(
+                    name=dialect.name,
+                    watches=watches,
+                    original=None if original is None else _followed(client, clock, original),
+                    index=index,
+                    say=say,
+                )
+
+    def __post_init__(self) -> None:
+        """Follow what comes and goes."""
+        self._known = self.original is None
+        for watch in self.watches.values():
+            watch.turned.subscribe(self._settle)
+
+    def loops(self) -> Mapping[str, Awaitable[None]]:
+        """Return what follows all that for ever, by name."""
+        found: dict[str, Awaitable[None]] = {}
+        for kind, watch in self.watches.items():
+            found[kind.plural] = self._follow(watch)
+            found[f"problems of {kind.plural}"] = self._tell(kind.plural, watch)
+        if self.original is not None:
+            found[f"live {self.original[0].name}"] = self._look_for(*self.original)
+        return found
+
+    async def _follow(self, watch: Watch) -> None:
+        async for change, policy in watch.events():
+            if change == "DELETED":
+                self.index.on_deleted(policy)
+            else:
+                await self.index.take_in(policy)
+
+    async def _look_for(self, original: Original, watch: Watch) -> None:
+        # Where the language is not installed, nobody asks who else speaks it.
+        await self._there.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell(f"the configuration of {original.name}", watch))
+            tasks.create_task(self._stand_by(original, watch))
+            await watch.synced.wait()
+            self._known = True
+            self._settle()
+
+    async def _stand_by(self, original: Original, watch: Watch) -> None:
+        async for change, _ in watch.events():
+            reason = "" if change == "DELETED" else _reason(original)
+            self.say(reason or f"{original.name} is gone: its policies are acted on")
+            self.index.languages.stand_by(self.name, reason)
+
+    def _settle(self) -> None:
+        for kind, watch in self.watches.items():
+            self.index.languages.take(kind, served=self._known and not watch.absent)
+        if not all(watch.absent for watch in self.watches.values()):
+            self._there.set()
+
+    async def _tell(self, what: str, watch: Watch) -> None:
+        await tell_problems(
+            lambda: watch.problem,
+            lambda text: self.say(f"{what} cannot be followed: {text}"),
+            every=_PATROL,
+        )
+
+
+def _followed(client: Client, clock: Clock, original: Original) -> tuple[Original, Watch]:
+    (kind,) = (kind for kind in WEBHOOK_KINDS if kind.kind == original.kind)
+    only = f"metadata.name={original.configuration}"
+    return original, Watch(client, kind, clock, fields=only, metadata_only=True)
+
+
+def _reason(original: Original) -> str:
+    configuration = f"{original.kind} {original.configuration}"
+    return (
+        f"{original.name} is at work in this cluster ({configuration}), and acts"
+        " on its policies itself: kube-retrofit stands by until that is removed"
+    )

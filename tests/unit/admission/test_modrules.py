@@ -1,0 +1,158 @@
+"""Rules that stand in tiers, and rules that refuse, over real HTTP."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.engine.loads import Load
+from reconciler.errors import Unavailable
+from tests.unit.admission.conftest import Make
+from tests.unit.admission.serving import World
+from tests.unit.admission.test_mutate import ask, changed
+from tests.unit.dialects.kubemod.modrules import POD, make_pod, modrule, patching
+
+CHANGE, VALIDATE = "/mutate-kubemod/ignore", "/validate/ignore"
+NO_ROOT = "$.spec.securityContext.runAsUser == 0"
+FAIL = {"kube-retrofit.dev/failure-policy": "Fail"}
+
+
+def add(name: str, path: str, value: str, **fields: Any) -> Object:
+    return patching({"op": "add", "path": path, "value": value}, name=name, **fields)
+
+
+def rejecting(name: str, select: str, message: str | None = None, **fields: Any) -> Object:
+    if message is not None:
+        fields["rejectMessage"] = message
+    return modrule(type="Reject", match=[POD, {"select": select}], name=name, **fields)
+
+
+def root() -> Object:
+    pod = make_pod()
+    return {**pod, "spec": {**pod["spec"], "securityContext": {"runAsUser": 0}}}
+
+
+class Silent:
+    """A cluster that does not answer."""
+
+    async def load(self, load: Load) -> Any:
+        raise Unavailable(f"{load} is not answered")
+
+
+async def stored(world: World) -> int:
+    """Return how many requests were recorded."""
+    return len([item async for item in world.requests.waiting()])
+
+
+@pytest.fixture
+async def world(make: type[Make]) -> AsyncIterator[World]:
+    rules = (
+        rejecting("no-root", NO_ROOT, "{{ .Target.metadata.name }} runs as root"),
+        rejecting("no-log", '$.spec.containers[? @.name == "log"]'),
+        make.policy(resources={"kinds": ["Pod"]}),
+    )
+    async with World(make.index(*rules), namespaces={"shop": {}}) as world:
+        yield world
+
+
+async def test_tiers_go_over_all_rules_of_a_language(make: type[Make]) -> None:
+    late = add("a-late", "/metadata/labels/second", "{{ .Target.metadata.labels.first }}!")
+    late["spec"] |= {"executionTier": 1, "match": [POD, {"select": "$.metadata.labels.first"}]}
+    grows = add("b-grows", "/spec/containers/-1", "{name: side, image: side}")
+    early = add("c-early", "/metadata/labels/first", "one")
+    pod = make_pod()
+    async with World(make.index(late, grows, early), namespaces={"shop": {}}) as world:
+        response = await ask(world, CHANGE, make.review(obj=pod))
+        after = changed(pod, response)
+        # Each is asked by one route, whatever its rules add.
+        for path in ("/mutate/ignore", "/mutate-once/ignore", "/mutate-kubemod/fail"):
+            assert "patch" not in await ask(world, path, make.review(obj=pod))
+    assert after["metadata"]["labels"] == {"app": "web", "first": "one", "second": "one!"}
+    assert [item["name"] for item in after["spec"]["containers"]] == ["web", "log", "side"]
+
+
+async def test_a_rule_that_fails_takes_no_other_with_it(make: type[Make]) -> None:
+    good = add("a", "/metadata/labels/good", "well")
+    bad = patching({"op": "replace", "path": "/spec/none", "value": "1"}, name="b")
+    later = add("c", "/metadata/labels/later", "well")
+    pod = make_pod()
+    async with World(make.index(good, bad, later), namespaces={"shop": {}}) as world:
+        response = await ask(world, CHANGE, make.review(obj=pod))
+    assert changed(pod, response)["metadata"]["labels"] == {
+        **pod["metadata"]["labels"],
+        "good": "well",
+        "later": "well",
+    }
+    (warning,) = response["warnings"]
+    assert warning.startswith("kube-retrofit: not changed, because policy shop/b rule patch: ")
+
+
+async def test_a_refusal_names_every_rule_and_nothing_is_recorded(world, make) -> None:
+    for path in (VALIDATE, "/validate/fail"):
+        response = await ask(world, path, make.review(obj=root()))
+        assert response["allowed"] is False
+        assert response["status"] == {
+            "code": 403,
+            "message": "operation rejected by the following ModRule(s):"
+            ' shop/no-log, shop/no-root: "web-1 runs as root"',
+        }
+    assert await stored(world) == 0
+    assert world.count("rejections_total", policy="shop/no-root", rule="reject") == 2
+
+
+async def test_what_none_refuses_is_recorded(world, make) -> None:
+    pod = make_pod(spec={"containers": [{"name": "web", "image": "web"}]})
+    assert (await ask(world, "/validate/fail", make.review(obj=pod)))["allowed"] is True
+    assert await stored(world) == 1
+
+
+@pytest.mark.parametrize("namespace", ["other", "kube-system", "kyverno"])
+async def test_nothing_else_is_refused(world, make, namespace: str) -> None:
+    pod = root()
+    pod["metadata"] = {**pod["metadata"], "namespace": namespace}
+    assert (await ask(world, VALIDATE, make.review(obj=pod)))["allowed"] is True
+
+
+async def test_a_dry_run_is_refused_and_not_counted(world, make) -> None:
+    response = await ask(world, VALIDATE, make.review(obj=root(), dryRun=True))
+    assert response["allowed"] is False
+    assert world.count("rejections_total", policy="shop/no-root", rule="reject") == 0
+
+
+async def test_a_deletion_is_judged_by_what_is_deleted(make: type[Make]) -> None:
+    kept = rejecting("keep", '$.metadata.labels.keep == "yes"', admissionOperations=["DELETE"])
+    pod = make_pod()
+    pod["metadata"] = {**pod["metadata"], "labels": {"keep": "yes"}}
+    async with World(make.index(kept), namespaces={"shop": {}}) as world:
+        refused = await ask(world, VALIDATE, make.review("DELETE", old=pod))
+        allowed = await ask(world, VALIDATE, make.review("DELETE", old=make_pod()))
+    assert (refused["allowed"], allowed["allowed"]) == (False, True)
+    assert refused["status"]["message"].endswith("shop/keep")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_a_rule_that_cannot_be_asked_answers_for_itself_only(
+    make: type[Make], *, strict: bool
+) -> None:
+    lost = rejecting(
+        "lost", '$.syntheticRefs.namespace.metadata.labels.team == "a"', annotations=FAIL
+    )
+    rules = [lost, rejecting("no-root", NO_ROOT)]
+    async with World(make.index(*rules), namespaces={"shop": {}}, loader=Silent()) as world:
+        path = "/validate/fail" if strict else VALIDATE
+        response = await ask(world, path, make.review(obj=make_pod()))
+        assert response["allowed"] is not strict
+        if strict:
+            assert "policy shop/lost rule reject" in response["status"]["message"]
+        refused = await ask(world, VALIDATE, make.review(obj=root()))
+        assert refused["status"]["message"].endswith("ModRule(s): shop/no-root")
+
+
+async def test_under_ignore_a_warning_tells_what_was_not_checked(make: type[Make]) -> None:
+    asks = rejecting("asks", '$.syntheticRefs.namespace.metadata.labels.team == "a"')
+    async with World(make.index(asks), namespaces={"shop": {}}, loader=Silent()) as world:
+        response = await ask(world, VALIDATE, make.review(obj=make_pod()))
+    assert response["allowed"] is True
+    (warning,) = response["warnings"]
+    assert warning.startswith("kube-retrofit: not checked, because policy shop/asks rule reject")

@@ -1,0 +1,114 @@
+"""Policies of a language that a cluster need not have: what the leader does about them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.api.kinds import MOD_RULES
+from reconciler.api.meta import ANNOTATION_EXISTING, Object, policy_ref
+from reconciler.api.updaterequest import Reason
+from reconciler.services.processing.pacing import Pacer
+from reconciler.services.rollout.rollout import Rollout
+from reconciler.services.rollout.webhook_config import (
+    MUTATING_CONFIGURATION,
+    POLICY_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+)
+from tests.unit.dialects.kubemod.modrules import POD, modrule, patching
+from tests.unit.services.configurations import Configurations, new_rollout
+from tests.unit.services.conftest import World
+
+LABEL = {"op": "add", "path": "/metadata/labels/a", "value": "b"}
+ALIVE = "KubeMod is at work in this cluster"
+
+
+@pytest.fixture
+def webhooks() -> Configurations:
+    return Configurations([])
+
+
+@pytest.fixture
+def rollout(world: World, webhooks: Configurations) -> Rollout:
+    return new_rollout(world, webhooks=webhooks)
+
+
+@pytest.fixture
+def asked(webhooks: Configurations) -> Callable[[], list[str]]:
+    """Return what the API server asks about: users' objects, and policies as they are written."""
+
+    def found() -> list[str]:
+        return [
+            f"{ref.kind[:3]} {resource}"
+            for ref in (MUTATING_CONFIGURATION, RESOURCE_CONFIGURATION, POLICY_CONFIGURATION)
+            for hook in webhooks.stored[ref]["webhooks"]
+            for rule in hook["rules"]
+            for resource in rule["resources"]
+            if resource in ("pods", "modrules")
+        ]
+
+    return found
+
+
+async def installed(world: World, rollout: Rollout, rule: Object) -> Object:
+    """Store a rule and let the leader do what follows."""
+    world.index.apply(world.cluster.add(rule))
+    await rollout.reconcile()
+    return await world.read(rule)
+
+
+async def settled(world: World, rollout: Rollout, rule: Object) -> Object:
+    world.index.apply(await world.read(rule))
+    await rollout.reconcile()
+    return await world.read(rule)
+
+
+async def test_where_it_is_not_installed_nobody_asks(world, rollout, asked) -> None:
+    stored = await installed(world, rollout, patching(LABEL))
+    assert asked() == []
+    assert "status" not in stored
+
+
+async def test_a_rule_is_asked_about_and_its_status_says_so(world, rollout, asked) -> None:
+    world.index.languages.take(MOD_RULES, served=True)
+    stored = await installed(world, rollout, patching(LABEL))
+    assert asked() == ["Mut pods", "Val modrules"]
+    (condition,) = stored["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("Ready", "True")
+    assert stored["status"]["phases"] == ["admission"]
+    assert stored["status"]["kinds"] == ["Pod"]
+
+
+async def test_what_refuses_is_asked_when_nothing_changes_any_more(world, rollout, asked) -> None:
+    world.index.languages.take(MOD_RULES, served=True)
+    rule = modrule(type="Reject", match=[POD], admissionOperations=["DELETE"])
+    stored = await installed(world, rollout, rule)
+    assert asked() == ["Val pods", "Val modrules"]
+    assert stored["status"]["phases"] == ["verdict"]
+
+
+async def test_a_live_original_acts_on_its_policies_itself(world, rollout, asked) -> None:
+    world.index.languages.take(MOD_RULES, served=True)
+    world.index.languages.stand_by("kubemod", ALIVE)
+    rule = patching(LABEL, annotations={ANNOTATION_EXISTING: "true"})
+    stored = await installed(world, rollout, rule)
+    assert asked() == []
+    (condition,) = stored["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "StandingBy")
+    assert condition["message"] == ALIVE
+    held = Pacer(index=world.index, clock=world.clock).closed(policy_ref(rule))
+    assert held is not None
+    assert (held.reason, held.message) == (Reason.STANDING_BY, ALIVE)
+    # When it is gone, they are ours.
+    world.index.languages.stand_by("kubemod", "")
+    assert rollout.changed.is_set()
+    stored = await settled(world, rollout, rule)
+    assert asked() == ["Mut pods", "Val modrules"]
+    assert stored["status"]["conditions"][0]["reason"] == "Succeeded"
+
+
+async def test_with_its_kind_go_the_questions(world, rollout, asked) -> None:
+    world.index.languages.take(MOD_RULES, served=True)
+    await installed(world, rollout, patching(LABEL))
+    world.index.languages.take(MOD_RULES, served=False)
+    await rollout.reconcile()
+    assert asked() == []
