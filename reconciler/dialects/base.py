@@ -4,14 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
+from reconciler.api.meta import ANNOTATION_EXISTING, PREFIX, Kind, Object
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.engine.context import Context
 from reconciler.engine.given import Given
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy
 from reconciler.errors import InvalidPolicy
+
+FAILURE_POLICY_ANNOTATION: Final = f"{PREFIX}failure-policy"
+"""On a policy of a language whose policies say nothing of it: ``Fail`` or ``Ignore``."""
 
 PLACE: Final = f"metadata.annotations[{ANNOTATION_EXISTING}]"
 
@@ -113,6 +116,20 @@ def wants_existing(policy: Object) -> bool:
     if value not in ("true", "false"):
         raise InvalidPolicy(PLACE, f"{value!r} is neither true nor false")
     return bool(value == "true")
+
+
+def failure_policy_of(policy: Object, *, default: str) -> str:
+    """Return what becomes of a request that nobody can ask a policy about.
+
+    Raises:
+        InvalidPolicy: The annotation says neither.
+    """
+    annotations = (policy.get("metadata") or {}).get("annotations") or {}
+    given = annotations.get(FAILURE_POLICY_ANNOTATION, default)
+    if given not in (FAIL, IGNORE):
+        place = f"metadata.annotations[{FAILURE_POLICY_ANNOTATION}]"
+        raise InvalidPolicy(place, f"expected {FAIL} or {IGNORE}")
+    return str(given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,8 @@ class CompiledPolicy:
         generated: Rules that were made of others, as the language writes them.
         variant: What its annotations say about how it is compiled; a generation has several.
         account: In whose name its work is done, as `Origin.account`.
+        object_labels: Names and values of labels without which no object concerns it, neither as
+            it is nor as it was.
         kinds: Those that its rules are for, for people, where its language does not name them.
         acts_once: What it does before an object is stored may only be done once.
         chained: The language in whose tiers its rules stand, together with those of all other
@@ -181,6 +183,7 @@ class CompiledPolicy:
     on_existing: tuple[Program, ...] = ()
     generated: tuple[Any, ...] = ()
     variant: tuple[str, ...] = ()
+    object_labels: tuple[tuple[str, str], ...] = ()
     kinds: tuple[str, ...] = ()
     acts_once: bool = field(init=False, repr=False, compare=False)
     chained: str = field(init=False, repr=False, compare=False)

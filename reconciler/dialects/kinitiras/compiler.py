@@ -1,25 +1,31 @@
 """A policy becomes programs, or an error with its place."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from reconciler.api.kinds import CLUSTER_VALIDATE_POLICIES, OVERRIDE_POLICIES
 from reconciler.api.meta import Object, policy_ref
-from reconciler.dialects.base import Unchanged
+from reconciler.dialects.base import PLACE as EXISTING
+from reconciler.dialects.base import Unchanged, failure_policy_of, wants_existing
+from reconciler.dialects.kinitiras.labelled import Labelled, read_label
 from reconciler.dialects.kinitiras.parts import Names, Refusal
-from reconciler.dialects.kinitiras.rule import OverrideRule, ValidateRule, read_spec
+from reconciler.dialects.kinitiras.rule import OverrideRule, Spec, ValidateRule, read_spec
 from reconciler.dialects.kinitiras.scope import Scope
-from reconciler.engine.program import CompiledPolicy, Origin, Phase, Program, Projection
+from reconciler.engine.itself import on_existing
+from reconciler.engine.program import FAIL, CompiledPolicy, Origin, Phase, Program, Projection
+from reconciler.errors import InvalidPolicy
 
 _SECONDS: Final = 3
 _PATCHED: Final = ("CREATE", "UPDATE")
 """A request of another operation carries no object that could be changed."""
-_READS: Final = frozenset({("request", "object"), ("request", "oldObject")})
+_OBJECT, _OLD = ("request", "object"), ("request", "oldObject")
 _PROJECTION: Final = Projection(
     object=frozenset({()}),
     old_object=frozenset({()}),
     request=frozenset({"operation", "namespace"}),
 )
+_WITHOUT_OLD: Final = replace(_PROJECTION, old_object=frozenset())
 _FIRST, _SECOND = 0, 1
 """The tiers. Policies for the cluster are matched on the object as it came, those of its
 namespace on what they made of it; within a tier they follow one another by name."""
@@ -38,6 +44,7 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
     ref, meta = policy_ref(policy), policy["metadata"]
     validates = ref.kind == CLUSTER_VALIDATE_POLICIES.kind
     spec = read_spec(policy.get("spec"), validates=validates, home=ref.namespace)
+    label = read_label(policy)
     uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
     field = "validateRules" if validates else "overrideRules"
     programs: list[Program] = []
@@ -53,15 +60,40 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
         operations = _operations(rule)
         scope = Scope(namespace=ref.namespace, selectors=spec.selectors, operations=operations)
         if operations:
-            programs.append(_program(rule, origin, scope))
+            programs.append(_program(rule, origin, scope, label))
+    existing = _on_existing(policy, spec, programs) if wants_existing(policy) else ()
     return CompiledPolicy(
         ref=ref,
         uid=uid,
         generation=generation,
         programs=tuple(programs),
+        on_existing=existing,
+        failure_policy=failure_policy_of(policy, default=FAIL),
         timeout=_SECONDS,
-        warnings=_warnings(spec.rules),
+        warnings=(*_warnings(spec.rules), *_past(programs, existing)),
+        object_labels=(label,) if label else (),
     )
+
+
+def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tuple[Program, ...]:
+    """Return the rules as they run on what exists: all that do not look at what was before."""
+    if policy["kind"] == CLUSTER_VALIDATE_POLICIES.kind:
+        raise InvalidPolicy(EXISTING, "rules that refuse do nothing to what exists; remove it")
+    if not spec.selectors:
+        raise InvalidPolicy(EXISTING, "without resourceSelectors nobody knows where to look")
+    return tuple(
+        on_existing(replace(item, projection=_WITHOUT_OLD))
+        for item in programs
+        if _OLD not in item.reads
+    )
+
+
+def _past(programs: Sequence[Program], existing: Sequence[Program]) -> Iterator[str]:
+    """Yield what does not run on what exists, although the policy wants that."""
+    known = {item.rule for item in existing}
+    for item in programs if existing else ():
+        if item.rule not in known:
+            yield f"{item.origin.location} does not run on what exists: it reads the old object"
 
 
 def _operations(rule: OverrideRule | ValidateRule) -> tuple[str, ...]:
@@ -78,7 +110,12 @@ def _warnings(rules: Sequence[OverrideRule | ValidateRule]) -> tuple[str, ...]:
     )
 
 
-def _program(rule: OverrideRule | ValidateRule, origin: Origin, scope: Scope) -> Program:
+def _program(
+    rule: OverrideRule | ValidateRule,
+    origin: Origin,
+    scope: Scope,
+    label: tuple[str, str] | None,
+) -> Program:
     refusal = rule.condition if isinstance(rule, ValidateRule) else None
     overriders = rule.overriders if isinstance(rule, OverrideRule) else None
     sources = refusal.sources if refusal else overriders.sources if overriders else ()
@@ -87,13 +124,15 @@ def _program(rule: OverrideRule | ValidateRule, origin: Origin, scope: Scope) ->
         phases=frozenset({Phase.VERDICT if refusal else Phase.ADMISSION}),
         match=scope,
         binding=Names(sources),
-        condition=refusal,
+        condition=Labelled(label=label, rest=refusal) if label else refusal,
         targets=None,
         mutation=overriders or Unchanged(),
         projection=_PROJECTION,
-        reads=_READS | {path for source in sources for path in source.reads},
+        reads=frozenset({_OBJECT}).union(*(source.reads for source in sources)),
         on_policy_change=False,
         skip_background=False,
+        appends=overriders is not None and overriders.appends,
+        filtered=False,
         tier=_SECOND if origin.policy.kind == OVERRIDE_POLICIES.kind else _FIRST,
         verdict=Refusal(policy=origin.policy.key, text=refusal.text) if refusal else None,
     )

@@ -83,9 +83,8 @@ class RefusedWhen:
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """The objects that it reads."""
-        old = any(source.reads_old for source in self.sources)
-        return frozenset({("request", "object"), *([("request", "oldObject")] if old else [])})
+        """What its two sides read."""
+        return frozenset().union(*(source.reads for source in self.sources))
 
     def evaluate(self, context: Context) -> ConditionResult:
         """Decide whether the request is refused.

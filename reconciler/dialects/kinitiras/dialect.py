@@ -12,12 +12,17 @@ from reconciler.api.kinds import (
     CLUSTER_VALIDATE_POLICIES,
     OVERRIDE_POLICIES,
 )
-from reconciler.api.meta import Kind, Object
-from reconciler.dialects.base import Original
+from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
+from reconciler.dialects.base import FAILURE_POLICY_ANNOTATION, Original
 from reconciler.dialects.finding import Finding, Guard, Scope
+from reconciler.dialects.kinitiras.labelled import ANNOTATION as OBJECTS_ANNOTATION
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
+
+_ORIGINAL: Final = Original(
+    name="kinitiras", kind="MutatingWebhookConfiguration", configuration="kinitiras-webhook"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,12 @@ class Kinitiras:
         CLUSTER_VALIDATE_POLICIES,
     )
     optional: bool = True
-    original: Original | None = None
-    annotations: tuple[str, ...] = ()
+    original: Original | None = _ORIGINAL
+    annotations: tuple[str, ...] = (
+        ANNOTATION_EXISTING,
+        FAILURE_POLICY_ANNOTATION,
+        OBJECTS_ANNOTATION,
+    )
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None

@@ -11,7 +11,13 @@ from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
-from reconciler.engine.patch.rfc6902 import EVANPHX4, Operation, apply_operations
+from reconciler.engine.patch.rfc6902 import (
+    APPEND,
+    EVANPHX4,
+    Operation,
+    apply_operations,
+    parse_index,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,14 @@ class Overriders:
         return (source,) if source else ()
 
     @property
+    def appends(self) -> bool:
+        """Whether it adds to lists by position."""
+        return any(
+            item.name == "add" and bool(item.path) and _may_insert(item.path[-1])
+            for item in self.plaintext
+        )
+
+    @property
     def convergence(self) -> Convergence:
         """An operation that appends shows itself only at an object."""
         return Convergence.PROBED if self.plaintext else Convergence.YES
@@ -73,6 +87,10 @@ class Overriders:
         for edit in self.origin:
             changed = _patched(changed, (edit.patch(changed),))
         return _patched(changed, self.plaintext)
+
+
+def _may_insert(step: str) -> bool:
+    return step == APPEND or parse_index(step) is not None
 
 
 def _patched(obj: Mapping[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from reconciler.errors import EvaluationError, InvalidPolicy
 
 _FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "fieldSelector")
 _API_VERSION: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?v[a-z0-9]{1,62}")
+_OBJECT: Final = frozenset({("request", "object")})
 _KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 
@@ -48,9 +49,8 @@ class ObjectReference:
     labels: Mapping[str, Any] | None
     path: Path
 
-    reads_old = False
     loads = True
-    reads = frozenset[tuple[str, ...]]()
+    reads = _OBJECT
 
     def of(self, context: Context) -> Any:
         """Return it, `ABSENT` where it, its object or what a placeholder names is not there.
@@ -114,9 +114,8 @@ class OwnerReference:
     location: str
     path: Path
 
-    reads_old = False
     loads = True
-    reads = frozenset[tuple[str, ...]]()
+    reads = _OBJECT
 
     def of(self, context: Context) -> Any:
         """Return it, `ABSENT` where the owner does not have it.

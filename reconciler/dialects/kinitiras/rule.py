@@ -16,6 +16,7 @@ from reconciler.errors import ErrorList, InvalidPolicy, read_each
 
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _EVERY: Final = "*"
+_CONNECT: Final = "CONNECT"
 _OVERRIDERS: Final = ("plaintext", "cue", "template", "renderedCue", "origin")
 _VALIDATORS: Final = ("targetOperations", "cue", "template", "renderedCue")
 _CUE: Final = "CUE is not evaluated: write template or plaintext"
@@ -83,7 +84,7 @@ def _each(read: Callable[[Any, str], _Part], raw: Any, location: str) -> tuple[_
 
 
 def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
-    """Read operations; none, or a star, is all of them."""
+    """Read operations; none is all that change an object, a star is CONNECT as well."""
     named = reading.strings(raw, location)
     for index, name in enumerate(named):
         if name not in (*OPERATIONS, _EVERY):
@@ -91,7 +92,10 @@ def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
             raise InvalidPolicy(f"{location}[{index}]", reason)
     if _EVERY in named and len(named) > 1:
         raise InvalidPolicy(location, "* stands for all operations; remove the others")
-    return OPERATIONS if not named or _EVERY in named else named
+    if not named:
+        # Whoever names none hardly means that nobody may look into a container.
+        return tuple(name for name in OPERATIONS if name != _CONNECT)
+    return OPERATIONS if _EVERY in named else named
 
 
 def _read_override(raw: Any, location: str, *, home: str) -> OverrideRule:

@@ -1,6 +1,6 @@
 """Which objects and requests a policy is for; see `reconciler.engine.ports.Match`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.dialects.kinitiras.selectors import Selector
@@ -15,6 +15,8 @@ from reconciler.engine.match import (
 )
 
 ALL: Final = KindSelector(group="*", version="*", kind="*", subresource="")
+ALL_SUBRESOURCES: Final = replace(ALL, subresource="*")
+_CONNECT: Final = "CONNECT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +50,18 @@ class Scope:
         return tuple(dict.fromkeys(values)) if values and all(values) else None
 
     def kinds(self) -> tuple[KindScope, ...]:
-        """Return the kinds, each with the operations of the rule."""
+        """Return the kinds, each with the operations of the rule that there are for it."""
         selectors = dict.fromkeys(selector.kind_selector for selector in self.selectors)
-        return tuple(
-            KindScope(selector=selector, operations=self.operations)
-            for selector in selectors or (ALL,)
+        found = (
+            KindScope(selector=selector, operations=self._operations(selector))
+            for selector in selectors or (ALL, ALL_SUBRESOURCES)
         )
+        return tuple(item for item in found if item.operations)
+
+    def _operations(self, selector: KindSelector) -> tuple[str, ...]:
+        """Return those that a kind has: one connects to nothing but subresources."""
+        connects = bool(selector.subresource)
+        return tuple(name for name in self.operations if (name == _CONNECT) is connects)
 
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
         """Return where the existing objects are, one place for each selector."""
@@ -66,6 +74,7 @@ class Scope:
                 labels=selector.required_labels,
             )
             for selector in self.selectors
+            if not selector.kind_selector.subresource
         )
 
     def evaluate(self, subject: Subject) -> Verdict:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from reconciler.api.meta import split_api_version
@@ -19,6 +20,17 @@ _FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "f
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _WITH_VALUES: Final = frozenset({"In", "NotIn"})
 _ANNOTATIONS: Final = ".annotations."
+CONNECTED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "PodExecOptions": ("Pod", "exec"),
+        "PodAttachOptions": ("Pod", "attach"),
+        "PodPortForwardOptions": ("Pod", "portforward"),
+        "PodProxyOptions": ("Pod", "proxy"),
+        "ServiceProxyOptions": ("Service", "proxy"),
+        "NodeProxyOptions": ("Node", "proxy"),
+    }
+)
+"""What a CONNECT carries, by its kind, and of which subresource that is."""
 
 
 class _NotText(Exception):
@@ -93,7 +105,8 @@ class Selector:
     def kind_selector(self) -> KindSelector:
         """The kind, as webhooks and listings need it."""
         group, version = split_api_version(self.api_version)
-        return KindSelector(group=group, version=version, kind=self.kind, subresource="")
+        kind, subresource = (self.kind, "") if group else CONNECTED.get(self.kind, (self.kind, ""))
+        return KindSelector(group=group, version=version, kind=kind, subresource=subresource)
 
 
 def read_selector(raw: Any, location: str) -> Selector:

@@ -59,9 +59,8 @@ class ServiceReference:
     token: TokenSource | None
     path: Path
 
-    reads_old = False
     loads = True
-    reads = frozenset({(GIVEN,)})
+    reads = frozenset({("request", "object"), (GIVEN,)})
 
     def of(self, context: Context) -> Any:
         """Return it, `ABSENT` where the answer or what a placeholder names is not there.

@@ -27,18 +27,13 @@ class Source(Protocol):
     """Where a value comes from."""
 
     @property
-    def reads_old(self) -> bool:
-        """Whether it is of the object as it was."""
-        ...
-
-    @property
     def loads(self) -> bool:
         """Whether it is read from outside of the request."""
         ...
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths of the data, beside the object, that it reads."""
+        """The paths of the data that it reads, or makes up its mind by."""
         ...
 
     def of(self, context: Context) -> Any:
@@ -70,7 +65,6 @@ class Constant:
 
     value: Any
 
-    reads_old = False
     loads = False
     reads = frozenset[tuple[str, ...]]()
 
@@ -92,16 +86,15 @@ class Reference:
     path: Path
 
     loads = False
-    reads = frozenset[tuple[str, ...]]()
 
     def of(self, context: Context) -> Any:
         """Return it, `ABSENT` where the object does not have it."""
         return self.path.look_up(context.data["request"].get(self.field) or {})
 
     @property
-    def reads_old(self) -> bool:
-        """Whether it is of the object as it was."""
-        return self.field == _OBJECTS["old"]
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """Which of the two objects it is of."""
+        return frozenset({("request", self.field)})
 
     def needs(self) -> Iterator[Need | ReadNeed]:
         """Yield nothing: the request carries it."""

@@ -246,7 +246,7 @@ def _of_rules(
         failurePolicy=group.failure_policy,
         timeoutSeconds=_timeout(group.members, registration.timeout),
         namespaceSelector=_namespace_selector(programs, registration),
-        objectSelector=dict(registration.settings.selectors.objects),
+        objectSelector=_object_selector(group.members, registration),
         matchConditions=_conditions(
             group.members,
             programs,
@@ -337,6 +337,22 @@ def _namespace_selector(programs: Iterable[Program], registration: WebhookConfig
         own = {"key": _NAMESPACE_NAME, "operator": "In", "values": sorted(only - never)}
     added = registration.settings.selectors.namespaces
     return {**added, "matchExpressions": [own, *added.get("matchExpressions", ())]}
+
+
+def _object_selector(policies: Iterable[CompiledPolicy], registration: WebhookConfig) -> Object:
+    """Return the labels of the objects that are asked about.
+
+    Where policies differ in those that they ask for, nobody is left out by them.
+    """
+    found: Object = dict(registration.settings.selectors.objects)
+    labels = {policy.object_labels for policy in policies}
+    wanted = [
+        {"key": key, "operator": "In", "values": [value]}
+        for key, value in (labels.pop() if len(labels) == 1 else ())
+    ]
+    if not wanted:
+        return found
+    return {**found, "matchExpressions": [*found.get("matchExpressions", ()), *wanted]}
 
 
 def _namespaces(programs: Iterable[Program]) -> set[str] | None:

@@ -21,6 +21,8 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
     consent = annotations.get(ANNOTATION_ALL_KINDS) if isinstance(annotations, dict) else None
     if compiled.failure_policy != FAIL or compiled.match_conditions or consent == _CONSENT:
         return
+    if compiled.object_labels:
+        return
     for program in compiled.programs:
         if _matches_everything(program):
             yield Finding(

@@ -37,7 +37,9 @@ spec:
 OBJECT = """
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: settings}
+metadata:
+  name: settings
+  labels: {kinitiras.kcloudlabs.io/webhook: enabled}
 data: {size: large}
 """
 
@@ -61,6 +63,18 @@ def test_apply_ends_well_where_nothing_is_refused(files: Desk) -> None:
     done = files.run("apply", "policies.yaml", "-r", "object.yaml")
     assert done.exit_code == 0
     assert "pass: 1, fail: 0, warn: 0, error: 0, skip: 1" in done.stderr
+
+
+def test_an_object_without_the_label_is_skipped(files: Desk) -> None:
+    files.write("object.yaml", OBJECT.replace("enabled", "disabled"))
+    done = files.run("apply", "policies.yaml", "-r", "object.yaml", "-v")
+    assert done.exit_code == 0
+    assert "it has no label kinitiras.kcloudlabs.io/webhook: enabled" in done.stderr
+    every = POLICIES.replace(
+        "metadata: {", "metadata: {annotations: {kube-retrofit.dev/objects: all}, "
+    )
+    files.write("policies.yaml", every)
+    assert "owner: blue" in files.run("apply", "policies.yaml", "-r", "object.yaml").stdout
 
 
 def test_lint_names_the_place_in_the_file(files: Desk) -> None:
@@ -114,6 +128,7 @@ kind: Pod
 metadata:
   name: web-1
   namespace: shop
+  labels: {kinitiras.kcloudlabs.io/webhook: enabled}
   ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u}]
 spec: {containers: [{name: a, image: b}]}
 """

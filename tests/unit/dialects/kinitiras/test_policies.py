@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from reconciler.dialects.kinitiras import KINITIRAS
+from reconciler.dialects.kinitiras.labelled import ANNOTATION, LABEL
 from reconciler.engine.allowance import UNLIMITED
 from reconciler.engine.chain import Chain, by_policy
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.patch import SHIPPED
-from reconciler.engine.program import Program
+from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
 from reconciler.engine.run import RuleRun
 from reconciler.errors import EvaluationError, InvalidPolicy
 
@@ -35,7 +36,9 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 def policy(kind: str, spec: dict[str, Any], namespace: str = "") -> dict[str, Any]:
-    meta = {"name": "p", **({"namespace": namespace} if namespace else {})}
+    meta: dict[str, Any] = {"name": "p", "annotations": {ANNOTATION: "all"}}
+    if namespace:
+        meta["namespace"] = namespace
     return {"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": kind, "metadata": meta} | {
         "spec": spec
     }
@@ -205,6 +208,122 @@ def test_what_is_deleted_is_looked_at_as_it_was() -> None:
     assert program.condition is not None
     assert program.condition.evaluate(context({}, old, "DELETE")).passed
     assert not program.condition.evaluate(context({}, {"metadata": {}}, "DELETE")).passed
+
+
+def annotated(kind: str, rules: list[dict[str, Any]], **annotations: str) -> CompiledPolicy:
+    """Return a policy for Pods with these annotations of kube-retrofit, and no other."""
+    field = "validateRules" if kind == "ClusterValidatePolicy" else "overrideRules"
+    spec = {"resourceSelectors": [{"apiVersion": "v1", "kind": "Pod"}], field: rules}
+    found = policy(kind, spec)
+    written = {
+        f"kube-retrofit.dev/{name.replace('_', '-')}": text for name, text in annotations.items()
+    }
+    return KINITIRAS.compile({**found, "metadata": {"name": "p", "annotations": written}})
+
+
+ADDING: dict[str, Any] = {"overriders": {"origin": [{"type": "labels", "labels": {"a": "b"}}]}}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "fires"),
+    [
+        ("enabled", None, True),
+        (None, "enabled", True),
+        ("disabled", None, False),
+        (None, None, False),
+    ],
+)
+def test_an_object_has_the_label_or_had_it(
+    new: str | None, old: str | None, *, fires: bool
+) -> None:
+    def labelled(value: str | None) -> dict[str, Any]:
+        labels = {} if value is None else {LABEL[0]: value}
+        return {**POD, "metadata": {**POD["metadata"], "labels": labels}}
+
+    compiled = annotated("ClusterOverridePolicy", [ADDING])
+    (program,) = compiled.programs
+    assert compiled.object_labels == (LABEL,)
+    assert program.condition is not None
+    assert program.condition.evaluate(context(labelled(new), labelled(old))).passed is fires
+
+
+def test_a_policy_for_all_objects_asks_for_no_label() -> None:
+    compiled = annotated("ClusterOverridePolicy", [ADDING], objects="all")
+    assert compiled.object_labels == ()
+    assert compiled.programs[0].condition is None
+    with pytest.raises(InvalidPolicy, match="expected labelled or all"):
+        annotated("ClusterOverridePolicy", [ADDING], objects="some")
+
+
+def test_what_cannot_be_asked_is_refused_unless_the_policy_says_otherwise() -> None:
+    assert annotated("ClusterOverridePolicy", [ADDING]).failure_policy == FAIL
+    found = annotated("ClusterOverridePolicy", [ADDING], failure_policy=IGNORE)
+    assert found.failure_policy == IGNORE
+    with pytest.raises(InvalidPolicy, match="expected Fail or Ignore"):
+        annotated("ClusterOverridePolicy", [ADDING], failure_policy="Maybe")
+
+
+class TestExisting:
+    def test_rules_run_on_what_exists_where_the_policy_wants_it(self):
+        assert annotated("ClusterOverridePolicy", [ADDING]).on_existing == ()
+        compiled = annotated("ClusterOverridePolicy", [ADDING], existing="true")
+        (program,) = compiled.on_existing
+        assert program.phases == frozenset({Phase.EXISTING})
+        assert not program.projection.old_object
+        (listing,) = program.match.listings()
+        assert listing.kinds[0].kind == "Pod"
+
+    def test_a_rule_that_reads_the_old_object_does_not(self):
+        reads = {"from": "old", "path": "/metadata/name"}
+        template = {"type": "labels", "operation": "add", "path": "x", "valueRef": reads}
+        rules = [{"overriders": {"template": template}}, ADDING]
+        compiled = annotated("ClusterOverridePolicy", rules, existing="true")
+        assert [item.rule for item in compiled.on_existing] == ["overrideRules[1]"]
+        assert compiled.warnings == (
+            "spec.overrideRules[0] does not run on what exists: it reads the old object",
+        )
+
+    def test_what_refuses_or_selects_nothing_cannot(self):
+        data = {"from": "current", "path": "/a"}
+        condition = {"cond": "Exist", "dataRef": data}
+        rule = {"template": {"type": "condition", "condition": condition}}
+        with pytest.raises(InvalidPolicy, match="rules that refuse do nothing to what exists"):
+            annotated("ClusterValidatePolicy", [rule], existing="true")
+        found = policy("ClusterOverridePolicy", {"overrideRules": [ADDING]})
+        found["metadata"]["annotations"]["kube-retrofit.dev/existing"] = "true"
+        with pytest.raises(InvalidPolicy, match="nobody knows where to look"):
+            KINITIRAS.compile(found)
+
+
+class TestConnections:
+    def kinds(
+        self, operations: list[str], *selected: str
+    ) -> list[tuple[str, str, tuple[str, ...]]]:
+        data = {"from": "current", "path": "/command"}
+        condition = {"cond": "Exist", "dataRef": data}
+        rule = {"template": {"type": "condition", "condition": condition}}
+        spec = {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": kind} for kind in selected],
+            "validateRules": [{**rule, "targetOperations": operations}],
+        }
+        (program,) = KINITIRAS.compile(policy("ClusterValidatePolicy", spec)).programs
+        return [
+            (item.selector.kind, item.selector.subresource, item.operations)
+            for item in program.match.kinds()
+        ]
+
+    def test_what_is_carried_names_the_subresource(self):
+        assert self.kinds(["*"], "Pod", "PodExecOptions") == [
+            ("Pod", "", ("CREATE", "UPDATE", "DELETE")),
+            ("Pod", "exec", ("CONNECT",)),
+        ]
+
+    def test_a_policy_for_everything_asks_about_connections_where_it_names_them(self):
+        assert self.kinds([]) == [("*", "", ("CREATE", "UPDATE", "DELETE"))]
+        assert self.kinds(["DELETE", "CONNECT"]) == [
+            ("*", "", ("DELETE",)),
+            ("*", "*", ("CONNECT",)),
+        ]
 
 
 @pytest.mark.parametrize(

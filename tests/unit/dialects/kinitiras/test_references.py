@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.api.rights import ANY, Need, ReadNeed, Right
 from reconciler.dialects.kinitiras import KINITIRAS
+from reconciler.dialects.kinitiras.labelled import ANNOTATION
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.loads import LoadFailure, NeedsLoad, ObjectLoad, ServiceLoad, TokenSource
 from reconciler.engine.outcome import Unmet
@@ -34,7 +35,9 @@ HTTP = {"url": "http://teams.shop.svc/owner/{{metadata.labels.app}}", "method": 
 
 
 def policy(kind: str, spec: dict[str, Any], namespace: str = "") -> dict[str, Any]:
-    meta = {"name": "p", **({"namespace": namespace} if namespace else {})}
+    meta: dict[str, Any] = {"name": "p", "annotations": {ANNOTATION: "all"}}
+    if namespace:
+        meta["namespace"] = namespace
     head = {"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": kind, "metadata": meta}
     return {**head, "spec": spec}
 
