@@ -45,7 +45,7 @@ __all__ = [
     "variant_of",
 ]
 
-DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD)
+DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD, KINITIRAS)
 
 KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KINITIRAS)
 """The languages of the desk; what is not among DIALECTS no program acts on in a cluster."""

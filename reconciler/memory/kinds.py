@@ -60,6 +60,9 @@ kyverno.io/v2 GlobalContextEntry=globalcontextentries - status
 kyverno.io/v2 PolicyException=policyexceptions N
 kyverno.io/v2 UpdateRequest=updaterequests N status
 api.kubemod.io/v1beta1 ModRule=modrules N status
+policy.kcloudlabs.io/v1alpha1 OverridePolicy=overridepolicies N status
+policy.kcloudlabs.io/v1alpha1 ClusterOverridePolicy=clusteroverridepolicies - status
+policy.kcloudlabs.io/v1alpha1 ClusterValidatePolicy=clustervalidatepolicies - status
 """
 
 _SHORT_NAMES = {
