@@ -21,9 +21,10 @@ def granted_with(kind: Kind, part: str) -> set[tuple[str, str, str]]:
     (dialect,) = (item.name for item in DIALECTS if kind in item.kinds)
     file = ROOT / "manifests/dialects" / dialect / "rbac.yaml"
     roles = yaml.safe_load_all(file.read_text())
-    return rights(
+    found = rights(
         item for item in roles if item["metadata"]["name"] == f"kube-retrofit:{part}:{dialect}"
     )
+    return {right for right in found if right[1].partition("/")[0] == kind.plural}
 
 
 def rights(roles: Iterable[Any]) -> set[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ from tests.architecture.conftest import ROOT
 from tests.architecture.test_contracts import only_python
 
 TOY = ROOT / "tests/architecture/toy"
-LINE = "DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD)\n"
+LINE = "DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD, KINITIRAS)\n"
 
 
 def test_a_language_is_a_folder_and_a_line(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_language_is_a_folder_and_a_line(tmp_path: Path) -> None:
     registry = tmp_path / "reconciler/dialects/registry.py"
     text = registry.read_text()
     assert text.count(LINE) == 1
-    planted = LINE.replace("KUBEMOD)", "KUBEMOD, TOY)")
+    planted = LINE.replace("KINITIRAS)", "KINITIRAS, TOY)")
     imported = "from reconciler.dialects.toy import TOY\n"
     registry.write_text(text.replace(LINE, planted).replace("__all__", f"{imported}\n__all__", 1))
     shutil.copy(TOY / "scenes.py", tmp_path / "tests/unit/services/test_toy.py")

@@ -41,8 +41,10 @@ async def policies(rig: Rig) -> AsyncIterator[Rig]:
         await kubectl(rig, "delete", kind, "--all", "--all-namespaces")
 
 
-def policy(rig: Rig, kind: str, name: str, spec: Object, **annotations: str) -> Object:
-    meta: Object = {"name": f"{rig.namespace}-{name}", "annotations": annotations}
+def policy(
+    rig: Rig, kind: str, name: str, spec: Object, annotations: dict[str, str] | None = None
+) -> Object:
+    meta: Object = {"name": f"{rig.namespace}-{name}", "annotations": annotations or {}}
     if kind == "OverridePolicy":
         meta["namespace"] = rig.namespace
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
@@ -55,13 +57,13 @@ def overriding(
     select: Object,
     kind: str = "ClusterOverridePolicy",
     operations: tuple[str, ...] = (),
-    **annotations: str,
+    annotations: dict[str, str] | None = None,
 ) -> Object:
     """Return a policy that changes what it selects in the test's namespace."""
     rules = [{"targetOperations": list(operations), "overriders": item} for item in overriders]
     place = {} if kind == "OverridePolicy" else {"namespace": rig.namespace}
     spec = {"resourceSelectors": [{**select, **place}], "overrideRules": rules}
-    return policy(rig, kind, name, spec, **annotations)
+    return policy(rig, kind, name, spec, annotations)
 
 
 def label(name: str, value: str) -> Object:
@@ -232,7 +234,10 @@ async def test_nobody_is_asked_about_objects_without_the_label(policies: Rig) ->
     assert await labels(rig, "off") == {}
     assert await labels(rig, "on") == {"known": "yes"}
     await ready(
-        rig, overriding(rig, "all", label("all", "yes"), select=CONFIG_MAPS, **{OBJECTS: "all"})
+        rig,
+        overriding(
+            rig, "all", label("all", "yes"), select=CONFIG_MAPS, annotations={OBJECTS: "all"}
+        ),
     )
     await rig.create(config_map(rig.namespace, "any"))
     assert await labels(rig, "any") == {"all": "yes"}
@@ -251,7 +256,7 @@ async def test_a_tenants_policy_does_not_leave_its_namespace(policies: Rig) -> N
         label("team", "blue"),
         select=CONFIG_MAPS,
         kind="OverridePolicy",
-        **{ANNOTATION_EXISTING: "true"},
+        annotations={ANNOTATION_EXISTING: "true"},
     )
     await ready(rig, own)
 

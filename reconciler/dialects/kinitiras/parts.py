@@ -11,13 +11,8 @@ from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
-from reconciler.engine.patch.rfc6902 import (
-    APPEND,
-    EVANPHX4,
-    Operation,
-    apply_operations,
-    parse_index,
-)
+from reconciler.engine.patch.paths import APPEND, parse_index
+from reconciler.engine.patch.rfc6902 import EVANPHX4, Operation, apply_operations
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,6 @@ from reconciler.engine.match import KindSelector, parse_kind
 from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.languages.gval.syntax import Array, Constant, Infix, Key, Node, Path
 
-KINDS_ANNOTATION: Final = "kube-retrofit.dev/kinds"
-"""The kinds of a rule whose text does not tell them, as ``Pod, apps/v1/Deployment``."""
-
 DEFAULT_KINDS: Final = tuple(
     map(
         parse_kind,

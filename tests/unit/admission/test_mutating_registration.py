@@ -274,3 +274,35 @@ async def test_nobody_changes_what_the_programs_keep(webhooks, make):
 
 def test_who_stands_by_is_asked_nothing():
     assert silent(settings())[MUTATING_CONFIGURATION]["webhooks"] == []
+
+
+def overriding(name: str = "a", objects: str = "labelled", operation: str = "replace") -> Object:
+    """Return a policy of kinitiras that changes Pods."""
+    plaintext = {"op": operation, "path": "/spec/tolerations/-", "value": {}}
+    return {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": "ClusterOverridePolicy",
+        "metadata": {"name": name, "annotations": {"kube-retrofit.dev/objects": objects}},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "Pod"}],
+            "overrideRules": [{"overriders": {"plaintext": [plaintext]}}],
+        },
+    }
+
+
+async def test_who_asks_for_labels_is_asked_about_nothing_else(webhooks):
+    (hook,) = (await webhooks(overriding(), overriding("b"))).values()
+    assert hook["name"] == "mutate-kinitiras-fail.retrofit.kyverno.io"
+    assert hook["timeoutSeconds"] == 10
+    (wanted,) = hook["objectSelector"]["matchExpressions"]
+    label = {"key": "kinitiras.kcloudlabs.io/webhook", "operator": "In", "values": ["enabled"]}
+    assert wanted == label
+    (hook,) = (await webhooks(overriding(), overriding("b", "all"))).values()
+    assert hook["objectSelector"] == {}
+
+
+async def test_a_policy_that_adds_to_a_list_is_asked_once(webhooks):
+    (hook,) = (await webhooks(overriding())).values()
+    assert hook["reinvocationPolicy"] == "IfNeeded"
+    (hook,) = (await webhooks(overriding(operation="add"))).values()
+    assert hook["reinvocationPolicy"] == "Never"

@@ -100,7 +100,7 @@ def with_item(**fields: Any) -> Object:
         ),
         (
             patching(ADD, annotations={"kube-retrofit.dev/failure-policy": "Maybe"}),
-            "metadata.annotations[kube-retrofit.dev/failure-policy]: Fail or Ignore",
+            "metadata.annotations[kube-retrofit.dev/failure-policy]: expected Fail or Ignore",
         ),
     ],
 )

@@ -1,0 +1,115 @@
+"""A rule becomes a program, or an error with its place."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from reconciler.api.meta import Object, policy_ref
+from reconciler.dialects.base import PLACE, Unchanged, failure_policy_of, wants_existing
+from reconciler.dialects.finding import Finding
+from reconciler.dialects.kubemod.kinds import is_namespaced, kinds_of
+from reconciler.dialects.kubemod.lint import rule_findings
+from reconciler.dialects.kubemod.names import KINDS_ANNOTATION, SYSTEM_NAMESPACE
+from reconciler.dialects.kubemod.parts import Items, Names, Rejection
+from reconciler.dialects.kubemod.rule import Rule, read_rule
+from reconciler.dialects.kubemod.scope import Scope
+from reconciler.engine.itself import on_existing
+from reconciler.engine.match import KindSelector
+from reconciler.engine.match.kinds import KindTable
+from reconciler.engine.program import IGNORE, CompiledPolicy, Origin, Phase, Program, Projection
+from reconciler.errors import InvalidPolicy
+
+_OBJECT: Final = ("request", "object")
+_NAMESPACE: Final = ("request", "namespace")
+
+
+def compile_rule(policy: Object, dialect: str) -> CompiledPolicy:
+    """Return the program of a rule.
+
+    Args:
+        policy: The object.
+        dialect: The name of this language.
+
+    Raises:
+        InvalidPolicy: It cannot be compiled; holds every place that is wrong.
+    """
+    ref, meta = policy_ref(policy), policy["metadata"]
+    rule = read_rule(policy.get("spec"))
+    uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
+    origin = Origin(
+        dialect=dialect,
+        policy=ref,
+        uid=uid,
+        generation=generation,
+        rule="reject" if rule.patch is None else "patch",
+        location="spec",
+        everywhere=ref.namespace == SYSTEM_NAMESPACE,
+    )
+    annotations = meta.get("annotations") or {}
+    program = _program(rule, origin, annotations)
+    existing = wants_existing(policy)
+    if existing and (reason := _why_not_on_existing(rule)):
+        raise InvalidPolicy(PLACE, reason)
+    return CompiledPolicy(
+        ref=ref,
+        uid=uid,
+        generation=generation,
+        programs=(program,),
+        on_existing=(on_existing(program),) if existing else (),
+        kinds=tuple(sorted(_named(scope.selector) for scope in program.match.kinds())),
+        failure_policy=failure_policy_of(policy, default=IGNORE),
+    )
+
+
+def findings(policy: Object) -> Iterator[Finding]:
+    """Yield what only the text of a rule shows."""
+    in_system = policy_ref(policy).namespace == SYSTEM_NAMESPACE
+    yield from rule_findings(policy, read_rule(policy["spec"]), in_system=in_system)
+
+
+def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Program:
+    selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
+    in_system = origin.everywhere
+    if in_system and rule.pattern is None:
+        # It is for what is cluster-scoped: nobody has to be asked about the others.
+        selectors = tuple(item for item in selectors if not is_namespaced(item))
+    names = rule.references
+    return Program(
+        origin=origin,
+        phases=frozenset({Phase.ADMISSION if rule.patch else Phase.VERDICT}),
+        match=Scope(
+            home="" if in_system else origin.policy.namespace or "default",
+            pattern=rule.pattern if in_system else None,
+            operations=rule.operations,
+            selectors=selectors,
+            table=KindTable(selectors),
+        ),
+        binding=Names(references=names, home=origin.namespace),
+        condition=Items(items=rule.items, references=names),
+        targets=None,
+        mutation=rule.patch or Unchanged(),
+        projection=Projection(
+            object=frozenset({()}), request=frozenset({"namespace", "operation"})
+        ),
+        reads=frozenset({_OBJECT, _NAMESPACE}),
+        on_policy_change=False,
+        skip_background=False,
+        appends=rule.patch is not None and rule.patch.appends,
+        filtered=False,
+        tier=rule.tier,
+        verdict=None
+        if rule.patch
+        else Rejection(rule=origin.policy.key, text=rule.message, references=names),
+    )
+
+
+def _named(kind: KindSelector) -> str:
+    """Return how people write a kind, as ``Deployment.apps``."""
+    return kind.kind if kind.group in ("", "*") else f"{kind.kind}.{kind.group}"
+
+
+def _why_not_on_existing(rule: Rule) -> str:
+    if rule.patch is None:
+        return "a rule of type Reject does nothing to what exists; remove the annotation"
+    if not set(rule.operations) & {"CREATE", "UPDATE"}:
+        return "a rule for DELETE only changes nothing that exists; remove the annotation"
+    return ""
