@@ -33,6 +33,9 @@ from reconciler.api.updaterequest import (
     render_time,
 )
 
+RULE_WORK = "mutate"
+HOOK_WORK = "hook"
+"""The two sorts of work that this project does, as ``spec.requestType`` has them."""
 _MOST = 1 << 53
 
 
@@ -136,6 +139,8 @@ def parse_spec(raw: Mapping[str, Any]) -> RequestSpec:
         sweep="sweep" in raw,
         unless=tuple(raw.get("unless") or ()),
         sequence=int(raw.get("sequence", 0)),
+        queue=raw.get("queue", "") if raw.get("requestType") == HOOK_WORK else "",
+        order=int(raw.get("order", 0)),
     )
 
 
@@ -161,9 +166,11 @@ def render_spec(spec: RequestSpec) -> Object:
         "recordedSecret": spec.recorded_secret,
         "unless": list(spec.unless),
         "sequence": spec.sequence,
+        "queue": spec.queue,
+        "order": spec.order,
     }
     rendered: Object = {
-        "requestType": "mutate",
+        "requestType": HOOK_WORK if spec.is_for_hook else RULE_WORK,
         "policy": spec.policy.key,
         "policyRef": _render_ref(spec.policy),
         "rule": spec.rule,
@@ -201,6 +208,8 @@ def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
         interruptions=int(raw.get("interruptions", 0)),
         sweep=None if sweep is None else _parse_sweep(sweep),
         remove_after=raw.get("removeAfter", ""),
+        plan=raw.get("plan"),
+        plan_secret=raw.get("planSecret", ""),
     )
 
 
@@ -305,4 +314,6 @@ def render_status(status: RequestStatus) -> Object:
             "sequence": sweep.sequence,
         },
         "removeAfter": status.remove_after or None,
+        "plan": None if status.plan is None else dict(status.plan),
+        "planSecret": status.plan_secret or None,
     }

@@ -24,6 +24,9 @@ class Source(StrEnum):
     POLICY_CHANGE = "policyChange"
     CATCH_UP = "catchUp"
     MANUAL = "manual"
+    WATCH = "watch"
+    SCHEDULE = "schedule"
+    STARTUP = "startup"
 
 
 class State(StrEnum):
@@ -68,6 +71,7 @@ class Reason(StrEnum):
     MALFORMED_REQUEST = "MalformedRequest"
     TRIGGER_REFUSED = "TriggerRefused"
     EVALUATION_FAILED = "EvaluationFailed"
+    HOOK_FAILED = "HookFailed"
     TARGET_UNRESOLVED = "TargetUnresolved"
     TARGET_NOT_FOUND = "TargetNotFound"
     TARGET_INVALID = "TargetInvalid"
@@ -88,6 +92,8 @@ class Outcome(StrEnum):
     """What happened to one target."""
 
     PATCHED = "Patched"
+    CREATED = "Created"
+    DELETED = "Deleted"
     UNCHANGED = "Unchanged"
     SKIPPED = "Skipped"
     NOT_FOUND = "NotFound"
@@ -98,7 +104,8 @@ class Outcome(StrEnum):
     FAILED = "Failed"
 
 
-SUCCESSES = frozenset({Outcome.PATCHED, Outcome.UNCHANGED, Outcome.SKIPPED})
+CHANGES = frozenset({Outcome.PATCHED, Outcome.CREATED, Outcome.DELETED})
+SUCCESSES = CHANGES | {Outcome.UNCHANGED, Outcome.SKIPPED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +144,8 @@ class RequestSpec:
             them fires for the trigger, this one does not.
         sequence: Of an order that stands for the triggers of a rule which are not recorded one
             by one: each of them raises it. 0 in every other request.
+        queue: Of a request for a hook, the queue that it stands in; empty in every other request.
+        order: Its place in there; what was recorded later has a higher one.
     """
 
     policy: PolicyRef
@@ -154,6 +163,13 @@ class RequestSpec:
     sweep: bool = False
     unless: tuple[str, ...] = ()
     sequence: int = 0
+    queue: str = ""
+    order: int = 0
+
+    @property
+    def is_for_hook(self) -> bool:
+        """Return whether it is for a hook, and not for a rule."""
+        return bool(self.queue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +187,12 @@ class TargetStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many targets ended how; ``failed`` holds all that is not a success."""
+    """How many targets ended how.
+
+    Attributes:
+        patched: What was changed, made or deleted.
+        failed: All that is not a success.
+    """
 
     patched: int = 0
     unchanged: int = 0
@@ -227,6 +248,9 @@ class RequestStatus:
         interruptions: Attempts in a row that were ended from outside, or began and have not ended.
         remove_after: The minute after which the finished request is collected, as
             ``2026-01-31T10:05Z``: a selectable field, so that one call removes a minute's.
+        plan: Of a request for a hook, what its run is to do and what is done of it; None where
+            nothing was planned.
+        plan_secret: The Secret that holds the plan where it must not stand here.
     """
 
     state: State = State.PENDING
@@ -241,6 +265,8 @@ class RequestStatus:
     interruptions: int = 0
     sweep: SweepProgress | None = None
     remove_after: str = ""
+    plan: Mapping[str, Any] | None = None
+    plan_secret: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,3 +181,8 @@ class HookConfig:
     validating: tuple[AdmissionBinding, ...] = ()
     mutating: tuple[AdmissionBinding, ...] = ()
     conversions: tuple[ConversionBinding, ...] = ()
+
+    @property
+    def recorded(self) -> tuple[KubernetesBinding | ScheduleBinding, ...]:
+        """Return the bindings whose runs wait in queues."""
+        return (*self.kubernetes, *self.schedules)

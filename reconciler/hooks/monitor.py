@@ -23,12 +23,14 @@ class ObservedObject:
     Attributes:
         shown: What contexts and snapshots have of it: ``object``, ``filterResult``, or both.
         checksum: Of what its changes are told by.
+        size: Bytes of JSON of what is shown, about.
     """
 
     namespace: str
     name: str
     shown: dict[str, Any]
     checksum: bytes
+    size: int = 0
 
     @property
     def key(self) -> _Key:
@@ -59,34 +61,54 @@ def observe(
     if results is not None:
         told_by = shown["filterResult"] = result_of(results)
     meta = obj.get("metadata") or {}
-    checksum = hashlib.blake2b(input_text(told_by).encode(), digest_size=16).digest()
+    text = input_text(told_by).encode()
+    both = results is not None and binding.keep_full_objects
     return ObservedObject(
-        str(meta.get("namespace", "")), str(meta.get("name", "")), shown, checksum
+        namespace=str(meta.get("namespace", "")),
+        name=str(meta.get("name", "")),
+        shown=shown,
+        checksum=hashlib.blake2b(text, digest_size=16).digest(),
+        size=len(text) + (len(input_text(obj)) if both else 0),
     )
 
 
 class Monitor:
-    """The objects of one binding."""
+    """The objects of one binding.
+
+    What is there now and what its hook has been given differ while events are replayed that came
+    while nobody watched: snapshots show the one, whether a change counts rests on the other.
+
+    Attributes:
+        size: Bytes of JSON of the snapshot, about.
+    """
 
     def __init__(self, binding: KubernetesBinding) -> None:
         self.binding = binding
+        self.size = 0
         self._objects: dict[_Key, ObservedObject] = {}
+        self._given: dict[_Key, bytes] = {}
 
-    def take(self, event: str, observed: ObservedObject) -> Change | None:
+    def take(
+        self, event: str, observed: ObservedObject, *, replayed: bool = False
+    ) -> Change | None:
         """Take in what a watch said; return the change if the hook runs for it.
 
-        An object that is known was modified, whatever the watch calls it.
+        Args:
+            event: An object that is known was modified, whatever the watch calls it.
+            observed: The object as of that moment.
+            replayed: It happened before the list that the snapshot was made of. Then an object
+                that is not known may have been there, and the watch knows what happened.
         """
-        before = self._objects.get(observed.key)
+        if not replayed:
+            self._keep(event, observed)
+        given = self._given.get(observed.key)
         if event == DELETED:
-            self._objects.pop(observed.key, None)
+            self._given.pop(observed.key, None)
             return self._wanted(DELETED, observed)
-        self._objects[observed.key] = observed
-        if before is None:
-            return self._wanted(ADDED, observed)
-        if before.checksum == observed.checksum:
-            return None
-        return self._wanted(MODIFIED, observed)
+        self._given[observed.key] = observed.checksum
+        if given is None:
+            return self._wanted(event if replayed else ADDED, observed)
+        return None if given == observed.checksum else self._wanted(MODIFIED, observed)
 
     def replace(self, listed: Iterable[ObservedObject]) -> list[Change]:
         """Take in a whole list; return what must have happened since the last one.
@@ -99,9 +121,27 @@ class Monitor:
         changes += [self.take(DELETED, self._objects[key]) for key in sorted(gone)]
         return [change for change in changes if change is not None]
 
+    def resume(self, observed: ObservedObject, *, given: bool) -> None:
+        """Take in an object of a first list, before anything is replayed.
+
+        Args:
+            observed: As it is now.
+            given: It has not changed since the moment that the replay begins at.
+        """
+        self._keep(ADDED, observed)
+        if given:
+            self._given[observed.key] = observed.checksum
+
     def snapshot(self) -> list[dict[str, Any]]:
         """Return what contexts show of all objects, by namespace and name."""
         return [self._objects[key].shown for key in sorted(self._objects)]
+
+    def _keep(self, event: str, observed: ObservedObject) -> None:
+        before = self._objects.pop(observed.key, None)
+        self.size -= before.size if before is not None else 0
+        if event != DELETED:
+            self._objects[observed.key] = observed
+            self.size += observed.size
 
     def _wanted(self, event: str, observed: ObservedObject) -> Change | None:
         return Change(event, observed) if event in self.binding.events else None

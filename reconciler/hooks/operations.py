@@ -17,6 +17,7 @@ from reconciler.languages.jmespath.yamltext import decode_documents
 
 _MAX_DEPTH: Final = 200
 _STATUS: Final = "status"
+_SECRETS: Final = frozenset({"secret", "secrets"})
 
 
 class OperationType(StrEnum):
@@ -33,9 +34,10 @@ class OperationType(StrEnum):
     JSON_PATCH = "JSONPatch"
 
 
-_CREATES: Final = frozenset(
+OBJECTS: Final = frozenset(
     {OperationType.CREATE, OperationType.CREATE_OR_UPDATE, OperationType.CREATE_IF_NOT_EXISTS}
 )
+"""What has a whole object."""
 _PAYLOADS: Final = {
     OperationType.JQ_PATCH: "jqFilter",
     OperationType.MERGE_PATCH: "mergePatch",
@@ -68,6 +70,16 @@ class Operation:
     payload: Any = None
     ignore_missing: bool = False
     ignore_hook_error: bool = False
+
+    @property
+    def is_confidential(self) -> bool:
+        """Tell whether it may hold what stands in a Secret; a text is not looked into."""
+        kind = self.kind
+        if isinstance(self.payload, Mapping):
+            kind = kind or str(self.payload.get("kind", ""))
+        elif self.type in OBJECTS:
+            return True
+        return kind.lower() in _SECRETS
 
     def object(self) -> Object:
         """Return the object to create.
@@ -178,7 +190,7 @@ def _operation(raw: Any, location: str) -> Operation:
             name: errors.attempt(_flag, raw.get(name), f"{location}.{name}") or False
             for name in ("ignoreMissingObject", "ignoreHookError")
         }
-        if kind not in _CREATES:
+        if kind not in OBJECTS:
             for name in ("kind", "name"):
                 if not texts[name]:
                     errors.add(InvalidPolicy(f"{location}.{name}", "is required"))
@@ -215,7 +227,7 @@ def _flag(raw: Any, location: str) -> bool:
 
 
 def _payload(kind: OperationType, raw: Mapping[str, Any], location: str) -> Any:
-    name = "object" if kind in _CREATES else _PAYLOADS.get(kind, "")
+    name = "object" if kind in OBJECTS else _PAYLOADS.get(kind, "")
     if not name:
         return None
     value, place = raw.get(name), f"{location}.{name}"

@@ -133,6 +133,10 @@ class Queue:
             return self
         return replace(self, waiting=_ordered((*self.waiting, task)))
 
+    def without(self, order: int) -> "Queue":
+        """Return it without a task that waits."""
+        return replace(self, waiting=tuple(item for item in self.waiting if item.order != order))
+
     def next(self, now: float, *, ready_at: float = 0.0) -> Run | Pause | None:
         """Return what to do; None: there is nothing to do until something happens.
 

@@ -1,7 +1,8 @@
 """The `Requests` port: UpdateRequests and the Secrets that go with some of them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from reconciler.api.meta import (
@@ -26,7 +27,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.recorded import RecordedSecrets
 from reconciler.kube.writer import guarded
-from reconciler.requests.adoption import read_request
+from reconciler.requests.adoption import read_hook_request, read_request
 
 REQUESTS = Kind(
     group=GROUP, version=REQUEST_VERSION, kind=KIND, plural="updaterequests", namespaced=True
@@ -38,20 +39,37 @@ _REMOVE_TIMEOUT = 90.0
 
 
 class KubeRequests:
-    """UpdateRequests of one namespace; with ``adopt`` those of a Kyverno as well.
+    """UpdateRequests of one namespace: those for rules, with ``adopt`` those of a Kyverno as well.
 
     Not strict: while a cluster still has an older definition, a new field must not stop the work.
     """
 
     def __init__(
-        self, client: Client, namespace: str, *, page: int = 500, adopt: bool = False
+        self,
+        client: Client,
+        namespace: str,
+        *,
+        page: int = 500,
+        adopt: bool = False,
+        for_hooks: bool = False,
     ) -> None:
+        """Prepare it.
+
+        Args:
+            client: Of the cluster.
+            namespace: Where they are.
+            page: Objects per page of a list.
+            adopt: List those of a Kyverno as well.
+            for_hooks: List those for hooks instead.
+        """
         self._requests = client.resource(REQUESTS)
         self._statuses = client.resource(replace(REQUESTS, subresource="status"))
         self._reader = KubeReader(client)
         self._namespace = namespace
         self._page = page
-        self._adopt = adopt
+        self._read: Callable[[Object], UpdateRequest | None] = (
+            read_hook_request if for_hooks else partial(read_request, adopt=adopt)
+        )
         self._recorded = RecordedSecrets(client, namespace)
 
     @classmethod
@@ -180,7 +198,7 @@ class KubeRequests:
                 token = ""
                 continue
             for item in page.items:
-                if (request := read_request(item, adopt=self._adopt)) is not None:
+                if (request := self._read(item)) is not None:
                     yield request
             token = page.token
             if not token:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.api.meta import PREFIX, Object, resource_version
-from reconciler.api.requestwire import parse_request
+from reconciler.api.requestwire import HOOK_WORK, RULE_WORK, parse_request
 from reconciler.api.shape import object_fault
 from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord, UpdateRequest
 from reconciler.requests.draft import READ_LATER
 
-_MUTATE = "mutate"
+HOOK_SOURCES = frozenset({Source.WATCH, Source.SCHEDULE, Source.STARTUP})
 _OBJECTS = ("object", "oldObject")
 # Kept elsewhere in a request, or of no use to an expression.
 _NOT_INFO = frozenset({"object", "oldObject", "userInfo", "options"})
@@ -29,17 +29,32 @@ def is_ours(obj: Mapping[str, Any]) -> bool:
 
 
 def read_request(obj: Mapping[str, Any], *, adopt: bool) -> UpdateRequest | None:
-    """Return a stored request to work on, None for one that is left alone.
+    """Return a stored request to run a rule, None for one that is left alone.
 
     Args:
-        obj: As stored; requests for other work than mutate are left alone always.
+        obj: As stored; requests for other work are left alone always.
         adopt: Take those of a Kyverno as well.
     """
-    if (obj.get("spec") or {}).get("requestType", _MUTATE) != _MUTATE:
+    if _work(obj) != RULE_WORK:
         return None
     if is_ours(obj):
         return parse_request(obj)
     return _adopted(obj) if adopt else None
+
+
+def read_hook_request(obj: Mapping[str, Any]) -> UpdateRequest | None:
+    """Return a stored request to run a hook, None for any other.
+
+    One that says it came by hand is none: what a hook is given is recorded by a program.
+    """
+    if _work(obj) != HOOK_WORK:
+        return None
+    request = parse_request(obj)
+    return request if request.spec.queue and request.spec.source in HOOK_SOURCES else None
+
+
+def _work(obj: Mapping[str, Any]) -> Any:
+    return (obj.get("spec") or {}).get("requestType", RULE_WORK)
 
 
 def _adopted(obj: Mapping[str, Any]) -> UpdateRequest:

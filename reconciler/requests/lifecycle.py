@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from reconciler.api.updaterequest import (
+    CHANGES,
     SUCCESSES,
     Counts,
     Outcome,
@@ -146,7 +147,7 @@ def count(targets: Iterable[TargetStatus]) -> Counts:
     for item in targets:
         by_outcome[item.outcome] += 1
     return Counts(
-        patched=by_outcome[Outcome.PATCHED],
+        patched=sum(by_outcome[outcome] for outcome in CHANGES),
         unchanged=by_outcome[Outcome.UNCHANGED],
         skipped=by_outcome[Outcome.SKIPPED],
         failed=sum(n for outcome, n in by_outcome.items() if outcome not in SUCCESSES),

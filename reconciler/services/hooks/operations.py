@@ -9,18 +9,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object
+from reconciler.api.updaterequest import Outcome
 from reconciler.engine.patch.diff import equal
 from reconciler.engine.reading import kind_of
 from reconciler.errors import (
     AlreadyExists,
     Conflict,
+    Denied,
     EvaluationError,
+    Forbidden,
     Invalid,
     NoKindMatch,
     NotFound,
     RetrofitError,
 )
-from reconciler.hooks.operations import Operation, OperationType
+from reconciler.hooks.operations import OBJECTS, Operation, OperationType
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.values import result_of, to_input
 from reconciler.services.ports.jq import Jq
@@ -32,6 +35,12 @@ _PROPAGATION: Final = {
     OperationType.DELETE_IN_BACKGROUND: Propagation.BACKGROUND,
     OperationType.DELETE_NON_CASCADING: Propagation.ORPHAN,
 }
+_OUTCOMES: Final = (
+    (Conflict, Outcome.CONFLICT),
+    (Forbidden, Outcome.FORBIDDEN),
+    (Invalid, Outcome.INVALID),
+    (Denied, Outcome.DENIED),
+)
 _NAMES: Final = ("name", "namespace")
 # What the API server says of an object, whatever a hook took over from one that it read.
 _SERVERS_OWN: Final = (
@@ -47,64 +56,98 @@ _SERVERS_OWN: Final = (
 )
 
 
+def _nothing(_kind: Kind, _namespace: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationResult:
     """How an operation ended; without an error it is done, or there was nothing to do."""
 
     operation: Operation
+    outcome: Outcome
     error: RetrofitError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRunner:
-    """Carries operations out."""
+    """Carries operations out.
+
+    Attributes:
+        refuses: Gives the reason why objects of a kind in a namespace are not changed; empty where
+            they may be.
+        confined_to: The namespace that no operation leaves, and that one without means.
+    """
 
     kinds: Kinds
     reader: Reader
     writer: Writer
     operations: Operations
     jq: Jq
+    refuses: Callable[[Kind, str], str] = _nothing
+    confined_to: str = ""
 
     async def run(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Carry operations out, each after the one before it has ended."""
-        return [await self._result(operation) for operation in operations]
+        return [await self.carry_out(operation) for operation in operations]
 
-    async def _result(self, operation: Operation) -> OperationResult:
+    async def carry_out(self, operation: Operation, *, uncertain: bool = False) -> OperationResult:
+        """Carry one operation out.
+
+        Args:
+            operation: Already looked at.
+            uncertain: It may have been done before, so that an object that is there is the one
+                that it was to create.
+        """
         try:
-            await self._run(operation)
+            outcome = await self._run(self._placed(operation))
         except NotFound as error:
             if operation.ignore_missing or operation.type in _PROPAGATION:
-                return OperationResult(operation=operation)
-            return OperationResult(operation=operation, error=error)
+                return OperationResult(operation=operation, outcome=Outcome.UNCHANGED)
+            return OperationResult(operation=operation, outcome=Outcome.NOT_FOUND, error=error)
+        except AlreadyExists as error:
+            if uncertain:
+                return OperationResult(operation=operation, outcome=Outcome.CREATED)
+            return OperationResult(operation=operation, outcome=Outcome.CONFLICT, error=error)
         except RetrofitError as error:
-            return OperationResult(operation=operation, error=error)
-        return OperationResult(operation=operation)
+            return OperationResult(operation=operation, outcome=_outcome(error), error=error)
+        return OperationResult(operation=operation, outcome=outcome)
 
-    async def _run(self, operation: Operation) -> None:
+    def _placed(self, operation: Operation) -> Operation:
+        """Return an operation in the namespace that it is confined to, where it names none."""
+        if not self.confined_to or operation.namespace or operation.type in OBJECTS:
+            return operation
+        return replace(operation, namespace=self.confined_to)
+
+    async def _run(self, operation: Operation) -> Outcome:
         match operation.type:
             case OperationType.CREATE:
-                await self._create(operation.object())
+                return await self._create(operation.object())
             case OperationType.CREATE_IF_NOT_EXISTS:
-                await self._create_if_absent(operation.object())
+                return await self._create_if_absent(operation.object())
             case OperationType.CREATE_OR_UPDATE:
-                await self._create_or_update(operation.object())
+                return await self._create_or_update(operation.object())
             case OperationType.JQ_PATCH:
-                await self._jq_patch(operation)
+                return await self._jq_patch(operation)
             case OperationType.MERGE_PATCH:
                 kind = await self._target(operation)
                 at = operation.namespace, operation.name
                 await self.operations.merge_patch(kind, *at, operation.patch())
+                return Outcome.PATCHED
             case OperationType.JSON_PATCH:
                 kind = await self._target(operation)
                 at = operation.namespace, operation.name
                 await self.operations.json_patch(kind, *at, operation.patch())
+                return Outcome.PATCHED
             case _:
                 kind = await self._target(replace(operation, subresource=""))
                 propagation = _PROPAGATION[operation.type]
                 at = operation.namespace, operation.name
                 await self.operations.delete(kind, *at, propagation)
+                return Outcome.DELETED
 
-    async def _create(self, obj: Object) -> None:
+    async def _create(self, given: Object) -> Outcome:
+        obj = self._located(given)
         kind = await self._kind_of(obj)
         meta = {
             name: value
@@ -112,21 +155,30 @@ class OperationRunner:
             if name not in _SERVERS_OWN or name in _NAMES
         }
         await self.operations.create(kind, {**obj, "metadata": meta})
+        return Outcome.CREATED
 
-    async def _create_if_absent(self, obj: Object) -> None:
+    async def _create_if_absent(self, obj: Object) -> Outcome:
         try:
-            await self._create(obj)
+            return await self._create(obj)
         except AlreadyExists:
-            return
+            return Outcome.UNCHANGED
 
-    async def _create_or_update(self, obj: Object) -> None:
+    async def _create_or_update(self, obj: Object) -> Outcome:
         try:
-            await self._create(obj)
+            return await self._create(obj)
         except AlreadyExists:
-            kind = await self._kind_of(obj)
-            await self._change(kind, *_place(obj), _replacing(obj))
+            wanted = self._located(obj)
+            kind = await self._kind_of(wanted)
+            return await self._change(kind, *_place(wanted), _replacing(wanted))
 
-    async def _jq_patch(self, operation: Operation) -> None:
+    def _located(self, obj: Object) -> Object:
+        """Return an object in the namespace that it is confined to, where it names none."""
+        meta = obj.get("metadata")
+        if not self.confined_to or not isinstance(meta, Mapping) or meta.get("namespace"):
+            return obj
+        return {**obj, "metadata": {**meta, "namespace": self.confined_to}}
+
+    async def _jq_patch(self, operation: Operation) -> Outcome:
         location = f"{operation.location}.jqFilter"
         check_program(operation.payload, location=location)
 
@@ -142,36 +194,52 @@ class OperationRunner:
             return exact
 
         kind = await self._target(operation)
-        await self._change(kind, operation.namespace, operation.name, filtered)
+        return await self._change(kind, operation.namespace, operation.name, filtered)
 
     async def _change(
         self, kind: Kind, namespace: str, name: str, decide: Callable[[Object], Awaitable[Object]]
-    ) -> None:
+    ) -> Outcome:
         """Read, decide and write, again where the object changed in between."""
         for left in reversed(range(_TRIES)):
             before = await self.reader.get(replace(kind, subresource=""), namespace, name)
             after = await decide(before)
             if equal(before, after):
-                return
+                return Outcome.UNCHANGED
             try:
                 await self.writer.change(kind, before, after)
             except Conflict:
                 if not left:
                     raise
             else:
-                return
+                return Outcome.PATCHED
+        return Outcome.UNCHANGED
 
     async def _target(self, operation: Operation) -> Kind:
         kind = await self._kind(operation.api_version, operation.kind, operation.location)
         if kind.namespaced and not operation.namespace:
             raise Invalid(f"{operation.location}.namespace: {kind.kind} needs one")
+        self._check(kind, operation.namespace, f"{operation.location}.namespace")
         return replace(kind, subresource=operation.subresource)
 
     async def _kind_of(self, obj: Object) -> Kind:
         kind = await self._kind(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), "object")
         if kind.namespaced and not _place(obj)[0]:
             raise Invalid(f"object.metadata.namespace: {kind.kind} needs one")
+        self._check(kind, _place(obj)[0], "object.metadata.namespace")
         return kind
+
+    def _check(self, kind: Kind, namespace: str, location: str) -> None:
+        """Refuse what is not for this hook, whatever rights it has."""
+        if self.confined_to and not kind.namespaced:
+            reason = (
+                f"{kind.kind} is in no namespace, and a Hook does not leave {self.confined_to}"
+            )
+            raise Invalid(f"{location}: {reason}: use a ClusterHook")
+        if self.confined_to and namespace != self.confined_to:
+            reason = f"{namespace} is not the Hook's own namespace {self.confined_to}"
+            raise Invalid(f"{location}: {reason}: use a ClusterHook")
+        if reason := self.refuses(kind, namespace if kind.namespaced else ""):
+            raise Invalid(f"{location}: {reason}")
 
     async def _kind(self, api_version: str, name: str, location: str) -> Kind:
         kind = await self.kinds.named(api_version, name)
@@ -179,6 +247,10 @@ class OperationRunner:
             where = f" in {api_version}" if api_version else ""
             raise NoKindMatch(f"{location}.kind: the cluster serves no {name!r}{where}")
         return kind
+
+
+def _outcome(error: RetrofitError) -> Outcome:
+    return next((found for kind, found in _OUTCOMES if isinstance(error, kind)), Outcome.FAILED)
 
 
 def _place(obj: Object) -> tuple[str, str]:

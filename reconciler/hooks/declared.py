@@ -1,0 +1,230 @@
+"""Hooks that are declared as objects: a `Hook` or `ClusterHook` becomes bindings and a run.
+
+Bindings stand in ``spec`` as an executable prints them. ``spec.run`` says what a run answers:
+operations with variables, for each element of what ``foreach`` gives, or the results of a jq
+program. Both see the binding contexts, which are what an executable reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref
+from reconciler.engine.allowance import Allowance
+from reconciler.engine.reading import kind_of
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
+from reconciler.hooks.bindings import HookConfig
+from reconciler.hooks.config import VERSION, read_config
+from reconciler.hooks.operations import OperationType
+from reconciler.hooks.programs import check_program
+from reconciler.hooks.templates import Render, compile_document
+from reconciler.languages.jmespath.expression import Expression, compile_expression
+
+GROUP: Final = "kube-retrofit.dev"
+HOOKS: Final = Kind(group=GROUP, version="v1alpha1", kind="Hook", plural="hooks", namespaced=True)
+CLUSTER_HOOKS: Final = Kind(
+    group=GROUP, version="v1alpha1", kind="ClusterHook", plural="clusterhooks", namespaced=False
+)
+HOOK_KINDS: Final = (HOOKS, CLUSTER_HOOKS)
+
+_OURS: Final = frozenset({"run", "executable"})
+_FOREACH: Final = "contexts"
+"""Without foreach there is one element for each context."""
+_MOST: Final = 10_000
+"""Operations that one run answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredRun:
+    """What a run answers; either the templates or the program are there.
+
+    Attributes:
+        elements: Gives the elements; an object or a text alone is one.
+        templates: One for each operation.
+        texts: The same as their author wrote them, for the rights that they need.
+        program: Of jq; reads ``{"contexts": [...]}`` and gives operations.
+    """
+
+    elements: Expression | None = None
+    templates: tuple[Render, ...] = ()
+    texts: tuple[Mapping[str, Any], ...] = ()
+    program: str = ""
+
+    def answer(self, contexts: Sequence[Mapping[str, Any]], allowance: Allowance) -> list[Any]:
+        """Return the operations that the templates give, not looked at yet.
+
+        Raises:
+            EvaluationError: An expression cannot be evaluated, or there are too many.
+        """
+        if self.elements is None:
+            raise EvaluationError("spec.run.jq is evaluated by jq")
+        data = {"contexts": list(contexts)}
+        elements = _listed(self.elements.search(data, allowance))
+        if len(elements) * len(self.templates) > _MOST:
+            raise EvaluationError(
+                f"spec.run.foreach: {len(elements)} elements make more than {_MOST} operations"
+            )
+        return [
+            render({**data, "element": element, "elementIndex": index}, allowance)
+            for index, element in enumerate(elements)
+            for render in self.templates
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredHook:
+    """A hook that compiled.
+
+    Attributes:
+        uid: Of the object, empty where it has none yet.
+        run: None where an executable runs it.
+        executable: Its path; empty where it is declared.
+    """
+
+    ref: PolicyRef
+    uid: str
+    generation: int
+    config: HookConfig
+    run: DeclaredRun | None
+    executable: str
+
+    @property
+    def confined_to(self) -> str:
+        """Return the namespace that it never leaves, empty where it is for the whole cluster."""
+        return self.ref.namespace
+
+
+def compile_hook(obj: Object) -> DeclaredHook:
+    """Read a Hook or ClusterHook.
+
+    Its jq programs are looked through, not compiled: that needs `Jq.compile`.
+
+    Raises:
+        InvalidPolicy: With all places, below ``spec``.
+    """
+    ref, meta, spec = policy_ref(obj), obj.get("metadata") or {}, obj.get("spec")
+    if not isinstance(spec, Mapping):
+        raise InvalidPolicy("spec", f"expected an object, got {kind_of(spec)}")
+    run, executable = None, spec.get("executable", "")
+    with ErrorList() as errors:
+        config = errors.attempt(_config, spec)
+        if not isinstance(executable, str):
+            reason = f"expected a text, got {kind_of(executable)}"
+            errors.add(InvalidPolicy("spec.executable", reason))
+        elif executable and "run" in spec:
+            reason = "is for a hook that is declared here, and an executable is one: use one"
+            errors.add(InvalidPolicy("spec.run", reason))
+        elif not executable:
+            run = errors.attempt(_run, spec.get("run"))
+            if config is not None:
+                _check_declared(config, ref.namespace, errors)
+        for index, binding in enumerate(config.kubernetes if config is not None else ()):
+            if binding.selection.namespace_labels is not None:
+                place = f"spec.kubernetes[{index}].namespace.labelSelector"
+                reason = "is not supported: name the namespaces, or follow all"
+                errors.add(InvalidPolicy(place, reason))
+    if config is None:
+        raise InvalidPolicy("spec", "cannot be read")
+    return DeclaredHook(
+        ref=ref,
+        uid=str(meta.get("uid", "")),
+        generation=int(meta.get("generation", 0)),
+        config=config,
+        run=run,
+        executable=executable,
+    )
+
+
+def _config(spec: Mapping[str, Any]) -> HookConfig:
+    bound = {name: value for name, value in spec.items() if name not in _OURS}
+    if not bound:
+        raise InvalidPolicy(
+            "spec", "nothing is bound to it: add kubernetes, schedule or onStartup"
+        )
+    try:
+        return read_config({"configVersion": VERSION, **bound})
+    except InvalidPolicy as error:
+        with ErrorList() as errors:
+            for problem in (error, *error.others):
+                place = f"spec.{problem.location}" if problem.location else "spec"
+                errors.add(InvalidPolicy(place, problem.reason))
+        raise
+
+
+def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> None:
+    for field, bindings in (
+        ("kubernetesValidating", config.validating),
+        ("kubernetesMutating", config.mutating),
+        ("kubernetesCustomResourceConversion", config.conversions),
+    ):
+        if bindings:
+            reason = "only an executable answers the API server: write a policy for it"
+            errors.add(InvalidPolicy(f"spec.{field}", reason))
+    if not namespace:
+        return
+    for index, binding in enumerate(config.kubernetes):
+        place = f"spec.kubernetes[{index}].namespace"
+        if set(binding.selection.namespaces or ()) - {namespace}:
+            reason = f"a Hook sees its own namespace {namespace} only: use a ClusterHook"
+            errors.add(InvalidPolicy(f"{place}.nameSelector.matchNames", reason))
+
+
+def _run(raw: Any) -> DeclaredRun:
+    if not isinstance(raw, Mapping):
+        reason = f"expected an object with operations or jq, got {kind_of(raw)}"
+        raise InvalidPolicy("spec.run", "is required" if raw is None else reason)
+    with ErrorList() as errors:
+        for name in raw:
+            if name not in {"foreach", "operations", "jq"}:
+                reason = "unknown field, expected one of foreach, jq, operations"
+                errors.add(InvalidPolicy(f"spec.run.{name}", reason))
+        if ("operations" in raw) == ("jq" in raw):
+            errors.add(InvalidPolicy("spec.run", "needs either operations or jq"))
+            return DeclaredRun()
+        run = errors.attempt(_program if "jq" in raw else _templates, raw)
+    return run or DeclaredRun()
+
+
+def _program(raw: Mapping[str, Any]) -> DeclaredRun:
+    program = raw["jq"]
+    if not isinstance(program, str):
+        raise InvalidPolicy("spec.run.jq", f"expected a text, got {kind_of(program)}")
+    if "foreach" in raw:
+        raise InvalidPolicy("spec.run.foreach", "is for operations: a program has .contexts[]")
+    check_program(program, location="spec.run.jq")
+    return DeclaredRun(program=program)
+
+
+def _templates(raw: Mapping[str, Any]) -> DeclaredRun:
+    operations, foreach = raw["operations"], raw.get("foreach", _FOREACH)
+    if not isinstance(operations, list) or not operations:
+        raise InvalidPolicy("spec.run.operations", "expected a list with at least one operation")
+    if not isinstance(foreach, str):
+        raise InvalidPolicy("spec.run.foreach", f"expected a text, got {kind_of(foreach)}")
+    with ErrorList() as errors:
+        elements = errors.attempt(compile_expression, foreach, location="spec.run.foreach")
+        templates = [
+            errors.attempt(_template, item, f"spec.run.operations[{index}]")
+            for index, item in enumerate(operations)
+        ]
+    return DeclaredRun(
+        elements=elements,
+        templates=tuple(item for item in templates if item is not None),
+        texts=tuple(operations),
+    )
+
+
+def _template(raw: Any, location: str) -> Render:
+    if not isinstance(raw, Mapping):
+        raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
+    name = raw.get("operation")
+    if name not in list(OperationType):
+        reason = f"{name!r:.80} is not known, use one of {', '.join(OperationType)}"
+        raise InvalidPolicy(f"{location}.operation", reason)
+    return compile_document(dict(raw), location=location)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,94 @@
+"""Documents with variables: ``{{ expr }}`` in the texts of an operation.
+
+A text that is one variable becomes its value, of whatever type; inside other text the value
+becomes text. What a variable gives is never searched for variables again. Keys are plain.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reconciler.engine.allowance import Allowance
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
+from reconciler.languages.jmespath import braces
+from reconciler.languages.jmespath.expression import compile_expression
+from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Run
+from reconciler.languages.jmespath.values import as_text, copy_value
+
+Render = Callable[[Mapping[str, Any], Allowance], Any]
+"""Gives a document its values; raises an `EvaluationError` that names the place."""
+_Part = Callable[[Run], Any]
+
+
+def compile_document(document: Any, *, location: str) -> Render:
+    """Compile the variables of a document.
+
+    Raises:
+        InvalidPolicy: With the places of all that are wrong.
+    """
+    with ErrorList() as errors:
+        part = _compiled(document, location, errors)
+
+    def render(data: Mapping[str, Any], allowance: Allowance) -> Any:
+        run = Run(dict(data), DEFAULT_LIMITS, allowance)
+        try:
+            return part(run)
+        finally:
+            run.settle()
+
+    return render
+
+
+def _compiled(value: Any, location: str, errors: ErrorList) -> _Part:
+    match value:
+        case str():
+            return errors.attempt(_text, value, location) or _constant(value)
+        case dict():
+            fields = {
+                key: _compiled(item, f"{location}.{key}", errors) for key, item in value.items()
+            }
+            return lambda run: {key: part(run) for key, part in fields.items()}
+        case list():
+            items = [
+                _compiled(item, f"{location}[{index}]", errors) for index, item in enumerate(value)
+            ]
+            return lambda run: [part(run) for part in items]
+        case _:
+            return _constant(value)
+
+
+def _constant(value: Any) -> _Part:
+    return lambda _run: value
+
+
+def _text(text: str, location: str) -> _Part:
+    parts: list[str | _Part] = []
+    place = 0
+    for variable in braces.find(text, passes=DEFAULT_LIMITS.passes, location=location):
+        if variable.inner:
+            reason = "a variable stands inside another: write one expression"
+            raise InvalidPolicy(location, reason)
+        if place < variable.start:
+            parts.append(braces.unescape(text[place : variable.start]))
+        parts.append(_variable(variable.body, location))
+        place = variable.end
+    if place < len(text) or not parts:
+        parts.append(braces.unescape(text[place:]))
+    if len(parts) == 1:
+        (only,) = parts
+        return _constant(only) if isinstance(only, str) else only
+    return lambda run: "".join(
+        part if isinstance(part, str) else as_text(part(run), run) for part in parts
+    )
+
+
+def _variable(source: str, location: str) -> _Part:
+    expression = compile_expression(source, location=location)
+
+    def value(run: Run) -> Any:
+        try:
+            return copy_value(expression.resolve(run), run)
+        except EvaluationError as error:
+            said = f"{location}: {{{{ {source} }}}}"
+            raise EvaluationError(f"{said}: {error}").bare(said) from error
+
+    return value

@@ -1,0 +1,119 @@
+"""The `Watching` and `HookObjects` ports."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from reconciler.api.meta import Object, policy_ref, resource_version
+from reconciler.clock import Clock
+from reconciler.errors import NoKindMatch, Unavailable
+from reconciler.hooks.declared import HOOK_KINDS, HOOKS
+from reconciler.kube.client import Client
+from reconciler.kube.decoding import JSON, TooDeep, decode
+from reconciler.kube.errors import failure
+from reconciler.kube.paths import describe
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.retrying import jittered
+from reconciler.kube.watch import Watch
+from reconciler.kube.writer import guarded
+from reconciler.services.ports.watching import WatchEvent, WatchScope
+
+_SERVER_TIMEOUT: Final = 270.0
+_IDLE: Final = 90.0
+_ERROR: Final = "ERROR"
+_BOOKMARK: Final = "BOOKMARK"
+
+
+class KubeWatching:
+    """Watches of any kind, from a resourceVersion on.
+
+    Not `Watch`: that one says what has become of each object, and a hook runs for each event.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def follow(self, scope: WatchScope, since: str) -> AsyncGenerator[WatchEvent]:
+        """Yield what has happened since a resourceVersion."""
+        async with self._client.resource(scope.kind).stream(
+            scope.namespace,
+            label_selector=scope.labels,
+            field_selector=scope.fields,
+            allow_watch_bookmarks="true",
+            resource_version=since,
+            timeout_seconds=round(jittered(_SERVER_TIMEOUT)),
+            accept=JSON,
+            idle=_IDLE,
+        ) as lines:
+            async for line in lines:
+                event = self._event(scope, line)
+                if event is not None:
+                    yield event
+
+    def _event(self, scope: WatchScope, line: bytes) -> WatchEvent | None:
+        """Return what a line says; None of an object that is nested too deeply to be read."""
+        resource = self._client.resource(scope.kind)
+        call = describe("GET", resource.path(namespace=scope.namespace), watch=True)
+        try:
+            event = decode(line)
+        except TooDeep:
+            self._client.left_out(f"{call}: an object is nested too deeply, its event is left out")
+            return None
+        except orjson.JSONDecodeError as error:
+            raise Unavailable(f"{call}: a line that is not JSON") from error
+        obj = event["object"]
+        if event["type"] == _ERROR:
+            raise failure(call, int(obj.get("code") or 500), {}, orjson.dumps(obj))
+        head = {"apiVersion": scope.kind.api_version, "kind": scope.kind.kind}
+        named = {} if event["type"] == _BOOKMARK else {**obj, **head}
+        return WatchEvent(type=event["type"], version=resource_version(obj), object=named)
+
+
+class KubeHooks:
+    """Hooks of one namespace, or with none given those of the cluster and all namespaces."""
+
+    def __init__(self, client: Client, clock: Clock, namespace: str = "") -> None:
+        self._client = client
+        self._namespace = namespace
+        self._reader = KubeReader(client)
+        self._kinds = (HOOKS,) if namespace else HOOK_KINDS
+        self._watches = [
+            Watch(client, kind, clock, namespace=namespace, optional=True) for kind in self._kinds
+        ]
+
+    async def events(self) -> AsyncIterator[tuple[str, Object]]:
+        """Yield ADDED, MODIFIED and DELETED with the object, for ever."""
+        seen: asyncio.Queue[tuple[str, Object]] = asyncio.Queue(1)
+
+        async def follow(watch: Watch) -> None:
+            async for event in watch.events():
+                await seen.put(event)
+
+        async with asyncio.TaskGroup() as group:
+            for watch in self._watches:
+                group.create_task(follow(watch))
+            while True:
+                yield await seen.get()
+
+    async def stored(self) -> list[Object]:
+        """Return all that are stored; none where the kinds are not served."""
+        found: list[Object] = []
+        for kind in self._kinds:
+            with contextlib.suppress(NoKindMatch):
+                found += [
+                    item async for item in self._reader.items(kind, namespace=self._namespace)
+                ]
+        return found
+
+    async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
+        """Merge into the status of this very version of a hook; return the new one."""
+        ref = policy_ref(hook)
+        kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
+        statuses = self._client.resource(replace(kind, subresource="status"))
+        patch = guarded({"status": dict(status)}, resource_version(hook))
+        answer: Object = await statuses.merge(patch, ref.name, ref.namespace)
+        return answer

@@ -1,0 +1,291 @@
+"""What is known of each hook that its status shows, and that a new leader goes on from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from reconciler.api.meta import Object, resource_version
+from reconciler.api.updaterequest import parse_time, render_time
+from reconciler.clock import Clock
+from reconciler.errors import Conflict, NotFound
+from reconciler.hooks.bindings import MAIN_QUEUE, HookConfig
+from reconciler.hooks.contexts import ContextType
+from reconciler.hooks.declared import DeclaredHook
+from reconciler.hooks.ports import HookRef
+from reconciler.hooks.records import Passed, Record
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.ports.watching import HookObjects
+
+_EVERY: Final = 1.0
+_LONGEST_MESSAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """How far a watch of a binding is recorded.
+
+    Attributes:
+        watched: A digest of what is watched, so that a binding that changed begins anew.
+    """
+
+    watched: str
+    version: str
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueAccount:
+    """A queue of a hook: how many of its requests wait there, and what holds them up."""
+
+    waiting: int = 0
+    blocked: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class HookAccount:
+    """The status of one hook.
+
+    Attributes:
+        object: The hook as it is stored, with the version that the next write is guarded by.
+        started: The generation whose run at the start is recorded.
+        problems: Why a binding sees nothing, by its name; empty texts where it does.
+        failure: Why the last run failed; empty where it went well.
+        changed: Something is to be written.
+    """
+
+    object: Object
+    cursors: dict[tuple[str, str], Cursor] = field(default_factory=dict)
+    schedules: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    started: int = 0
+    runs: int = 0
+    failed: int = 0
+    last_run: datetime | None = None
+    queues: dict[str, QueueAccount] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    failure: str = ""
+    changed: bool = True
+
+    @classmethod
+    def of(cls, obj: Object) -> "HookAccount":
+        """Return what a stored hook says."""
+        status = obj.get("status") or {}
+        due = (
+            ((item.get("binding", ""), item.get("crontab", "")), parse_time(item.get("last")))
+            for item in _list(status, "schedules")
+        )
+        return cls(
+            object=obj,
+            cursors={
+                (item.get("binding", ""), item.get("namespace", "")): Cursor(
+                    watched=item.get("watched", ""), version=item.get("resourceVersion", "")
+                )
+                for item in _list(status, "cursors")
+            },
+            schedules={key: moment for key, moment in due if moment is not None},
+            started=int(status.get("startedGeneration", 0)),
+            runs=int(status.get("runs", 0)),
+            failed=int(status.get("failed", 0)),
+            last_run=parse_time(status.get("lastRun")),
+        )
+
+    def passed(self, marker: Passed) -> None:
+        """Note that everything before a version is recorded."""
+        key = marker.binding, marker.scope
+        self.cursors[key] = Cursor(watched=marker.watched, version=marker.version)
+        self.changed = True
+
+    def keep(self, config: HookConfig) -> None:
+        """Forget what is of no binding any more."""
+        watched = {binding.name for binding in config.kubernetes}
+        due = {(binding.name, binding.crontab) for binding in config.schedules}
+        self.cursors = {key: item for key, item in self.cursors.items() if key[0] in watched}
+        self.schedules = {key: item for key, item in self.schedules.items() if key in due}
+        self.problems = {key: item for key, item in self.problems.items() if key in watched}
+        named = {binding.queue for binding in config.recorded}
+        names = named or {MAIN_QUEUE}
+        self.queues = {name: self.queues.get(name, QueueAccount()) for name in names}
+
+    def wait(self, queue: str, waiting: int, blocked: str) -> None:
+        """Note how many of its requests wait in a queue, and what holds them up."""
+        account = self.queues.setdefault(queue, QueueAccount())
+        if (account.waiting, account.blocked) != (waiting, blocked):
+            account.waiting, account.blocked = waiting, blocked
+            self.changed = True
+
+    def noted(self, record: Record) -> None:
+        """Note that something is recorded which no watch saw."""
+        if record.context.type is ContextType.STARTUP:
+            self.started = int(record.at)
+        elif (moment := parse_time(record.at)) is not None:
+            self.schedules[record.context.binding, record.scope] = moment
+        self.changed = True
+
+    def ran(self, moment: datetime, failure: str, *, counts: bool) -> None:
+        """Note a run that has ended."""
+        self.runs += 1
+        self.failed += bool(failure)
+        self.last_run = moment
+        self.failure = failure if counts else ""
+        self.changed = True
+
+    @property
+    def problem(self) -> str:
+        """Return why a binding sees nothing, empty where all do."""
+        return next(filter(None, self.problems.values()), "")
+
+    def render(self, now: datetime) -> dict[str, Any]:
+        """Return the status as it is stored."""
+        queues = dict(sorted(self.queues.items()))
+        blocked = next((item.blocked for item in queues.values() if item.blocked), "")
+        generation = int((self.object.get("metadata") or {}).get("generation", 0))
+        return {
+            "observedGeneration": generation,
+            "startedGeneration": self.started,
+            "conditions": [_ready(self.object, self.problem, generation, now)],
+            "queues": [
+                {"name": name, "waiting": item.waiting, "blocked": item.blocked}
+                for name, item in queues.items()
+            ],
+            "queue": ",".join(queues),
+            "waiting": sum(item.waiting for item in queues.values()),
+            "runs": self.runs,
+            "failed": self.failed,
+            "lastRun": None if self.last_run is None else render_time(self.last_run),
+            "message": (self.problem or blocked or self.failure)[:_LONGEST_MESSAGE],
+            "cursors": [
+                {
+                    "binding": binding,
+                    "namespace": scope,
+                    "watched": cursor.watched,
+                    "resourceVersion": cursor.version,
+                }
+                for (binding, scope), cursor in sorted(self.cursors.items())
+            ],
+            "schedules": [
+                {"binding": name, "crontab": crontab, "last": render_time(moment)}
+                for (name, crontab), moment in sorted(self.schedules.items())
+            ],
+        }
+
+
+def refused_status(obj: Object, reason: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a hook that does not compile."""
+    generation = int((obj.get("metadata") or {}).get("generation", 0))
+    return {
+        "observedGeneration": generation,
+        "conditions": [_ready(obj, reason, generation, now)],
+        "message": reason[:_LONGEST_MESSAGE],
+    }
+
+
+def _ready(obj: Object, problem: str, generation: int, now: datetime) -> dict[str, Any]:
+    status = "False" if problem else "True"
+    before = next(
+        (
+            item
+            for item in _list(obj.get("status") or {}, "conditions")
+            if item.get("type") == "Ready"
+        ),
+        {},
+    )
+    same = before.get("status") == status
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": "NotReady" if problem else "Following",
+        "message": problem[:_LONGEST_MESSAGE],
+        "observedGeneration": generation,
+        "lastTransitionTime": before.get("lastTransitionTime") if same else render_time(now),
+    }
+
+
+def _list(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return [item for item in raw.get(name) or () if isinstance(item, dict)]
+
+
+@dataclass(slots=True, kw_only=True)
+class HookAccounts:
+    """Writes the statuses, each at most once a second; only a leader does."""
+
+    hooks: HookObjects
+    clock: Clock
+    say: Callable[[str], None]
+    _accounts: dict[HookRef, HookAccount] = field(default_factory=dict)
+    _refused: dict[HookRef, tuple[Object, str]] = field(default_factory=dict)
+
+    def open(self, hook: DeclaredHook, obj: Object) -> HookAccount:
+        """Return the account of a hook that compiled; the one that is there is kept."""
+        self._refused.pop(hook.ref, None)
+        account = self._accounts.get(hook.ref)
+        uid = (obj.get("metadata") or {}).get("uid")
+        if account is None or (account.object.get("metadata") or {}).get("uid") != uid:
+            account = self._accounts[hook.ref] = HookAccount.of(obj)
+        account.keep(hook.config)
+        account.object = obj
+        account.changed = True
+        return account
+
+    def on_stored(self, ref: HookRef, obj: Object) -> None:
+        """Take in a newer version of a hook that is known."""
+        account = self._accounts.get(ref)
+        if account is not None and _is_newer(obj, account.object):
+            account.object = obj
+
+    def refuse(self, ref: HookRef, obj: Object, reason: str) -> None:
+        """Have it said that a hook does not compile."""
+        self._refused[ref] = obj, reason
+
+    def close(self, ref: HookRef) -> None:
+        """Forget a hook that is gone."""
+        self._accounts.pop(ref, None)
+        self._refused.pop(ref, None)
+
+    def of(self, ref: HookRef) -> HookAccount | None:
+        """Return the account of a hook, None where there is none."""
+        return self._accounts.get(ref)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await repeat(
+            self.flush,
+            every=_EVERY,
+            pauses=(_EVERY, 15.0),
+            tell=SaysOnce(say=self.say).tell,
+            failing="the status of hooks cannot be written: ",
+        )
+
+    async def flush(self) -> None:
+        """Write what has changed."""
+        now = self.clock.now()
+        for ref, (obj, reason) in list(self._refused.items()):
+            self._refused.pop(ref, None)
+            await self._write(obj, refused_status(obj, reason, now))
+        for account in [item for item in self._accounts.values() if item.changed]:
+            await self._flush(account, now)
+
+    async def _flush(self, account: HookAccount, now: datetime) -> None:
+        account.changed = False
+        written = None
+        try:
+            written = await self._write(account.object, account.render(now))
+        finally:
+            if written is None:
+                # Somebody else wrote it, and the watch brings the newer version; or nobody could.
+                account.changed = True
+            elif _is_newer(written, account.object):
+                account.object = written
+
+    async def _write(self, obj: Object, status: Mapping[str, Any]) -> Object | None:
+        try:
+            return await self.hooks.write_status(obj, status)
+        except Conflict:
+            return None
+        except NotFound:
+            return obj
+
+
+def _is_newer(one: Object, other: Object) -> bool:
+    try:
+        return int(resource_version(one)) >= int(resource_version(other))
+    except ValueError:
+        return True

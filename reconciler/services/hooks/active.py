@@ -1,0 +1,82 @@
+"""A hook at work: its followers, its recorder, and how it is run."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.updaterequest import UpdateRequest
+from reconciler.hooks.bindings import MAIN_QUEUE
+from reconciler.hooks.contexts import STARTUP, Context, ContextType, render
+from reconciler.hooks.declared import DeclaredHook
+from reconciler.hooks.records import Record
+from reconciler.services.hooks.accounts import HookAccount
+from reconciler.services.hooks.following import Follower
+from reconciler.services.hooks.recorder import Recorder
+from reconciler.services.hooks.running import HookRun, RunOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveHook:
+    """One hook in one generation.
+
+    Attributes:
+        followers: Of all its bindings to objects, one for each namespace that they name.
+    """
+
+    declared: DeclaredHook
+    account: HookAccount
+    recorder: Recorder
+    followers: tuple[Follower, ...]
+    runner: HookRun
+
+    @property
+    def synced(self) -> bool:
+        """Tell whether all its snapshots are complete."""
+        return all(follower.synced.is_set() for follower in self.followers)
+
+    def knows(self, context: Context) -> bool:
+        """Tell whether it still has the binding of a context."""
+        config = self.declared.config
+        if context.type is ContextType.STARTUP:
+            return config.startup is not None
+        return context.binding in {binding.name for binding in config.recorded}
+
+    def snapshot_of(self, binding: str) -> list[dict[str, Any]]:
+        """Return what a binding, by its name, has in memory now."""
+        found = [item for item in self.followers if item.binding.name == binding]
+        found.sort(key=lambda item: item.scope)
+        return [shown for follower in found for shown in follower.snapshot()]
+
+    async def attempt(
+        self, covered: Sequence[UpdateRequest], contexts: Sequence[Context]
+    ) -> RunOutcome:
+        """Run it for requests that belong together."""
+
+        def given() -> Sequence[Mapping[str, Any]]:
+            return render(contexts, self.snapshot_of)
+
+        return await self.runner.attempt(covered, given)
+
+    async def run(self) -> None:
+        """Follow and record until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.recorder.run())
+            await self._start_up()
+            for follower in self.followers:
+                group.create_task(follower.run())
+
+    async def _start_up(self) -> None:
+        """Have its run at the start recorded, once for each generation."""
+        generation = self.declared.generation
+        if self.declared.config.startup is None or self.account.started == generation:
+            return
+        record = Record(
+            context=STARTUP,
+            queue=MAIN_QUEUE,
+            allow_failure=False,
+            scope="",
+            at=str(generation),
+            resource=self.declared.ref.as_object(self.declared.uid),
+        )
+        await self.recorder.add(record)

@@ -1,0 +1,326 @@
+"""The queues of hooks at work: each runs one hook at a time, in order, and blocks no other.
+
+A queue is that of its namespace: what a tenant's hook holds up is that tenant's. Hooks for the
+whole cluster share theirs.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from reconciler.api.updaterequest import Reason, UpdateRequest
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError, NotFound
+from reconciler.hooks.contexts import Context
+from reconciler.hooks.plan import parse_plan
+from reconciler.hooks.ports import HookRef
+from reconciler.hooks.queues import Bucket, Pause, Queue, Run, Task
+from reconciler.hooks.records import contexts_of, may_fail
+from reconciler.requests.lifecycle import Done, Retry, Skip
+from reconciler.services.hooks.active import ActiveHook
+from reconciler.services.hooks.requests import HookRequests
+from reconciler.services.hooks.running import RunOutcome
+from reconciler.services.jobs import repeat
+from reconciler.signals import Signal
+
+_QueueKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """A run that has ended, for whoever counts.
+
+    Attributes:
+        failure: Empty where it went well.
+        allowed: It may fail.
+    """
+
+    hook: HookRef
+    queue: str
+    seconds: float
+    requests: int
+    failure: str
+    allowed: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """A queue, and who waits in it."""
+
+    queue: Queue = field(default_factory=Queue)
+    failure: str = ""
+    again: datetime | None = None
+    members: dict[int, tuple[UpdateRequest, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class HookDispatcher:
+    """Runs what is recorded.
+
+    Attributes:
+        hooks: Those at work.
+        jitter: Gives how much longer a pause is than it must be, within [0, 1).
+        ran: A run has ended.
+    """
+
+    requests: HookRequests
+    hooks: Mapping[HookRef, ActiveHook]
+    clock: Clock
+    jitter: Callable[[], float]
+    ran: Signal[[RunReport]] = field(default_factory=Signal)
+    _lines: dict[_QueueKey, _Line] = field(default_factory=dict)
+    _buckets: dict[HookRef, Bucket] = field(default_factory=dict)
+    _running: dict[_QueueKey, asyncio.Task[None]] = field(default_factory=dict)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def load(self) -> list[UpdateRequest]:
+        """Take in what waits from before; return it."""
+        stored = sorted(await self.requests.load(), key=lambda request: request.spec.order)
+        covered: set[str] = set()
+        for request in stored:
+            if request.name in covered:
+                continue
+            plan = request.status.plan
+            names = parse_plan(plan).covers if plan is not None else ()
+            covered.update(names)
+            # What was planned together ends together.
+            together = [item for item in stored if item.name in names] or [request]
+            await self._enter(together)
+        for line in self._lines.values():
+            self._restore(line)
+        return stored
+
+    def _restore(self, line: _Line) -> None:
+        """Go on with the pause of the first in a queue."""
+        if not line.queue.waiting:
+            return
+        status = line.members[line.queue.waiting[0].order][0].status
+        due = status.next_attempt
+        left = 0.0 if due is None else max((due - self.clock.now()).total_seconds(), 0.0)
+        line.failure, line.again = status.message, due
+        line.queue = Queue.of(
+            line.queue.waiting, failures=status.attempts, retry_at=self.clock.monotonic() + left
+        )
+
+    async def add(self, request: UpdateRequest) -> None:
+        """Take in a request that was stored just now."""
+        self.requests.add(request)
+        await self._enter([request])
+
+    def remove(self, name: str) -> None:
+        """Take out a request that somebody deleted: the work is given up."""
+        self.requests.remove(name)
+        for line in self._lines.values():
+            for order, members in list(line.members.items()):
+                left = tuple(item for item in members if item.name != name)
+                if left == members or order in {task.order for task in line.queue.running}:
+                    continue
+                line.members[order] = left
+                if not left:
+                    del line.members[order]
+                    line.queue = line.queue.without(order)
+        self._count()
+        self._woken.set()
+
+    def retry_now(self, name: str) -> None:
+        """End the pause of a queue whose first request somebody wants to be tried again."""
+        for line in self._lines.values():
+            first = line.queue.waiting[:1]
+            if first and name in {item.name for item in line.members[first[0].order]}:
+                line.queue = Queue.of(line.queue.waiting, failures=line.queue.failures)
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Look again: a hook is ready, or gone."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Run until cancelled; what has begun is cancelled with it."""
+        try:
+            await repeat(self._start, woken=self._woken)
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _start(self) -> None:
+        """Start everything that is due."""
+        self._woken.clear()
+        for key in [key for key, task in self._running.items() if task.done()]:
+            self._running.pop(key).result()
+        now = self.clock.monotonic()
+        for key, line in self._lines.items():
+            if key in self._running:
+                continue
+            step = line.queue.next(now, ready_at=self._ready_at(line, now))
+            if isinstance(step, Pause):
+                asyncio.get_running_loop().call_later(step.until - now, self._woken.set)
+            elif step is not None and self._may_begin(step, line):
+                line.queue = line.queue.begin(step)
+                self._running[key] = asyncio.create_task(
+                    self._run(key, line, step), name=f"hook queue {'/'.join(key)}"
+                )
+        self._count()
+
+    def _may_begin(self, run: Run, line: _Line) -> bool:
+        hook = self.hooks.get(line.members[run.tasks[0].order][0].spec.policy)
+        return hook is None or hook.synced
+
+    def _ready_at(self, line: _Line, now: float) -> float:
+        """Return when the pace of the first hook in a queue lets it run."""
+        if not line.queue.waiting:
+            return now
+        ref = line.members[line.queue.waiting[0].order][0].spec.policy
+        hook = self.hooks.get(ref)
+        pace = None if hook is None else hook.declared.config.pace
+        if pace is None:
+            return now
+        return self._buckets.setdefault(ref, Bucket.full(pace, now)).ready_at(pace, now)
+
+    async def _run(self, key: _QueueKey, line: _Line, run: Run) -> None:
+        covered = [item for task in run.tasks for item in line.members[task.order]]
+        ref = covered[0].spec.policy
+        hook = self.hooks.get(ref)
+        try:
+            if hook is None or hook.declared.uid != covered[0].spec.policy_uid:
+                await self._give_up(covered, Reason.POLICY_GONE, f"{ref.kind} {ref} is gone")
+            elif not (contexts := [item for item in run.contexts if hook.knows(item)]):
+                said = f"{ref.kind} {ref} has no binding {covered[0].spec.rule!r} any more"
+                await self._give_up(covered, Reason.RULE_GONE, said)
+            else:
+                await self._attempt(hook, line, key[1], covered, contexts)
+                return
+            line.queue = line.queue.succeed()
+        except ClusterError as error:
+            line.failure = f"what became of it cannot be stored: {error}"
+            now = self.clock.monotonic()
+            line.queue = line.queue.fail(now, jitter=self.jitter())
+            line.again = self.clock.now() + timedelta(seconds=line.queue.retry_at - now)
+        finally:
+            waiting = {task.order for task in line.queue.waiting}
+            for order in {task.order for task in run.tasks} - waiting:
+                line.members.pop(order, None)
+            self._woken.set()
+
+    async def _attempt(
+        self,
+        hook: ActiveHook,
+        line: _Line,
+        queue: str,
+        covered: Sequence[UpdateRequest],
+        contexts: Sequence[Context],
+    ) -> None:
+        ref, started = hook.declared.ref, self.clock.monotonic()
+        pace = hook.declared.config.pace
+        if pace is not None:
+            self._buckets[ref] = self._buckets[ref].take(pace, started)
+        allowed = all(task.allow_failure for task in line.queue.running)
+        outcome = await hook.attempt(covered, contexts)
+        await self._settle(line, covered, outcome, allowed=allowed)
+        hook.account.ran(self.clock.now(), outcome.failure, counts=not allowed)
+        self.ran.emit(
+            RunReport(
+                hook=ref,
+                queue=queue,
+                seconds=self.clock.monotonic() - started,
+                requests=len(covered),
+                failure=outcome.failure,
+                allowed=allowed,
+            )
+        )
+
+    async def _give_up(
+        self, covered: Sequence[UpdateRequest], reason: Reason, message: str
+    ) -> None:
+        for request in covered:
+            await self.requests.end(request.name, Skip(reason=reason, message=message))
+
+    async def _settle(
+        self,
+        line: _Line,
+        covered: Sequence[UpdateRequest],
+        outcome: RunOutcome,
+        *,
+        allowed: bool,
+    ) -> None:
+        """Store how a run ended: the first request last, for it has the plan of all."""
+        now = self.clock.monotonic()
+        first, *others = covered
+        line.failure = outcome.failure
+        if outcome.failure and not allowed:
+            queue = line.queue.fail(now, jitter=self.jitter())
+            retry = Retry(
+                reason=Reason.FORBIDDEN if outcome.missing else Reason.HOOK_FAILED,
+                message=outcome.failure,
+                after=queue.retry_at - now,
+                missing_permission=outcome.missing,
+            )
+            await self.requests.end(first.name, retry, outcome.targets)
+            line.queue = queue
+            line.again = self.clock.now() + timedelta(seconds=retry.after)
+            return
+        said = f"failed, as its binding allows: {outcome.failure}" if outcome.failure else ""
+        for request in others:
+            message = said or f"ran together with {first.name}"
+            await self.requests.end(request.name, Done(message=message))
+        await self.requests.end(first.name, Done(message=said), outcome.targets)
+        line.queue = line.queue.succeed()
+
+    async def _enter(self, together: Sequence[UpdateRequest]) -> None:
+        """Put requests into their queue, as one."""
+        contexts: list[Context] = []
+        may = True
+        for request in together:
+            try:
+                recorded = await self.requests.recorded(request)
+            except NotFound as error:
+                skip = Skip(reason=Reason.RECORD_GONE, message=str(error))
+                await self.requests.end(request.name, skip)
+                continue
+            contexts += contexts_of(recorded)
+            may = may and may_fail(recorded)
+        first = together[0]
+        if not contexts:
+            return
+        spec = first.spec
+        line = self._lines.setdefault((spec.policy.namespace, spec.queue), _Line())
+        task = Task(
+            order=spec.order,
+            hook=f"{spec.policy.kind} {spec.policy}",
+            contexts=tuple(contexts),
+            allow_failure=may,
+        )
+        line.queue = line.queue.add(task)
+        line.members[spec.order] = tuple(together)
+        self._woken.set()
+
+    def _count(self) -> None:
+        """Have each hook say how much of it waits, and what holds it up."""
+        for (namespace, name), line in self._lines.items():
+            tasks = (*line.queue.running, *line.queue.waiting)
+            waiting = Counter(
+                request.spec.policy for task in tasks for request in line.members[task.order]
+            )
+            blocked, by = self._blocked(line)
+            for hook in self.hooks.values():
+                ref = hook.declared.ref
+                if ref.namespace == namespace and (ref in waiting or name in hook.account.queues):
+                    said = blocked
+                    if by is not None and ref != by:
+                        said = f"waits behind {by.kind} {by}: {blocked}"
+                    hook.account.wait(name, waiting[ref], said if waiting[ref] else "")
+
+    def _blocked(self, line: _Line) -> tuple[str, HookRef | None]:
+        """Return what holds a queue up, and whose run that is; empty where nothing does."""
+        first = line.queue.waiting[:1]
+        if not first or line.queue.running:
+            return "", None
+        ref = line.members[first[0].order][0].spec.policy
+        if line.queue.failures and line.again is not None:
+            return f"{line.failure}; tried again at {line.again:%H:%M:%S} UTC", ref
+        hook = self.hooks.get(ref)
+        if hook is not None and not hook.synced:
+            return "its objects are not listed yet", ref
+        return "", None

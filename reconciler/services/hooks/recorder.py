@@ -1,0 +1,169 @@
+"""Stores what a hook has to be run for, as requests, before anything counts as seen.
+
+One write of a hook is on its way at a time. What comes meanwhile shares the next request, as far
+as it belongs together.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final
+
+import orjson
+
+from reconciler.api.meta import LABEL_RECORDED
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
+from reconciler.clock import Clock
+from reconciler.hooks.contexts import ContextType
+from reconciler.hooks.records import (
+    HookIdentity,
+    Passed,
+    Record,
+    batches,
+    compacted,
+    passed,
+    recordable,
+    spec_of,
+)
+from reconciler.requests.naming import labels, recorded_name
+from reconciler.services.hooks.accounts import HookAccount
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.ports.requests import Requests
+
+_MOST_WAITING: Final = 2000
+"""Records of one hook that are kept in memory; then its watches wait."""
+_WATCHED: Final = frozenset({ContextType.EVENT, ContextType.SYNCHRONIZATION})
+
+
+@dataclass(slots=True, kw_only=True)
+class RecorderDeps:
+    """What all recorders share.
+
+    Attributes:
+        order: Gives the next place in a queue.
+        stored: Gets each request that is stored.
+        most: Bytes of JSON of one request, of several records.
+    """
+
+    requests: Requests
+    clock: Clock
+    namespace: str
+    order: Callable[[], int]
+    stored: Callable[[UpdateRequest], Awaitable[None]]
+    say: Callable[[str], None]
+    most: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Recorder:
+    """Records for one hook."""
+
+    deps: RecorderDeps
+    hook: HookIdentity
+    account: HookAccount
+    _waiting: deque[Record | Passed] = field(default_factory=deque)
+    _batch: list[Record] = field(default_factory=list)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _room: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def add(self, record: Record) -> None:
+        """Have something recorded; return at once unless very much waits."""
+        self._waiting.append(record)
+        self._woken.set()
+        if len(self._waiting) > _MOST_WAITING:
+            self._room.clear()
+            await self._room.wait()
+
+    def passed(self, marker: Passed) -> None:
+        """Have it noted how far a watch has come, once what came before is stored."""
+        if self._waiting and _same(self._waiting[-1], marker):
+            self._waiting.pop()
+        self._waiting.append(marker)
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Store until cancelled."""
+        await repeat(
+            self._store,
+            woken=self._woken,
+            pauses=(0.5, 15.0),
+            tell=SaysOnce(say=self.deps.say).tell,
+            failing=f"what {self.hook.ref} has to be run for cannot be recorded: ",
+        )
+
+    async def _store(self) -> None:
+        self._woken.clear()
+        while self._waiting:
+            # One that may have been stored is tried again as it is, and gets the same name.
+            if not self._batch:
+                records = (item for item in self._waiting if isinstance(item, Record))
+                self._batch = next(batches(list(records), self.deps.most), [])
+            if self._batch:
+                await self._create(self._batch)
+            self._drop(len(self._batch))
+            self._batch = []
+
+    def _drop(self, stored: int) -> None:
+        """Take out of what waits what is stored, and the markers before and after it."""
+        while self._waiting and (stored or isinstance(self._waiting[0], Passed)):
+            item = self._waiting.popleft()
+            stored -= isinstance(item, Record)
+            self._note(item)
+        if len(self._waiting) <= _MOST_WAITING // 2:
+            self._room.set()
+
+    def _note(self, item: Record | Passed) -> None:
+        if isinstance(item, Passed):
+            self.account.passed(item)
+        elif item.context.type in _WATCHED:
+            self.account.passed(passed(item))
+        else:
+            self.account.noted(item)
+
+    async def _create(self, batch: Sequence[Record]) -> None:
+        records = [recordable(record) for record in compacted(batch)]
+        name = _name(self.hook.uid, batch)
+        spec = spec_of(self.hook, records, self.deps.order())
+        marks = labels(policy=spec.policy.key, source=spec.source, trigger_uid=spec.resource.uid)
+        if records[0].confidential:
+            spec, marks = await self._put_aside(name, spec, marks)
+        version = await self.deps.requests.create(name, marks, spec)
+        if not version:
+            # It was stored before, by this process or one that has ended.
+            await self.deps.stored(await self.deps.requests.get(name))
+            return
+        await self.deps.stored(
+            UpdateRequest(
+                name=name,
+                namespace=self.deps.namespace,
+                uid="",
+                resource_version=version,
+                created=self.deps.clock.now(),
+                labels=marks,
+                spec=spec,
+                status=RequestStatus(),
+            )
+        )
+
+    async def _put_aside(
+        self, name: str, spec: RequestSpec, marks: dict[str, str]
+    ) -> tuple[RequestSpec, dict[str, str]]:
+        """Store what is shown of Secrets as a Secret."""
+        marks = {**marks, LABEL_RECORDED: "true"}
+        await self.deps.requests.create_recorded(name, marks, orjson.dumps(spec.recorded))
+        return replace(spec, recorded=None, recorded_secret=recorded_name(name)), marks
+
+
+def _same(item: Record | Passed, marker: Passed) -> bool:
+    return isinstance(item, Passed) and (item.binding, item.scope) == (
+        marker.binding,
+        marker.scope,
+    )
+
+
+def _name(uid: str, batch: Sequence[Record]) -> str:
+    """Return the name of the request for a batch, which is the same for the same batch."""
+    text = "\n".join((uid, *(record.identity for record in batch)))
+    return f"hook-{blake2b(text.encode(), digest_size=16).hexdigest()}"

@@ -1,0 +1,180 @@
+"""One attempt at a run: contexts, the hook, its operations, and what is stored of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from reconciler.api.meta import ObjectRef, ref_of
+from reconciler.api.updaterequest import Outcome, TargetStatus, UpdateRequest
+from reconciler.errors import (
+    Forbidden,
+    Invalid,
+    InvalidPolicy,
+    RetrofitError,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
+from reconciler.hooks.bindings import HookConfig
+from reconciler.hooks.operations import OBJECTS, Operation, after_failure, read_operations
+from reconciler.hooks.plan import (
+    Plan,
+    Step,
+    needs_plan,
+    planned,
+)
+from reconciler.hooks.ports import HookRef, Runs
+from reconciler.services.hooks.operations import OperationResult, OperationRunner
+from reconciler.services.hooks.requests import HookRequests
+
+_REPEATED: Final = (Forbidden, Unavailable, Throttled, Unauthorized)
+"""What lies at the moment, or at a right: the operation is right as it stands."""
+_LONGEST: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """How an attempt ended.
+
+    Attributes:
+        failure: Empty where it went well.
+        missing: The right that an operation lacks.
+    """
+
+    failure: str = ""
+    missing: str = ""
+    targets: tuple[TargetStatus, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class HookRun:
+    """Runs one hook for requests that belong together, the first of which stands for all.
+
+    Attributes:
+        plan: What an earlier attempt left; None where the hook has to be run.
+    """
+
+    requests: HookRequests
+    runs: Runs
+    operations: OperationRunner
+    ref: HookRef
+    config: HookConfig
+
+    async def attempt(
+        self,
+        covered: Sequence[UpdateRequest],
+        contexts: Callable[[], Sequence[Mapping[str, Any]]],
+    ) -> RunOutcome:
+        """Run the hook, or go on with what it answered in an earlier attempt.
+
+        Args:
+            covered: What the run is for, in order.
+            contexts: Gives what the hook reads.
+
+        Raises:
+            ClusterError: Nothing can be stored, so nothing was done.
+        """
+        plan = await self.requests.read_plan(covered[0].name)
+        if plan is not None:
+            return await self._carry_out(plan, covered[0].name)
+        try:
+            result = await self.runs.run(self.ref, self.config, contexts())
+            documents = list(result.operations)
+            operations = read_operations(documents)
+        except InvalidPolicy as error:
+            return RunOutcome(failure=_one_line("; ".join(map(str, (error, *error.others)))))
+        except RetrofitError as error:
+            return RunOutcome(failure=_one_line(str(error)))
+        if result.failure is not None:
+            await self.operations.run(after_failure(operations))
+            return RunOutcome(failure=_one_line(str(result.failure)))
+        if not needs_plan(operations):
+            return self._outcome([await self.operations.carry_out(item) for item in operations])
+        plan = planned(documents, operations, [request.name for request in covered])
+        try:
+            await self.requests.store_plan(covered[0].name, plan)
+        except Invalid as error:
+            return RunOutcome(failure=_one_line(str(error)))
+        return await self._carry_out(plan, covered[0].name)
+
+    async def _carry_out(self, plan: Plan, name: str) -> RunOutcome:
+        """Carry the open steps of a plan out, and note each when it has ended."""
+        results: list[OperationResult] = []
+        for index, operation in enumerate(plan.operations()):
+            step = plan.steps[index]
+            if step.outcome:
+                results.append(OperationResult(operation=operation, outcome=Outcome(step.outcome)))
+                continue
+            result = await self.operations.carry_out(operation, uncertain=step.uncertain)
+            results.append(result)
+            plan = plan.with_step(index, _noted(step, result))
+            if index + 1 < len(plan.steps):
+                await self.requests.store_plan(name, plan)
+        await self._settle(name, plan, results)
+        return self._outcome(results)
+
+    async def _settle(self, name: str, plan: Plan, results: Sequence[OperationResult]) -> None:
+        """Keep the plan of a run whose failures a repetition cures, else run the hook again."""
+        errors = [result.error for result in results if result.error is not None]
+        if not errors:
+            # The end of the one request says as much.
+            if len(plan.covers) > 1:
+                await self.requests.store_plan(name, plan)
+        elif all(isinstance(error, _REPEATED) for error in errors):
+            await self.requests.store_plan(name, plan.reopened())
+        else:
+            await self.requests.drop_plan(name)
+
+    def _outcome(self, results: Sequence[OperationResult]) -> RunOutcome:
+        errors = [result for result in results if result.error is not None]
+        said = ""
+        if errors:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            said = _one_line(f"{_said(errors[0])}{more}")
+        forbidden = (item.error for item in errors if isinstance(item.error, Forbidden))
+        return RunOutcome(
+            failure=said,
+            missing=next((error.permission for error in forbidden), ""),
+            targets=tuple(_target(result) for result in results),
+        )
+
+
+def _noted(step: Step, result: OperationResult) -> Step:
+    return replace(
+        step,
+        outcome=result.outcome.value,
+        message="" if result.error is None else _one_line(_said(result)),
+        uncertain=isinstance(result.error, Unavailable),
+    )
+
+
+def _said(result: OperationResult) -> str:
+    operation, error = result.operation, result.error
+    where = _ref(operation)
+    what = error.without_values if operation.is_confidential and error is not None else str(error)
+    return f"{operation.type} {where}: {what}"
+
+
+def _target(result: OperationResult) -> TargetStatus:
+    return TargetStatus(
+        ref=_ref(result.operation),
+        subresource=result.operation.subresource,
+        outcome=result.outcome,
+        message="" if result.error is None else _one_line(_said(result)),
+    )
+
+
+def _ref(operation: Operation) -> ObjectRef:
+    if operation.type in OBJECTS and isinstance(operation.payload, Mapping):
+        return ref_of(operation.payload)
+    return ObjectRef(
+        api_version=operation.api_version,
+        kind=operation.kind,
+        namespace=operation.namespace,
+        name=operation.name,
+    )
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

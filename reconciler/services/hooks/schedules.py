@@ -1,0 +1,70 @@
+"""When schedules are due. One that was missed while nobody led runs once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from reconciler.api.updaterequest import render_time
+from reconciler.clock import Clock
+from reconciler.hooks.bindings import ScheduleBinding
+from reconciler.hooks.contexts import of_schedule
+from reconciler.hooks.crontab import parse_crontab
+from reconciler.hooks.ports import HookRef
+from reconciler.hooks.records import Record
+from reconciler.services.hooks.active import ActiveHook
+from reconciler.services.jobs import repeat
+
+_EVERY: Final = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class Schedules:
+    """Has a run recorded for each schedule that is due."""
+
+    hooks: Mapping[HookRef, ActiveHook]
+    clock: Clock
+    _due: dict[tuple[HookRef, int, str, str], datetime | None] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        await repeat(self.look, every=_EVERY)
+
+    async def look(self) -> None:
+        """Record what is due now."""
+        now = self.clock.now()
+        known = dict(self._due)
+        self._due.clear()
+        for ref, hook in list(self.hooks.items()):
+            for binding in hook.declared.config.schedules:
+                key = (ref, hook.declared.generation, binding.name, binding.crontab)
+                due = known[key] if key in known else self._first(hook, binding, now)
+                if due is not None and due <= now:
+                    await self._record(hook, binding, due)
+                    due = _schedule(binding, now)
+                self._due[key] = due
+
+    def _first(self, hook: ActiveHook, binding: ScheduleBinding, now: datetime) -> datetime | None:
+        """Return when a schedule that this process has not seen before is due."""
+        key = binding.name, binding.crontab
+        last = hook.account.schedules.get(key)
+        if last is None:
+            # From here on it may be missed.
+            last = hook.account.schedules[key] = now
+            hook.account.changed = True
+        return _schedule(binding, last)
+
+    async def _record(self, hook: ActiveHook, binding: ScheduleBinding, due: datetime) -> None:
+        record = Record(
+            context=of_schedule(binding),
+            queue=binding.queue,
+            allow_failure=binding.allow_failure,
+            scope=binding.crontab,
+            at=render_time(due),
+            resource=hook.declared.ref.as_object(hook.declared.uid),
+        )
+        await hook.recorder.add(record)
+
+
+def _schedule(binding: ScheduleBinding, after: datetime) -> datetime | None:
+    return parse_crontab(binding.crontab, location="crontab").next(after)

@@ -1,0 +1,235 @@
+"""The hooks of a program: which there are, and everything that works while it leads."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.api.meta import Object, policy_ref
+from reconciler.api.updaterequest import UpdateRequest
+from reconciler.clock import Clock
+from reconciler.errors import InvalidPolicy
+from reconciler.hooks.declared import DeclaredHook, compile_hook
+from reconciler.hooks.ports import HookRef, Runs
+from reconciler.hooks.records import HookIdentity, Passed, passed_of
+from reconciler.services.hooks.accounts import HookAccount, HookAccounts
+from reconciler.services.hooks.active import ActiveHook
+from reconciler.services.hooks.dispatch import HookDispatcher
+from reconciler.services.hooks.following import Follower, FollowerDeps
+from reconciler.services.hooks.operations import OperationRunner
+from reconciler.services.hooks.recorder import Recorder, RecorderDeps
+from reconciler.services.hooks.requests import HookRequests
+from reconciler.services.hooks.running import HookRun
+from reconciler.services.hooks.schedules import Schedules
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.ports.watching import HookObjects
+
+_TERM: Final = 32
+"""Bits of an order that count within the term of one leader."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Orders:
+    """Places in queues: what is recorded later has a higher one, whoever leads.
+
+    Attributes:
+        term: Gives the number of the term of who leads now.
+    """
+
+    term: Callable[[], int]
+    _last: int = 0
+
+    def begin(self, stored: int) -> None:
+        """Begin a term, after the highest order that is stored."""
+        self._last = max(self.term() << _TERM, stored, self._last)
+
+    def next(self) -> int:
+        """Return the next place."""
+        self._last += 1
+        return self._last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookDeps:
+    """What a program has for its hooks.
+
+    Attributes:
+        runs_here: Whether this program runs a hook; others belong to another program.
+        runs_of: Gives what runs one.
+    """
+
+    objects: HookObjects
+    requests: HookRequests
+    recorder: RecorderDeps
+    follower: FollowerDeps
+    operations: Callable[[str], OperationRunner]
+    runs_here: Callable[[DeclaredHook], bool]
+    runs_of: Callable[[DeclaredHook], Runs]
+    orders: Orders
+    clock: Clock
+    say: Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Hooks:
+    """Follows the hooks and keeps them at work, while the process leads."""
+
+    deps: HookDeps
+    accounts: HookAccounts
+    dispatcher: HookDispatcher
+    active: dict[HookRef, ActiveHook]
+    _recorded: dict[tuple[str, str, str], Passed] = field(default_factory=dict)
+    _tasks: dict[HookRef, asyncio.Task[None]] = field(default_factory=dict)
+    _seen: dict[HookRef, tuple[str, int]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await repeat(
+            self._work,
+            pauses=(0.5, 15.0),
+            tell=SaysOnce(say=self.deps.say).tell,
+            failing="hooks cannot be read: ",
+        )
+
+    async def _work(self) -> None:
+        stored = await self.deps.objects.stored()
+        waiting = await self.dispatcher.load()
+        await self._look_back(waiting)
+        schedules = Schedules(hooks=self.active, clock=self.deps.clock)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for obj in sorted(stored, key=_startup_order):
+                    await self._on_stored(group, obj)
+                for work in (self.dispatcher.run, schedules.run, self.accounts.run):
+                    group.create_task(work())
+                async for change, obj in self.deps.objects.events():
+                    if change == "DELETED":
+                        await self._on_deleted(obj)
+                    else:
+                        await self._on_stored(group, obj)
+        finally:
+            self._tasks.clear()
+            self._seen.clear()
+            self.active.clear()
+
+    async def _look_back(self, waiting: list[UpdateRequest]) -> None:
+        """Take from the requests that are stored how far the watches were recorded."""
+        self._recorded.clear()
+        highest = 0
+        for request in waiting:
+            highest = max(highest, await self._look_at(request))
+        async for request in self.deps.requests.requests.finished():
+            highest = max(highest, await self._look_at(request))
+        self.deps.orders.begin(highest)
+
+    async def _look_at(self, request: UpdateRequest) -> int:
+        """Take in one request; return its order."""
+        recorded = await self.deps.requests.recorded_or_nothing(request)
+        for marker in passed_of(recorded):
+            key = request.spec.policy_uid, marker.binding, marker.scope
+            known = self._recorded.get(key)
+            if known is None or _number(marker.version) > _number(known.version):
+                self._recorded[key] = marker
+        return request.spec.order
+
+    async def _on_stored(self, group: asyncio.TaskGroup, obj: Object) -> None:
+        ref, meta = policy_ref(obj), obj.get("metadata") or {}
+        seen = str(meta.get("uid", "")), int(meta.get("generation", 0))
+        if self._seen.get(ref) == seen:
+            self.accounts.on_stored(ref, obj)
+            return
+        await self._stop(ref)
+        self._seen[ref] = seen
+        try:
+            declared = compile_hook(obj)
+            if not self.deps.runs_here(declared):
+                return
+            await self._compile_programs(declared)
+        except InvalidPolicy as error:
+            said = "; ".join(map(str, (error, *error.others)))
+            self.accounts.refuse(ref, obj, said)
+            return
+        hook = self._activate(declared, obj)
+        self.active[ref] = hook
+        self._tasks[ref] = group.create_task(hook.run(), name=f"hook {ref.kind} {ref}")
+        self.dispatcher.wake()
+
+    async def _on_deleted(self, obj: Object) -> None:
+        ref = policy_ref(obj)
+        self._seen.pop(ref, None)
+        await self._stop(ref)
+        self.accounts.close(ref)
+        self.dispatcher.wake()
+
+    async def _stop(self, ref: HookRef) -> None:
+        self.active.pop(ref, None)
+        task = self._tasks.pop(ref, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _compile_programs(self, hook: DeclaredHook) -> None:
+        jq = self.deps.follower.jq
+        for index, binding in enumerate(hook.config.kubernetes):
+            if binding.jq_filter:
+                place = f"spec.kubernetes[{index}].jqFilter"
+                await jq.compile(binding.jq_filter, location=place)
+        if hook.run is not None and hook.run.program:
+            await jq.compile(hook.run.program, location="spec.run.jq")
+
+    def _activate(self, declared: DeclaredHook, obj: Object) -> ActiveHook:
+        account = self.accounts.open(declared, obj)
+        self._catch_up(account, declared)
+        identity = HookIdentity(ref=declared.ref, uid=declared.uid, generation=declared.generation)
+        recorder = Recorder(deps=self.deps.recorder, hook=identity, account=account)
+        followers = tuple(
+            Follower(
+                deps=self.deps.follower,
+                account=account,
+                recorder=recorder,
+                binding=binding,
+                scope=scope,
+                synchronized=self.dispatcher.wake,
+            )
+            for binding in declared.config.kubernetes
+            for scope in _scopes(declared, binding.selection.namespaces)
+        )
+        runner = HookRun(
+            requests=self.deps.requests,
+            runs=self.deps.runs_of(declared),
+            operations=self.deps.operations(declared.confined_to),
+            ref=declared.ref,
+            config=declared.config,
+        )
+        return ActiveHook(
+            declared=declared,
+            account=account,
+            recorder=recorder,
+            followers=followers,
+            runner=runner,
+        )
+
+    def _catch_up(self, account: HookAccount, declared: DeclaredHook) -> None:
+        """Begin where the requests end that are stored, which may be later than the status."""
+        for (uid, binding, scope), marker in self._recorded.items():
+            cursor = account.cursors.get((binding, scope))
+            version = "" if cursor is None else cursor.version
+            if uid == declared.uid and _number(marker.version) > _number(version):
+                account.passed(marker)
+
+
+def _scopes(declared: DeclaredHook, named: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the namespaces that are watched, each by itself; the empty one means all."""
+    if declared.confined_to:
+        return (declared.confined_to,)
+    return tuple(dict.fromkeys(named or ("",)))
+
+
+def _startup_order(obj: Object) -> tuple[int, str]:
+    spec = obj.get("spec") or {}
+    order = spec.get("onStartup")
+    return (order if isinstance(order, int) else 1 << 31, policy_ref(obj).key)
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdigit() else 0

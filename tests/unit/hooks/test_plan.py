@@ -1,0 +1,65 @@
+"""What a run is to do, and where a new process goes on."""
+
+from typing import Any
+
+from reconciler.hooks.operations import read_operations
+from reconciler.hooks.plan import Plan, Step, needs_plan, parse_plan, planned, render_plan
+
+MERGE = {"operation": "MergePatch", "kind": "Pod", "name": "a", "mergePatch": {"x": 1}}
+JSON = {
+    "operation": "JSONPatch",
+    "kind": "Pod",
+    "name": "a",
+    "jsonPatch": [{"op": "add", "path": "/x/-", "value": 1}],
+}
+
+
+def create(**meta: Any) -> dict[str, Any]:
+    return {"operation": "Create", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": meta}}
+
+
+def needs(*documents: dict[str, Any]) -> bool:
+    return needs_plan(read_operations(documents))
+
+
+def test_one_operation_that_repeats_itself_needs_no_plan() -> None:
+    assert not needs()
+    assert not needs(MERGE)
+    assert needs(MERGE, MERGE)
+    assert needs(JSON)
+    assert needs(create(name="a"))
+
+
+def test_a_plan_is_stored_and_read_as_it_is() -> None:
+    documents = [MERGE, create(name="a")]
+    plan = planned(documents, read_operations(documents), ["hook-1", "hook-2"])
+    plan = plan.with_step(
+        0, Step(document=MERGE, outcome="Forbidden", message="no", uncertain=True)
+    )
+    assert parse_plan(render_plan(plan)) == plan
+
+
+def test_what_the_api_server_would_name_has_the_same_name_each_time() -> None:
+    documents = [create(generateName="pod-"), create(generateName="pod-")]
+    operations = read_operations(documents)
+    first = planned(documents, operations, ["hook-1"])
+    names = [step.document["object"]["metadata"]["name"] for step in first.steps]
+    assert len(set(names)) == 2
+    assert all(name.startswith("pod-") for name in names)
+    assert planned(documents, operations, ["hook-1"]) == first
+    assert planned(documents, operations, ["hook-2"]) != first
+
+
+def test_a_new_process_does_not_know_whether_the_first_open_step_was_sent() -> None:
+    steps = tuple(Step(document=MERGE, outcome=outcome) for outcome in ("Patched", "", ""))
+    resumed = Plan(steps=steps, covers=("hook-1",)).resumed()
+    assert [step.uncertain for step in resumed.steps] == [False, True, False]
+
+
+def test_another_attempt_leaves_what_is_done() -> None:
+    steps = (
+        Step(document=MERGE, outcome="Patched"),
+        Step(document=MERGE, outcome="Forbidden", message="no"),
+    )
+    again = Plan(steps=steps, covers=("hook-1",)).reopened()
+    assert [step.outcome for step in again.steps] == ["Patched", ""]
