@@ -237,6 +237,11 @@ class ControllerSettings(ProcessSettings):
         "Objects of users that are in memory at the same time, bytes of JSON; a page of a list is"
         " no larger than an eighth of it. 0: no limit.",
     )
+    max_snapshots: int = _setting(
+        8 * PAGE_BYTES,
+        "Objects that all hooks keep for their snapshots together, bytes of JSON; a hook beyond it"
+        " is not Ready. 0: no limit.",
+    )
     lanes: int = _setting(64, "Targets worked on at the same time.")
     conflict_retries: int = _setting(10, "Evaluations of one target per attempt after a 409.")
     patch_war_limit: int = _setting(

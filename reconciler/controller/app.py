@@ -38,6 +38,7 @@ from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.wiring.base import Base
 from reconciler.wiring.catchup import catch_up_passes
 from reconciler.wiring.controller import Services
+from reconciler.wiring.declared import DeclaredHooks
 from reconciler.wiring.observers import observers_of
 from reconciler.wiring.shared import kyverno_detector
 
@@ -280,15 +281,16 @@ def _assemble(
             )
         ),
     )
+    hooks = DeclaredHooks.of(base, told, lambda: election.term)
     leadership = Leadership(
         dispatcher=services.dispatcher,
         observers=observers,
-        singleton=singleton(base, services, observers, rounds),
+        singleton={**singleton(base, services, observers, rounds), **hooks.jobs},
         sharded=sharded(base, services, observers),
         prepared=surroundings.known,
     )
     registry = build_registry(
-        services, rounds, namespace=settings.namespace, adopt=settings.take_over
+        services, rounds, hooks, namespace=settings.namespace, adopt=settings.take_over
     )
     controller = Controller(
         settings=settings,

@@ -12,19 +12,26 @@ import kopf
 from reconciler.api.meta import Object
 from reconciler.dialects.registry import REQUIRED_KINDS
 from reconciler.kube.requests import REQUESTS
-from reconciler.requests.adoption import read_request
+from reconciler.requests.adoption import read_hook_request, read_request
 from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.wiring.controller import Services
+from reconciler.wiring.declared import DeclaredHooks
 
 
 def build_registry(
-    services: Services, rounds: CatchUpPasses, *, namespace: str, adopt: bool
+    services: Services,
+    rounds: CatchUpPasses,
+    hooks: DeclaredHooks,
+    *,
+    namespace: str,
+    adopt: bool,
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 
     Args:
         services: Where objects go.
         rounds: Where requests go as well.
+        hooks: Where those of hooks go.
         namespace: Of requests. Those elsewhere come too, and nothing says who may write them.
         adopt: Work on requests of a Kyverno as well.
     """
@@ -32,7 +39,10 @@ def build_registry(
 
     async def on_request(event: kopf.RawEvent, **_: Any) -> None:
         request = read_request(event["object"], adopt=adopt)
-        if request is None or request.namespace != namespace:
+        if request is None:
+            _take_hook_request(event, hooks, namespace)
+            return
+        if request.namespace != namespace:
             return
         rounds.take(request)
         if event["type"] == "DELETED":
@@ -53,3 +63,15 @@ def build_registry(
     for kind, handler in ((REQUESTS, on_request), *((kind, on_policy) for kind in REQUIRED_KINDS)):
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(handler)
     return registry
+
+
+def _take_hook_request(event: kopf.RawEvent, hooks: DeclaredHooks, namespace: str) -> None:
+    request = read_hook_request(event["object"])
+    if request is None or request.namespace != namespace:
+        return
+    if event["type"] == "DELETED":
+        hooks.hooks.dispatcher.remove(request.name)
+        hooks.collector.on_deleted(request)
+        return
+    hooks.hooks.dispatcher.on_stored(request)
+    hooks.collector.on_stored(request)

@@ -86,6 +86,11 @@ class Election:
         age = self._clock.monotonic() - self._renewed_at
         return self._leading and age < self._timing.renew
 
+    @property
+    def term(self) -> int:
+        """Return how often the Lease has changed hands, as its holder has stored it."""
+        return int((self._lease.get("spec") or {}).get("leaseTransitions") or 0)
+
     async def run(self) -> None:
         """Acquire and renew until cancelled; then give the Lease back at once.
 

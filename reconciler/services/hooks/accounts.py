@@ -112,12 +112,23 @@ class HookAccount:
             account.waiting, account.blocked = waiting, blocked
             self.changed = True
 
+    def tell(self, binding: str, problem: str) -> None:
+        """Note why a binding sees nothing; empty where it does."""
+        if self.problems.get(binding, "") != problem:
+            self.problems[binding] = problem
+            self.changed = True
+
+    def due(self, binding: str, crontab: str, moment: datetime) -> None:
+        """Note when a schedule was due last, or from when on it may be missed."""
+        self.schedules[binding, crontab] = moment
+        self.changed = True
+
     def noted(self, record: Record) -> None:
         """Note that something is recorded which no watch saw."""
         if record.context.type is ContextType.STARTUP:
             self.started = int(record.at)
         elif (moment := parse_time(record.at)) is not None:
-            self.schedules[record.context.binding, record.scope] = moment
+            self.due(record.context.binding, record.scope, moment)
         self.changed = True
 
     def ran(self, moment: datetime, failure: str, *, counts: bool) -> None:

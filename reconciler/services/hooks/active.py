@@ -1,4 +1,4 @@
-"""A hook at work: its followers, its recorder, and how it is run."""
+"""A hook at work: its informers, its recorder, and how it is run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from reconciler.hooks.contexts import STARTUP, Context, ContextType, render
 from reconciler.hooks.declared import DeclaredHook
 from reconciler.hooks.records import Record
 from reconciler.services.hooks.accounts import HookAccount
-from reconciler.services.hooks.following import Follower
+from reconciler.services.hooks.following import Informer
 from reconciler.services.hooks.recorder import Recorder
 from reconciler.services.hooks.running import HookRun, RunOutcome
 
@@ -21,19 +21,19 @@ class ActiveHook:
     """One hook in one generation.
 
     Attributes:
-        followers: Of all its bindings to objects, one for each namespace that they name.
+        informers: Of all its bindings to objects, one for each namespace that they name.
     """
 
     declared: DeclaredHook
     account: HookAccount
     recorder: Recorder
-    followers: tuple[Follower, ...]
+    informers: tuple[Informer, ...]
     runner: HookRun
 
     @property
     def synced(self) -> bool:
         """Tell whether all its snapshots are complete."""
-        return all(follower.synced.is_set() for follower in self.followers)
+        return all(informer.synced.is_set() for informer in self.informers)
 
     def knows(self, context: Context) -> bool:
         """Tell whether it still has the binding of a context."""
@@ -44,9 +44,9 @@ class ActiveHook:
 
     def snapshot_of(self, binding: str) -> list[dict[str, Any]]:
         """Return what a binding, by its name, has in memory now."""
-        found = [item for item in self.followers if item.binding.name == binding]
+        found = [item for item in self.informers if item.binding.name == binding]
         found.sort(key=lambda item: item.scope)
-        return [shown for follower in found for shown in follower.snapshot()]
+        return [shown for informer in found for shown in informer.snapshot()]
 
     async def attempt(
         self, covered: Sequence[UpdateRequest], contexts: Sequence[Context]
@@ -63,8 +63,8 @@ class ActiveHook:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             await self._start_up()
-            for follower in self.followers:
-                group.create_task(follower.run())
+            for informer in self.informers:
+                group.create_task(informer.run())
 
     async def _start_up(self) -> None:
         """Have its run at the start recorded, once for each generation."""

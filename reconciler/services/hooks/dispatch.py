@@ -7,7 +7,7 @@ whole cluster share theirs.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reconciler.api.updaterequest import Reason, UpdateRequest
@@ -124,13 +124,14 @@ class HookDispatcher:
         self._count()
         self._woken.set()
 
-    def retry_now(self, name: str) -> None:
-        """End the pause of a queue whose first request somebody wants to be tried again."""
-        for line in self._lines.values():
-            first = line.queue.waiting[:1]
-            if first and name in {item.name for item in line.members[first[0].order]}:
-                line.queue = Queue.of(line.queue.waiting, failures=line.queue.failures)
-        self._woken.set()
+    def on_stored(self, request: UpdateRequest) -> None:
+        """Take in a request as a watch has it: somebody may want the next attempt now."""
+        if self.requests.is_nudged(request):
+            for line in self._lines.values():
+                first = line.queue.waiting[:1]
+                if first and first[0].order == request.spec.order:
+                    line.queue = replace(line.queue, retry_at=0.0)
+            self._woken.set()
 
     def wake(self) -> None:
         """Look again: a hook is ready, or gone."""

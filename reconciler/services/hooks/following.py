@@ -1,6 +1,6 @@
 """Follows the objects of one binding in one namespace, or in all: what happens becomes records.
 
-A follower that was here before begins where its records end, and finds what happened meanwhile,
+A informer that was here before begins where its records end, and finds what happened meanwhile,
 deletions too. One that is new, or comes too late for that, begins with a list.
 """
 
@@ -23,6 +23,7 @@ from reconciler.services.hooks.recorder import Recorder
 from reconciler.services.jobs import repeat
 from reconciler.services.ports.jq import Jq
 from reconciler.services.ports.objects import Kinds, Page, Reader
+from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.ports.watching import WatchEvent, Watching, WatchScope
 
 _SHORTEST: Final = 1.0
@@ -44,12 +45,8 @@ class SnapshotBudget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerDeps:
-    """What all followers stand on.
-
-    Attributes:
-        missed: Gets a hook and a binding where events were missed, and the reason.
-    """
+class InformerDeps:
+    """What all informers stand on."""
 
     kinds: Kinds
     reader: Reader
@@ -57,11 +54,11 @@ class FollowerDeps:
     jq: Jq
     clock: Clock
     budget: SnapshotBudget
-    missed: Callable[[Object, str], None]
+    events: Events
 
 
 @dataclass(slots=True, kw_only=True)
-class Follower:
+class Informer:
     """One watch of a binding.
 
     Attributes:
@@ -70,7 +67,7 @@ class Follower:
         synced: Set while it is.
     """
 
-    deps: FollowerDeps
+    deps: InformerDeps
     account: HookAccount
     recorder: Recorder
     binding: KubernetesBinding
@@ -101,9 +98,7 @@ class Follower:
 
     def _tell(self, problem: str) -> None:
         said = f"{self.binding.name}: {problem}" if problem else ""
-        if self.account.problems.get(self.binding.name, "") != said:
-            self.account.problems[self.binding.name] = said
-            self.account.changed = True
+        self.account.tell(self.binding.name, said)
 
     async def _turn(self) -> None:
         if not self._version:
@@ -178,7 +173,7 @@ class Follower:
             # What was given is known, so that a list shows what must have happened.
             await self._compare()
             return
-        self.deps.missed(self.account.object, self.binding.name)
+        self.deps.events.emit(_missed(self.account.object, self.binding.name))
         self.account.cursors.pop((self.binding.name, self.scope), None)
         self._version = ""
 
@@ -321,3 +316,21 @@ def _is_later(version: str, other: str) -> bool:
         return bool(other) and int(version) > int(other)
     except ValueError:
         return False
+
+
+def _missed(hook: Object, binding: str) -> Event:
+    ref = ref_of(hook)
+    return Event(
+        regarding={
+            "apiVersion": ref.api_version,
+            "kind": ref.kind,
+            "namespace": ref.namespace,
+            "name": ref.name,
+            "uid": ref.uid,
+        },
+        severity="Warning",
+        reason="EventsMissed",
+        action="Synchronize",
+        note=f"{binding}: the API server does not know any more what has happened since the last"
+        " event; the hook gets all objects that are there now",
+    )

@@ -1,6 +1,6 @@
 """The requests of hooks that wait, with what is stored of each: this process alone writes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -39,9 +39,23 @@ class HookRequests:
         self._former = set(self._known)
         return list(self._known.values())
 
+    async def finished(self) -> AsyncIterator[UpdateRequest]:
+        """Yield all that have ended, having them removed when their time has come."""
+        async for request in self.requests.finished():
+            self.ended(request)
+            yield request
+
     def add(self, request: UpdateRequest) -> None:
         """Take in one that was stored just now."""
         self._known[request.name] = request
+
+    def is_nudged(self, request: UpdateRequest) -> bool:
+        """Take in one as a watch has it; tell whether somebody wants its next attempt now."""
+        known = self._known.get(request.name)
+        if known is None or known.nudge == request.nudge:
+            return False
+        self._known[request.name] = replace(known, nudge=request.nudge)
+        return bool(request.nudge)
 
     def remove(self, name: str) -> None:
         """Take one out that somebody deleted."""

@@ -50,8 +50,8 @@ class Schedules:
         last = hook.account.schedules.get(key)
         if last is None:
             # From here on it may be missed.
-            last = hook.account.schedules[key] = now
-            hook.account.changed = True
+            last = now
+            hook.account.due(*key, now)
         return _schedule(binding, last)
 
     async def _record(self, hook: ActiveHook, binding: ScheduleBinding, due: datetime) -> None:

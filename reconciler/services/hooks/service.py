@@ -15,7 +15,7 @@ from reconciler.hooks.records import HookIdentity, Passed, passed_of
 from reconciler.services.hooks.accounts import HookAccount, HookAccounts
 from reconciler.services.hooks.active import ActiveHook
 from reconciler.services.hooks.dispatch import HookDispatcher
-from reconciler.services.hooks.following import Follower, FollowerDeps
+from reconciler.services.hooks.following import Informer, InformerDeps
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.hooks.recorder import Recorder, RecorderDeps
 from reconciler.services.hooks.requests import HookRequests
@@ -61,7 +61,7 @@ class HookDeps:
     objects: HookObjects
     requests: HookRequests
     recorder: RecorderDeps
-    follower: FollowerDeps
+    informer: InformerDeps
     operations: Callable[[str], OperationRunner]
     runs_here: Callable[[DeclaredHook], bool]
     runs_of: Callable[[DeclaredHook], Runs]
@@ -118,7 +118,7 @@ class Hooks:
         highest = 0
         for request in waiting:
             highest = max(highest, await self._look_at(request))
-        async for request in self.deps.requests.requests.finished():
+        async for request in self.deps.requests.finished():
             highest = max(highest, await self._look_at(request))
         self.deps.orders.begin(highest)
 
@@ -169,7 +169,7 @@ class Hooks:
             await asyncio.wait({task})
 
     async def _compile_programs(self, hook: DeclaredHook) -> None:
-        jq = self.deps.follower.jq
+        jq = self.deps.informer.jq
         for index, binding in enumerate(hook.config.kubernetes):
             if binding.jq_filter:
                 place = f"spec.kubernetes[{index}].jqFilter"
@@ -182,9 +182,9 @@ class Hooks:
         self._catch_up(account, declared)
         identity = HookIdentity(ref=declared.ref, uid=declared.uid, generation=declared.generation)
         recorder = Recorder(deps=self.deps.recorder, hook=identity, account=account)
-        followers = tuple(
-            Follower(
-                deps=self.deps.follower,
+        informers = tuple(
+            Informer(
+                deps=self.deps.informer,
                 account=account,
                 recorder=recorder,
                 binding=binding,
@@ -205,7 +205,7 @@ class Hooks:
             declared=declared,
             account=account,
             recorder=recorder,
-            followers=followers,
+            informers=informers,
             runner=runner,
         )
 

@@ -54,7 +54,7 @@ class FinishedRequestCollector:
         clock: Clock,
         say: Callable[[str], None],
         *,
-        before: Callable[[], Awaitable[None]],
+        before: Callable[[], Awaitable[None]] = _nothing,
     ) -> Self:
         """Return what removes the finished requests of a controller with these settings."""
         retries = Retries(requests=requests, say=say)

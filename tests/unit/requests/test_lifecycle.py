@@ -154,7 +154,7 @@ def test_minutes_sort_as_time_does_and_before_now():
 
 def test_counts_hold_each_outcome_once():
     every = [target(str(outcome), outcome) for outcome in Outcome]
-    assert count(every) == Counts(patched=1, unchanged=1, skipped=1, failed=6)
+    assert count(every) == Counts(patched=3, unchanged=1, skipped=1, failed=6)
     assert count(every).matched == len(Outcome)
 
 

@@ -1,0 +1,73 @@
+"""The hooks that the controller runs: those that are declared as objects."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Self
+
+from reconciler.hooks.declared import DeclaredHook
+from reconciler.isolation.jq import JqWorkers
+from reconciler.kube.requests import KubeRequests
+from reconciler.requests.lifecycle import Retention
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.hooks.declarative import DeclaredRuns
+from reconciler.services.hooks.service import Hooks
+from reconciler.services.ports.reporting import Events
+from reconciler.services.upkeep.retention import FinishedRequestCollector
+from reconciler.wiring.base import Base
+from reconciler.wiring.hooks import HookParts, hooks_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredHooks:
+    """Hooks of the whole cluster, and what removes their finished requests."""
+
+    hooks: Hooks
+    collector: FinishedRequestCollector
+    jq: JqWorkers
+
+    @classmethod
+    def of(cls, base: Base, events: Events, term: Callable[[], int]) -> Self:
+        """Return those of a controller."""
+        settings, cluster, jq = base.settings, base.cluster, JqWorkers()
+        worker = base.client.speaking_for(settings.background_user)
+        requests = KubeRequests(
+            base.client, settings.namespace, page=settings.list_page, for_hooks=True
+        )
+        collector = FinishedRequestCollector.of(settings, requests, base.clock, base.say)
+
+        def runs_of(hook: DeclaredHook) -> DeclaredRuns:
+            return DeclaredRuns(hook=hook, jq=jq, isolation=base.isolation)
+
+        parts = HookParts(
+            client=base.client,
+            worker=worker,
+            clock=base.clock,
+            namespace=settings.namespace,
+            hooks_in="",
+            max_snapshots=settings.max_snapshots,
+            requests=requests,
+            collector=collector,
+            kinds=cluster.kinds,
+            reader=cluster.reader,
+            writer=cluster.writer,
+            jq=jq,
+            retention=Retention.of(settings),
+            events=events,
+            refuses=Protection.of(settings).of_target,
+            runs_here=lambda hook: not hook.executable,
+            runs_of=runs_of,
+            term=term,
+            say=base.say,
+        )
+        return cls(hooks=hooks_of(parts), collector=collector, jq=jq)
+
+    @property
+    def jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return what a leader does for them."""
+        return {"hooks": self._run, "finished requests of hooks": self.collector.run}
+
+    async def _run(self) -> None:
+        try:
+            await self.hooks.run()
+        finally:
+            await self.jq.close()

@@ -1,0 +1,120 @@
+"""The hooks of a program, joined to one cluster."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from secrets import SystemRandom
+from typing import Final
+
+from reconciler.api.meta import Kind
+from reconciler.clock import Clock
+from reconciler.hooks.declared import DeclaredHook
+from reconciler.hooks.ports import HookRef, Runs
+from reconciler.kube.client import Client
+from reconciler.kube.hooks import KubeHooks, KubeWatching
+from reconciler.kube.operations import KubeOperations
+from reconciler.requests.lifecycle import Retention
+from reconciler.services.hooks.accounts import HookAccounts
+from reconciler.services.hooks.active import ActiveHook
+from reconciler.services.hooks.dispatch import HookDispatcher
+from reconciler.services.hooks.following import InformerDeps, SnapshotBudget
+from reconciler.services.hooks.operations import OperationRunner
+from reconciler.services.hooks.recorder import RecorderDeps
+from reconciler.services.hooks.requests import HookRequests
+from reconciler.services.hooks.service import HookDeps, Hooks, Orders
+from reconciler.services.ports.jq import Jq
+from reconciler.services.ports.objects import Kinds, Reader, Writer
+from reconciler.services.ports.reporting import Events
+from reconciler.services.ports.requests import Requests
+from reconciler.services.upkeep.retention import FinishedRequestCollector
+
+_MOST_RECORDED: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookParts:
+    """What a program that runs hooks has.
+
+    Attributes:
+        client: In its own name.
+        worker: In the name in which hooks read and write.
+        namespace: Of its requests.
+        hooks_in: The namespace of its hooks, empty for all, and those of the cluster.
+        refuses: Gives the reason why a hook does not change objects of a kind in a namespace.
+        runs_here: Whether the program runs a hook.
+        runs_of: Gives what runs one.
+        term: Gives the number of the term of who leads.
+    """
+
+    client: Client
+    worker: Client
+    clock: Clock
+    namespace: str
+    hooks_in: str
+    max_snapshots: int
+    requests: Requests
+    collector: FinishedRequestCollector
+    kinds: Kinds
+    reader: Reader
+    writer: Writer
+    jq: Jq
+    retention: Retention
+    events: Events
+    refuses: Callable[[Kind, str], str]
+    runs_here: Callable[[DeclaredHook], bool]
+    runs_of: Callable[[DeclaredHook], Runs]
+    term: Callable[[], int]
+    say: Callable[[str], None]
+
+
+def hooks_of(parts: HookParts) -> Hooks:
+    """Return the hooks of a program."""
+    objects = KubeHooks(parts.client, parts.clock, parts.hooks_in)
+    requests = HookRequests(
+        requests=parts.requests,
+        clock=parts.clock,
+        retention=parts.retention,
+        ended=parts.collector.on_stored,
+    )
+    active: dict[HookRef, ActiveHook] = {}
+    dispatcher = HookDispatcher(
+        requests=requests, hooks=active, clock=parts.clock, jitter=SystemRandom().random
+    )
+    orders = Orders(term=parts.term)
+    runner = OperationRunner(
+        kinds=parts.kinds,
+        reader=parts.reader,
+        writer=parts.writer,
+        operations=KubeOperations(parts.worker),
+        jq=parts.jq,
+        refuses=parts.refuses,
+    )
+    deps = HookDeps(
+        objects=objects,
+        requests=requests,
+        recorder=RecorderDeps(
+            requests=parts.requests,
+            clock=parts.clock,
+            namespace=parts.namespace,
+            order=orders.next,
+            stored=dispatcher.add,
+            say=parts.say,
+            most=_MOST_RECORDED,
+        ),
+        informer=InformerDeps(
+            kinds=parts.kinds,
+            reader=parts.reader,
+            watching=KubeWatching(parts.worker),
+            jq=parts.jq,
+            clock=parts.clock,
+            budget=SnapshotBudget(most=parts.max_snapshots),
+            events=parts.events,
+        ),
+        operations=lambda namespace: replace(runner, confined_to=namespace),
+        runs_here=parts.runs_here,
+        runs_of=parts.runs_of,
+        orders=orders,
+        clock=parts.clock,
+        say=parts.say,
+    )
+    accounts = HookAccounts(hooks=objects, clock=parts.clock, say=parts.say)
+    return Hooks(deps=deps, accounts=accounts, dispatcher=dispatcher, active=active)
