@@ -79,7 +79,7 @@ _COMMANDS: Mapping[str, _Command] = {
         "Say why a policy does or does not change an object.",
     ),
     "hooks": _Command(
-        "reconciler.cli.hooks.command",
+        "reconciler.cli.desk.hooks.command",
         "hooks",
         "Say which hooks a folder has, and what one would do.",
     ),

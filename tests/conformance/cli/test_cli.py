@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from reconciler.cli.desk.suite.check import End, Row, TestRun, run_test
-from reconciler.cli.desk.suite.model import find, read_tests
+from reconciler.cli.desk.suite.model import TestFile, find, read_tests
 from reconciler.errors import RetrofitError
 from tests.conformance.data import required, root
 from tests.conformance.verdicts import DEVIATION, HERE
@@ -31,7 +31,7 @@ def cases() -> list[Any]:
     if not FOLDER.is_dir():
         return []
     found = []
-    for path in find([str(FOLDER)], "kyverno-test.yaml"):
+    for path in find([str(FOLDER)], ["kyverno-test.yaml"]):
         place = path.relative_to(FOLDER).parent
         marker = pytest.mark.conformance(f"cli/{'/'.join(place.parts[:2])}")
         try:
@@ -41,6 +41,7 @@ def cases() -> list[Any]:
         rows = [
             pytest.param(path, number, index, id=f"{place}-{index}", marks=marker)
             for number, test in enumerate(tests)
+            if isinstance(test, TestFile)
             for index, _ in enumerate(test.expected)
         ]
         found += rows or [pytest.param(path, 0, 0, id=f"{place}", marks=marker)]
@@ -48,8 +49,10 @@ def cases() -> list[Any]:
 
 
 @lru_cache(maxsize=2)
-def run(path: Path, number: int) -> TestRun:
-    return asyncio.run(run_test(read_tests(path)[number]))
+def run(path: Path, number: int) -> tuple[TestFile, TestRun]:
+    test = read_tests(path)[number]
+    assert isinstance(test, TestFile)
+    return test, asyncio.run(run_test(test))
 
 
 def test_the_data_is_there() -> None:
@@ -59,9 +62,9 @@ def test_the_data_is_there() -> None:
 
 @pytest.mark.parametrize(("path", "number", "index"), cases())
 def test_row(path: Path, number: int, index: int) -> None:
-    found = run(path, number)
-    assert found.test.expected, f"{path} has no results"
-    expected = found.test.expected[index]
+    test, found = run(path, number)
+    assert test.expected, f"{path} has no results"
+    expected = test.expected[index]
     rows = [row for row in found.rows if row.expected.location == expected.location]
     assert rows
     if all(row.end is End.NOT_RUN for row in rows):

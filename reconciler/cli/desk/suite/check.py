@@ -15,6 +15,7 @@ from reconciler.cli.desk.policies import PolicySet, compile_all
 from reconciler.cli.desk.session import NO_TARGET, RuleResult, Session, TriggerRun
 from reconciler.cli.desk.stock import Key, Scopes, Stock, key_of
 from reconciler.cli.desk.suite.answers import answers_of
+from reconciler.cli.desk.suite.hookmodel import HookTest
 from reconciler.cli.desk.suite.model import Expected, TestFile
 from reconciler.cli.desk.suite.selector import EVERY_ROW, Selector
 from reconciler.cli.desk.values import DeskValues, read_user, read_values
@@ -62,7 +63,7 @@ class TestRun:
 
     __test__ = False
 
-    test: TestFile
+    test: TestFile | HookTest
     rows: tuple[Row, ...]
     warnings: tuple[str, ...]
 
@@ -322,9 +323,9 @@ class _Checker:
                 if not expected.demands_all and expected.result != "fail":
                     return self._row(key, End.EXCLUDED, "nothing to compare with", text)
                 failed = self._row(key, End.FAILED, "Resource error", text)
-            elif not equal(_tidy(after), _tidy(wanted)):
+            elif not equal(tidy(after), tidy(wanted)):
                 names = (", ".join(expected.patched), "what the policy made")
-                details = unified_diff(_tidy(wanted), _tidy(after), names=names)
+                details = unified_diff(tidy(wanted), tidy(after), names=names)
                 failed = self._row(key, End.FAILED, "Resource diff", details=details)
         if failed is None and result.status != expected.result:
             reason = f"Want {expected.result}, got {result.status}"
@@ -354,11 +355,11 @@ class _Checker:
         )
 
 
-def _tidy(value: Any) -> Any:
+def tidy(value: Any) -> Any:
     """Return the value without nulls, empty maps and empty lists, which compare as absent."""
     if isinstance(value, dict):
-        found = {key: _tidy(item) for key, item in value.items()}
+        found = {key: tidy(item) for key, item in value.items()}
         return {key: item for key, item in found.items() if item not in (None, {}, [])}
     if isinstance(value, list):
-        return [item for item in map(_tidy, value) if item not in (None, {}, [])]
+        return [item for item in map(tidy, value) if item not in (None, {}, [])]
     return value

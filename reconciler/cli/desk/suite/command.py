@@ -20,6 +20,8 @@ from reconciler.cli.output.screen import warn
 from reconciler.clock import SystemClock
 from reconciler.errors import InvalidSetting, RetrofitError
 
+_FILE_NAMES = ("kyverno-test.yaml", "hook-test.yaml")
+
 _EPILOG = """\b
 Examples:
   retrofit test tests/
@@ -33,9 +35,8 @@ Examples:
 @click.option(
     "--file-name",
     "-f",
-    default="kyverno-test.yaml",
-    show_default=True,
-    help="Name of the test files below DIR.",
+    metavar="NAME",
+    help="Name of the test files below DIR. Default: kyverno-test.yaml and hook-test.yaml.",
 )
 @click.option(
     "--output",
@@ -59,6 +60,9 @@ Examples:
 @click.option("--fail-only", is_flag=True, help="Leave out what passed, in the table.")
 @click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail as well.")
 @operation_option
+@click.option(
+    "--run-hooks", "runs_hooks", is_flag=True, help="Run the executables that HookTests name."
+)
 @click.option("--verbose", "-v", is_flag=True, help="Say on which operation each rule was tested.")
 @click.option(
     "--jobs",
@@ -74,7 +78,8 @@ def test(*, watch: bool, selector: str, **options: Any) -> None:
     A kyverno-test.yaml names policies, objects, values and the result that each rule must have at
     each object. Names that the test does not have fail. A row is excluded where the rule has
     nothing to do with its object, and not run where its policy or rule is not evaluated here; both
-    are counted, and are no success. --operation counts for rows that name none.
+    are counted, and are no success. --operation counts for rows that name none. A HookTest names
+    an executable, states of a cluster, and what comes of each.
 
     \b
     Exit code:
@@ -97,7 +102,7 @@ class _Suite:
     """What the command line asks for."""
 
     folders: tuple[str, ...]
-    file_name: str
+    file_name: str | None
     output: str
     operation: str | None
     selector: Selector
@@ -106,6 +111,12 @@ class _Suite:
     verbose: bool
     strict: bool
     jobs: int | None
+    runs_hooks: bool
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """Return how test files may be called."""
+        return _FILE_NAMES if self.file_name is None else (self.file_name,)
 
     def run(self) -> int:
         """Run all tests and show what came out; return the exit code.
@@ -113,13 +124,24 @@ class _Suite:
         Raises:
             InvalidSetting: There is no test.
         """
-        by_folder = {name: find([name], self.file_name) for name in self.folders}
+        by_folder = {name: find([name], self.file_names) for name in self.folders}
         paths = list(dict.fromkeys(path for found in by_folder.values() for path in found))
         empty = [name for name, found in by_folder.items() if not found]
         if empty and (self.require_tests or not paths):
-            raise InvalidSetting(f"{' '.join(empty)}: no {self.file_name} is in there")
+            raise InvalidSetting(
+                f"{' '.join(empty)}: no {' or '.join(self.file_names)} is in there"
+            )
         clock = SystemClock()
-        found = list(run_files(paths, self.jobs, clock, self.operation, self.selector))
+        found = list(
+            run_files(
+                paths,
+                self.jobs,
+                clock,
+                self.operation,
+                self.selector,
+                runs_hooks=self.runs_hooks,
+            )
+        )
         outcome = report.Outcome(
             runs=[run for item in found for run in item.runs],
             broken=[item.broken for item in found if item.broken],
@@ -151,7 +173,7 @@ class _Suite:
 def _watch(suite: _Suite) -> NoReturn:
     try:
         while True:
-            tests = find(suite.folders, suite.file_name)
+            tests = find(suite.folders, suite.file_names)
             look = partial(state_of, {*map(Path, suite.folders), *places_of(tests)})
             before = look()
             try:

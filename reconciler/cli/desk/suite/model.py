@@ -13,6 +13,7 @@ from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.fields import read_fields
 from reconciler.cli.desk.files import read
 from reconciler.cli.desk.stock import Key
+from reconciler.cli.desk.suite.hookmodel import HookTest, is_hook_test, read_hook_test
 from reconciler.engine import reading
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
@@ -156,7 +157,7 @@ class TestFile:
     expected: tuple[Expected, ...]
 
 
-def find(names: Iterable[str], file_name: str) -> list[Path]:
+def find(names: Iterable[str], file_names: Sequence[str]) -> list[Path]:
     """Return the test files below folders; a file is taken as it is.
 
     Raises:
@@ -167,11 +168,14 @@ def find(names: Iterable[str], file_name: str) -> list[Path]:
         path = Path(name)
         if not path.exists():
             raise InvalidSetting(f"{path}: there is no such folder")
-        found += sorted(path.rglob(file_name)) if path.is_dir() else [path]
+        if not path.is_dir():
+            found.append(path)
+            continue
+        found += sorted(file for name in file_names for file in path.rglob(name))
     return list(dict.fromkeys(found))
 
 
-def read_tests(path: Path) -> list[TestFile]:
+def read_tests(path: Path) -> list[TestFile | HookTest]:
     """Return the tests of a file.
 
     Raises:
@@ -186,8 +190,10 @@ def read_tests(path: Path) -> list[TestFile]:
     return found
 
 
-def _test(document: Document, path: Path) -> TestFile:
+def _test(document: Document, path: Path) -> TestFile | HookTest:
     place = document.place
+    if is_hook_test(document.value):
+        return read_hook_test(document.value, place, path)
     fields = read_fields(document.value, place, allowed=_FIELDS)
     _check_head(fields, place)
     rows = reading.sequence(fields.get("results"), f"{place}: results")

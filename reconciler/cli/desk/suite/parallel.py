@@ -5,17 +5,19 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from reconciler.cli.desk.suite.check import TestRun, run_test
-from reconciler.cli.desk.suite.model import read_tests
+from reconciler.cli.desk.suite.hookcheck import run_hook_test
+from reconciler.cli.desk.suite.hookmodel import HookTest
+from reconciler.cli.desk.suite.model import TestFile, read_tests
 from reconciler.cli.desk.suite.selector import EVERY_ROW, Selector
 from reconciler.clock import Clock
 from reconciler.errors import RetrofitError
@@ -47,6 +49,8 @@ def run_files(
     clock: Clock,
     operation: str | None = None,
     selector: Selector = EVERY_ROW,
+    *,
+    runs_hooks: bool = False,
 ) -> Iterator[FileRun]:
     """Yield the runs of test files in their order.
 
@@ -56,8 +60,9 @@ def run_files(
         clock: Tells how quick it is.
         operation: Of the requests of rows that name none; see `run_test`.
         selector: Which rows count.
+        runs_hooks: Whether tests may run executables.
     """
-    work = partial(run_file, operation=operation, selector=selector)
+    work = partial(run_file, operation=operation, selector=selector, runs_hooks=runs_hooks)
     limit = _cpus() if jobs is None else jobs
     started = clock.monotonic()
     for done, path in enumerate(paths):
@@ -70,11 +75,23 @@ def run_files(
         yield work(path)
 
 
-def run_file(path: Path, operation: str | None = None, selector: Selector = EVERY_ROW) -> FileRun:
+def run_file(
+    path: Path,
+    operation: str | None = None,
+    selector: Selector = EVERY_ROW,
+    *,
+    runs_hooks: bool = False,
+) -> FileRun:
     """Return the run of a test file; what is wrong with it is part of the answer."""
+
+    def run(test: TestFile | HookTest) -> Coroutine[Any, Any, TestRun]:
+        if isinstance(test, HookTest):
+            return run_hook_test(test, selector, allowed=runs_hooks)
+        return run_test(test, operation, selector)
+
     runs: list[TestRun] = []
     try:
-        runs += [asyncio.run(run_test(item, operation, selector)) for item in read_tests(path)]
+        runs += [asyncio.run(run(item)) for item in read_tests(path)]
     except RetrofitError as error:
         place = "" if str(error).startswith(str(path)) else f"{path}: "
         return FileRun(path=path, runs=tuple(runs), broken=f"{place}{error}")

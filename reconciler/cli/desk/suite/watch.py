@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.cli.desk.files import SUFFIXES, has_wildcards
+from reconciler.cli.desk.suite.hookmodel import HookTest
 from reconciler.cli.desk.suite.model import TestFile, read_tests
 from reconciler.clock import Clock
 from reconciler.errors import RetrofitError
@@ -74,7 +75,11 @@ def changed_after(look: Callable[[], State], before: State, clock: Clock) -> lis
         threading.Event().wait(max(_INTERVAL, took * _SHARE))
 
 
-def _named(test: TestFile) -> Iterator[Path]:
+def _named(test: TestFile | HookTest) -> Iterator[Path]:
+    if isinstance(test, HookTest):
+        files = [name for step in test.steps for name in (*(step.cluster or ()), *step.objects)]
+        yield from (test.path.parent / name for name in (test.hook, *files))
+        return
     names = [name for listed in test.files.values() for name in listed]
     names += [name for item in test.expected for name in item.patched]
     names += [name for item in test.entries for name in item.files or ()]

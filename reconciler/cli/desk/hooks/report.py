@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, TextIO
 
 from reconciler.cli.desk.emit import paint, render_yaml, unified_diff
-from reconciler.cli.hooks.effects import Effect
+from reconciler.cli.desk.hooks.effects import Effect
 from reconciler.cli.output.masking import Mask
 from reconciler.cli.output.screen import screen_of
 from reconciler.hooks.metrics import MetricOperation

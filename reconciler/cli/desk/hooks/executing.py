@@ -3,8 +3,8 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -17,27 +17,32 @@ from reconciler.execution.environment import clean_environment
 from reconciler.execution.executables import Executables
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.config import load_config
+from reconciler.isolation.jq import JqWorkers
 from reconciler.services.ports.jq import Jq
 
 _CLUSTER: Final = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 
-@contextmanager
-def desk_executables(added: Sequence[str]) -> Iterator[Executables]:
-    """Give what runs executables, in an environment that leads to no cluster.
+@asynccontextmanager
+async def desk_tools(added: Sequence[str] = ()) -> AsyncIterator[tuple[Executables, Jq]]:
+    """Give what runs executables, in an environment that leads to no cluster, and jq programs.
 
     Args:
         added: Names of variables that a hook gets as well, whatever they lead to.
     """
-    with tempfile.TemporaryDirectory(prefix="retrofit-") as folder:
-        environment = clean_environment(os.environ, added)
-        for name in _CLUSTER:
-            if name not in added:
-                environment.pop(name, None)
-        # What kubectl reads without KUBECONFIG lies there.
-        if "HOME" not in added:
-            environment["HOME"] = folder
-        yield Executables(folder=Path(folder), environment=environment)
+    jq = JqWorkers(workers=1)
+    try:
+        with tempfile.TemporaryDirectory(prefix="retrofit-") as folder:
+            environment = clean_environment(os.environ, added)
+            for name in _CLUSTER:
+                if name not in added:
+                    environment.pop(name, None)
+            # What kubectl reads without KUBECONFIG lies there.
+            if "HOME" not in added:
+                environment["HOME"] = folder
+            yield Executables(folder=Path(folder), environment=environment), jq
+    finally:
+        await jq.close()
 
 
 def executables_in(path: Path) -> list[Executable]:

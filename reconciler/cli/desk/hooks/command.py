@@ -2,25 +2,23 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import click
 
-from reconciler.cli.desk.inputs import placed
-from reconciler.cli.desk.stock import Scopes, Stock
-from reconciler.cli.hooks.bindings import REASONS, DeskBindings, Occasion, outline
-from reconciler.cli.hooks.effects import effects_of
-from reconciler.cli.hooks.executing import (
+from reconciler.cli.desk.hooks.bindings import REASONS, DeskBindings, Occasion, outline
+from reconciler.cli.desk.hooks.effects import effects_of
+from reconciler.cli.desk.hooks.executing import (
     config_of,
     confirm,
-    desk_executables,
+    desk_tools,
     executables_in,
     faults_of,
 )
-from reconciler.cli.hooks.report import Report
+from reconciler.cli.desk.hooks.report import Report
+from reconciler.cli.desk.inputs import placed
+from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.cli.output.screen import screen_of, warn
@@ -32,7 +30,6 @@ from reconciler.hooks.bindings import DELETED
 from reconciler.hooks.metrics import parse_metrics
 from reconciler.hooks.operations import after_failure, parse_operations
 from reconciler.hooks.values import render_json
-from reconciler.isolation.jq import JqWorkers
 from reconciler.services.ports.jq import Jq
 
 _HEAD: Final = ("HOOK", "BINDING", "ON", "QUEUE")
@@ -93,7 +90,7 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
 
     async def look() -> int:
         faults = 0
-        async with _tools(added) as (executables, jq):
+        async with desk_tools(added) as (executables, jq):
             for executable in found:
                 try:
                     config = await config_of(executables, executable, jq)
@@ -181,22 +178,12 @@ def run(
     occasion = Occasion(reason=reason, objects=about, binding=binding)
 
     async def play() -> bool:
-        async with _tools(added) as (executables, jq):
+        async with desk_tools(added) as (executables, jq):
             desk = _Desk(executables, jq, stock, Report(sys.stdout, mask))
             return await desk.play(path, occasion, seconds)
 
     if not asyncio.run(play()):
         sys.exit(FINDINGS)
-
-
-@asynccontextmanager
-async def _tools(added: Sequence[str]) -> AsyncIterator[tuple[Executables, Jq]]:
-    jq = JqWorkers(workers=1)
-    try:
-        with desk_executables(added) as executables:
-            yield executables, jq
-    finally:
-        await jq.close()
 
 
 class _Desk:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object
 from reconciler.cli.desk.stock import Stock
@@ -12,7 +12,8 @@ from reconciler.memory.operations import MemoryOperations
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.ports.jq import Jq
 
-_SERVERS_OWN = ("uid", "resourceVersion", "generation", "creationTimestamp")
+SERVERS_OWN: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
+"""Fields of the metadata that a cluster adds, that of this machine too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ async def _read(stock: Stock, kind: Kind | None, namespace: str, name: str) -> O
         found = await stock.cluster.get(replace(kind, subresource=""), namespace, name)
     except NotFound:
         return None
-    meta = {key: value for key, value in found["metadata"].items() if key not in _SERVERS_OWN}
+    meta = {key: value for key, value in found["metadata"].items() if key not in SERVERS_OWN}
     return {**found, "metadata": meta}
 
 

@@ -116,14 +116,22 @@ class DeskBindings:
 
     async def _monitor(self, binding: KubernetesBinding) -> Monitor:
         monitor = Monitor(binding)
+        monitor.replace(await self.seen(binding))
+        return monitor
+
+    async def seen(self, binding: KubernetesBinding) -> list[ObservedObject]:
+        """Return what a binding sees of the objects.
+
+        Raises:
+            EvaluationError: Its jq filter fails at one.
+        """
         chosen = [
             obj
             for obj in self._stock.objects.values()
             if await self._is_kind(binding, obj)
             and binding.selection.accepts(obj, await self._labels(obj))
         ]
-        monitor.replace(await self._observed(binding, chosen))
-        return monitor
+        return await self._observed(binding, chosen)
 
     async def _observed(
         self, binding: KubernetesBinding, chosen: Sequence[Object]

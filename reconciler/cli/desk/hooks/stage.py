@@ -1,0 +1,49 @@
+"""The bindings of a hook, which see one state of a cluster after the other."""
+
+from typing import Any
+
+from reconciler.cli.desk.hooks.bindings import DeskBindings
+from reconciler.cli.desk.stock import Stock
+from reconciler.hooks import contexts
+from reconciler.hooks.bindings import HookConfig
+from reconciler.hooks.contexts import STARTUP, Context
+from reconciler.hooks.monitor import Monitor
+from reconciler.services.ports.jq import Jq
+
+
+class HookStage:
+    """What a hook is given while a cluster changes; it starts with the first state."""
+
+    def __init__(self, config: HookConfig, jq: Jq) -> None:
+        self._config = config
+        self._jq = jq
+        self._monitors = [Monitor(binding) for binding in config.kubernetes]
+        self._started = False
+
+    async def change(self, stock: Stock) -> list[dict[str, Any]]:
+        """Return what the hook is given when the cluster comes to a state.
+
+        Raises:
+            EvaluationError: The jq filter of a binding fails at an object.
+        """
+        desk = DeskBindings(self._config, self._jq, stock)
+        found: list[Context] = []
+        if not self._started and self._config.startup is not None:
+            found.append(STARTUP)
+        for monitor in self._monitors:
+            changes = monitor.replace(await desk.seen(monitor.binding))
+            if self._started:
+                found += [contexts.of_change(monitor.binding, change) for change in changes]
+            elif first := contexts.of_synchronization(monitor.binding):
+                found.append(first)
+        self._started = True
+        return self._rendered(found)
+
+    def tick(self, crontab: str) -> list[dict[str, Any]]:
+        """Return what the hook is given when its schedules with a crontab are due."""
+        due = [item for item in self._config.schedules if item.crontab == crontab]
+        return self._rendered([contexts.of_schedule(item) for item in due])
+
+    def _rendered(self, found: list[Context]) -> list[dict[str, Any]]:
+        shown = {monitor.binding.name: monitor for monitor in self._monitors}
+        return contexts.render(found, lambda name: shown[name].snapshot())

@@ -1,0 +1,201 @@
+"""Tests of hooks run: what each step gave against what is expected of it."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.cli.desk.emit import title, unified_diff
+from reconciler.cli.desk.hooks.effects import SERVERS_OWN, effects_of
+from reconciler.cli.desk.hooks.executing import config_of, desk_tools, executables_in, faults_of
+from reconciler.cli.desk.hooks.stage import HookStage
+from reconciler.cli.desk.inputs import placed
+from reconciler.cli.desk.stock import Scopes, Stock, key_of
+from reconciler.cli.desk.suite.check import End, Row, TestRun, tidy
+from reconciler.cli.desk.suite.hookmodel import HookTest, Step
+from reconciler.cli.desk.suite.model import Expected
+from reconciler.cli.desk.suite.selector import Selector
+from reconciler.engine.patch import equal
+from reconciler.errors import InvalidPolicy, NotFound
+from reconciler.execution.discovery import Executable
+from reconciler.execution.executables import Executables
+from reconciler.hooks.operations import after_failure, decode_operations, read_operations
+from reconciler.hooks.values import render_json
+from reconciler.services.ports.jq import Jq
+
+_SECONDS: Final = 60.0
+_FORBIDDEN: Final = "executables are run only with --run-hooks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What a run of the hook gave; nothing where it was not run."""
+
+    operations: Sequence[Any] = ()
+    failure: str = ""
+
+
+async def run_hook_test(test: HookTest, selector: Selector, *, allowed: bool) -> TestRun:
+    """Run a test.
+
+    Args:
+        test: What the file says.
+        selector: Which rows count: the policy is the hook, the rule its step.
+        allowed: Whether the executable may be run.
+
+    Raises:
+        InvalidSetting: A file that the test names is missing or unreadable.
+    """
+    rows: list[Row] = []
+    if not allowed:
+        for step in test.steps:
+            rows += [
+                _row(test.hook, step, part, end=End.NOT_RUN, reason=_FORBIDDEN)
+                for part in _parts(step)
+            ]
+    else:
+        (executable,) = executables_in(test.path.parent / test.hook)
+        async with desk_tools() as (executables, jq):
+            rows += [row async for row in _Play(test, executable, executables, jq).rows()]
+    chosen = {item.location for item in selector.entries([row.expected for row in rows])}
+    return TestRun(
+        test=test,
+        rows=tuple(row for row in rows if row.expected.location in chosen),
+        warnings=(),
+    )
+
+
+class _Play:
+    """The steps of a test, one after the other."""
+
+    def __init__(
+        self, test: HookTest, executable: Executable, executables: Executables, jq: Jq
+    ) -> None:
+        self._test = test
+        self._executable = executable
+        self._executables = executables
+        self._jq = jq
+        self._stock = Stock([])
+        self._scopes = Scopes()
+
+    async def rows(self) -> AsyncIterator[Row]:
+        """Yield a row for each part of what is expected."""
+        try:
+            config = await config_of(self._executables, self._executable, self._jq)
+        except InvalidPolicy as error:
+            for step in self._test.steps:
+                for part in _parts(step):
+                    said = "; ".join(faults_of(error))
+                    yield self._row(step, part, End.FAILED, "Invalid configuration", said)
+            return
+        stage = HookStage(config, self._jq)
+        for step in self._test.steps:
+            given = await self._given(stage, step)
+            done = await self._run(given)
+            for part in _parts(step):
+                yield await self._judged(step, part, given, done)
+
+    async def _given(self, stage: HookStage, step: Step) -> list[dict[str, Any]]:
+        if step.cluster is None:
+            return stage.tick(step.schedule)
+        self._stock = Stock(self._placed(step.cluster))
+        return await stage.change(self._stock)
+
+    def _placed(self, names: Sequence[str]) -> list[Object]:
+        return placed(names, self._scopes, base=self._test.path.parent)
+
+    async def _run(self, given: Sequence[dict[str, Any]]) -> _Done:
+        """Run the hook, unless nothing has happened that it is for, and do what it answers."""
+        if not given:
+            return _Done()
+        answer = await self._executables.run(
+            self._executable, render_json(list(given)), _say_nothing, seconds=_SECONDS
+        )
+        failure = "" if answer.failure is None else str(answer.failure)
+        try:
+            documents = decode_operations(answer.operations)
+            operations = read_operations(documents)
+        except InvalidPolicy as error:
+            return _Done(failure=failure or "; ".join(faults_of(error)))
+        done = after_failure(operations) if failure else operations
+        effects = await effects_of(done, self._stock, self._jq)
+        errors = [f"{item.operation.type} {item.target}: {item.error}" for item in effects]
+        wrong = [said for said, item in zip(errors, effects, strict=True) if item.error]
+        return _Done(operations=documents, failure=failure or "; ".join(wrong))
+
+    async def _judged(
+        self, step: Step, part: str, given: Sequence[dict[str, Any]], done: _Done
+    ) -> Row:
+        if part == "failure":
+            return self._of_failure(step, done)
+        if done.failure and part != "contexts" and not step.failure:
+            return self._row(step, part, End.FAILED, "The hook failed", done.failure)
+        if part == "contexts":
+            return self._compared(step, part, step.contexts, list(given))
+        if part == "operations":
+            return self._compared(step, part, step.operations, list(done.operations))
+        wanted = self._placed(step.objects)
+        found = [await self._stored(obj) for obj in wanted]
+        for obj, stored in zip(wanted, found, strict=True):
+            if stored is None:
+                said = f"there is no {title(obj)}"
+                return self._row(step, part, End.FAILED, "Not found", said)
+        return self._compared(step, part, wanted, found)
+
+    def _of_failure(self, step: Step, done: _Done) -> Row:
+        if step.failure in done.failure and done.failure:
+            return self._row(step, "failure", End.PASSED, "Ok", done.failure)
+        said = done.failure or "the hook did its work"
+        return self._row(step, "failure", End.FAILED, "Want a failure", said)
+
+    def _compared(self, step: Step, part: str, wanted: Any, found: Any) -> Row:
+        if equal(tidy(wanted), tidy(found)):
+            return self._row(step, part, End.PASSED, "Ok")
+        names = (self._test.path.name, f"what {self._test.hook} gave")
+        lines = unified_diff({part: tidy(wanted)}, {part: tidy(found)}, names=names)
+        return replace(self._row(step, part, End.FAILED, "Diff"), details=tuple(lines))
+
+    def _row(self, step: Step, part: str, end: End, reason: str, message: str = "") -> Row:
+        row = _row(self._test.hook, step, part, end=end, reason=reason)
+        return replace(row, message=message)
+
+    async def _stored(self, obj: Object) -> Object | None:
+        kind = self._stock.cluster.exact(obj["apiVersion"], obj["kind"])
+        if kind is None:
+            return None
+        _, _, namespace, name = key_of(obj)
+        try:
+            found = await self._stock.cluster.get(kind, namespace, name)
+        except NotFound:
+            return None
+        # What only a cluster adds is compared where the test names it.
+        meta = {
+            key: value
+            for key, value in found["metadata"].items()
+            if key not in SERVERS_OWN or key in obj["metadata"]
+        }
+        return {**found, "metadata": meta}
+
+
+def _parts(step: Step) -> list[str]:
+    parts = {
+        "contexts": step.contexts is not None,
+        "operations": step.operations is not None,
+        "objects": bool(step.objects),
+        "failure": bool(step.failure),
+    }
+    return [name for name, given in parts.items() if given]
+
+
+def _row(hook: str, step: Step, part: str, *, end: End, reason: str) -> Row:
+    expected = Expected(
+        location=f"{step.location}.expect.{part}",
+        policy=hook,
+        rule=f"{step.name}/{part}",
+        result="pass",
+    )
+    return Row(expected=expected, key=None, end=end, reason=reason)
+
+
+def _say_nothing(line: str, stream: str) -> None:
+    del line, stream
