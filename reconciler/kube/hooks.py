@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -20,6 +21,7 @@ from reconciler.kube.reader import KubeReader
 from reconciler.kube.retrying import jittered
 from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
+from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.watching import WatchEvent, WatchScope
 
 _SERVER_TIMEOUT: Final = 270.0
@@ -76,13 +78,18 @@ class KubeWatching:
 class KubeHooks:
     """Hooks of one namespace, or with none given those of the cluster and all namespaces."""
 
-    def __init__(self, client: Client, clock: Clock, namespace: str = "") -> None:
+    def __init__(self, client: Client, kinds: Kinds, clock: Clock, namespace: str = "") -> None:
         self._client = client
         self._namespace = namespace
         self._reader = KubeReader(client)
         self._kinds = (HOOKS,) if namespace else HOOK_KINDS
+
+        async def is_served(kind: Kind) -> bool:
+            return bool(await kinds.find(kind.api_version, kind.kind))
+
         self._watches = [
-            Watch(client, kind, clock, namespace=namespace, optional=True) for kind in self._kinds
+            Watch(client, kind, clock, namespace=namespace, served=partial(is_served, kind))
+            for kind in self._kinds
         ]
 
     async def events(self) -> AsyncIterator[tuple[str, Object]]:

@@ -142,7 +142,7 @@ class KubeRequests:
             limit=limit,
             token=token,
         )
-        read = (read_request(item, adopt=self._adopt) for item in page.items)
+        read = map(self._read, page.items)
         return [item for item in read if item is not None], page.token
 
     def waiting(self) -> AsyncIterator[UpdateRequest]:

@@ -68,7 +68,7 @@ class HookParts:
 
 def hooks_of(parts: HookParts) -> Hooks:
     """Return the hooks of a program."""
-    objects = KubeHooks(parts.client, parts.clock, parts.hooks_in)
+    objects = KubeHooks(parts.client, parts.kinds, parts.clock, parts.hooks_in)
     requests = HookRequests(
         requests=parts.requests,
         clock=parts.clock,
