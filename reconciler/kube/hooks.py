@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.api.meta import Object, policy_ref, resource_version
+from reconciler.api.meta import Kind, Object, policy_ref, resource_version
 from reconciler.clock import Clock
 from reconciler.errors import NoKindMatch, Unavailable
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
