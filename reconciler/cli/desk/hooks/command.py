@@ -163,7 +163,7 @@ def run(
     Exit code:
       0  the hook did its work
       1  it failed, or an operation of it would
-      2  nothing could be done: wrong usage, a missing file, no binding for this event
+      2  nothing could be done: wrong usage, a missing file, no such binding
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     scopes = Scopes()
     about, besides = placed(resources, scopes), placed(targets, scopes)

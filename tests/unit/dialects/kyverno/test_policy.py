@@ -15,7 +15,7 @@ def refusal(policy):
 
 def test_a_sound_policy_is_taken_as_it_is(policy):
     compiled = compile_policy(policy())
-    assert (compiled.key, compiled.ref.kind, compiled.namespace) == ("p", "ClusterPolicy", "")
+    assert (compiled.key, compiled.ref.kind, compiled.ref.namespace) == ("p", "ClusterPolicy", "")
     assert (compiled.uid, compiled.generation) == ("u", 4)
     assert (compiled.failure_policy, compiled.timeout) == ("Fail", None)
     assert compiled.warnings == ()
@@ -27,7 +27,7 @@ def test_a_sound_policy_is_taken_as_it_is(policy):
 
 def test_a_policy_of_a_namespace_is_known_by_it(policy):
     compiled = compile_policy(policy((("kind",), "Policy"), (("metadata", "namespace"), "a")))
-    assert (compiled.key, compiled.namespace) == ("a/p", "a")
+    assert (compiled.key, compiled.ref.namespace) == ("a/p", "a")
     assert compiled.programs[0].origin.namespace == "a"
 
 
