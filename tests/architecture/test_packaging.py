@@ -8,6 +8,7 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,47 @@ def test_the_extra_brings_the_local_control_plane(
     there = retrofit(elsewhere, "dev", "status")
     assert (there.returncode, there.stdout) == (1, "")
     assert there.stderr.startswith("Nothing runs in ")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """A virtual environment that has what requirements/run.txt pins, and nothing else."""
+    there = tmp_path / "pinned"
+    there.mkdir()
+    for pin in pins("run.txt"):
+        if " ; " in pin and not installed(pin.partition("==")[0]):
+            continue
+        for file in distribution(pin.partition("==")[0]).files or ():
+            top = file.parts[0]
+            if top != ".." and not (there / top).exists():
+                (there / top).symlink_to(Path(sysconfig.get_path("purelib")) / top)
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (packages / "pinned.pth").write_text(f"{there}\n")
+    return tmp_path / "venv/bin"
+
+
+def installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def test_the_wheel_alone_gives_the_desk(product: Path, empty: Path) -> None:
+    """As pipx installs it: what is pinned for the image, and no checkout."""
+    install(empty, product)
+    files = [ROOT / "docs/examples" / f"{name}.yaml" for name in ("reload-web", "configmap")]
+    targets = ROOT / "docs/examples/deployments.yaml"
+    applied = retrofit(empty, "apply", str(files[0]), "-r", str(files[1]), "-t", str(targets))
+    assert applied.returncode == 0, applied.stderr
+    assert "pass: 1, fail: 0" in applied.stderr
+    for words in (("lint", str(files[0])), ("test", str(ROOT / "docs/examples"))):
+        done = retrofit(empty, *words)
+        assert done.returncode == 0, done.stderr
+    version = retrofit(empty, "version", "--client")
+    assert PROJECT["version"] in version.stdout
 
 
 def test_every_module_loads_without_a_cluster(tmp_path: Path) -> None:
