@@ -50,6 +50,7 @@ def schema() -> Object:
             namespace=_closed(create=_SWITCH),
             tenants=_SWITCH,
             clientCertificate=_SWITCH,
+            ui=_SWITCH,
             certManager=_SWITCH,
             monitoring=_closed(dashboard=_SWITCH, operator=_SWITCH),
             config=_TEXTS,

@@ -25,6 +25,13 @@ def test_the_chart_has_the_version_of_the_programs() -> None:
     assert (chart["version"], chart["appVersion"]) == (PROJECT["version"],) * 2
 
 
+def test_every_image_has_the_version_of_the_programs() -> None:
+    """The tag that the base sets does not reach the objects of a component."""
+    for folder in ("base", "components/ui"):
+        written = yaml.safe_load((ROOT / "manifests" / folder / "kustomization.yaml").read_text())
+        assert [image["newTag"] for image in written["images"]] == [PROJECT["version"]]
+
+
 def test_every_value_has_a_default() -> None:
     wanted = set(schema()["properties"]) - {"global"}
     assert set(VALUES) == wanted
@@ -56,6 +63,7 @@ def test_a_value_that_nobody_reads_is_refused(values: Any, place: str) -> None:
 def test_the_chart_holds_the_manifests_themselves() -> None:
     for link, folder in {
         "base": "manifests/base",
+        "components": "manifests/components",
         "crds": "crds",
         "monitoring": "manifests/monitoring",
         "overlays": "manifests/overlays",

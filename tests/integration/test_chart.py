@@ -110,16 +110,21 @@ def test_a_profile_renders_what_its_overlay_is(
         assert found[name] == obj, name
 
 
-def test_who_asks_for_a_certificate_gets_the_component(tools: Tools, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("component", "value"), [("client-certificate", "clientCertificate"), ("ui", "ui")]
+)
+def test_a_value_brings_a_component(
+    tools: Tools, tmp_path: Path, component: str, value: str
+) -> None:
     relative = functools.partial(os.path.relpath, start=tmp_path.resolve())
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [relative(OVERLAYS / "default")],
-        "components": [relative(ROOT / "manifests/components/client-certificate")],
+        "components": [relative(ROOT / "manifests/components" / component)],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    assert tools.render(*WHOLE, "--set=clientCertificate=true") == tools.built(tmp_path)
+    assert tools.render(*WHOLE, f"--set={value}=true") == tools.built(tmp_path)
 
 
 def test_reports_and_other_languages_bring_their_definitions(tools: Tools) -> None:

@@ -12,10 +12,13 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{- /* Given the root and an object of a program: the values of the program. */ -}}
+{{- /* Given the root and an object of a program: the values of the program; empty for the page, which has none. */ -}}
 {{- define "kube-retrofit.program" -}}
 {{- $values := (index . 0).Values -}}
-{{- if contains "admission" (index . 1).metadata.name }}{{ toYaml $values.admission }}{{ else }}{{ toYaml $values.controller }}{{ end -}}
+{{- $component := index (index . 1).metadata.labels "app.kubernetes.io/component" -}}
+{{- if eq $component "admission-controller" }}{{ toYaml $values.admission }}
+{{- else if eq $component "background-controller" }}{{ toYaml $values.controller }}
+{{- end -}}
 {{- end -}}
 
 {{- /* Given the root and an object: the object as the values want it. */ -}}
@@ -38,22 +41,40 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{- /* Given the root and the Deployment of a program. */ -}}
+{{- /* Given the root and the Deployment of a program or of the page. */ -}}
 {{- define "kube-retrofit.deployment" -}}
 {{- $root := index . 0 -}}
 {{- $object := index . 1 -}}
-{{- $program := include "kube-retrofit.program" . | fromYaml -}}
-{{- $template := $object.spec.template -}}
-{{- $pod := $template.spec -}}
-{{- $container := first $pod.containers -}}
+{{- $pod := $object.spec.template.spec -}}
 {{- $image := $root.Values.image -}}
-{{- $_ := set $object.spec "replicas" $program.replicas -}}
-{{- $_ := set $template.metadata "annotations" (mergeOverwrite $template.metadata.annotations $program.podAnnotations) -}}
-{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $program.podLabels) -}}
+{{- $container := first $pod.containers -}}
 {{- $_ := set $container "image" (printf "%s:%s" $image.repository ($image.tag | default $root.Chart.AppVersion)) -}}
 {{- if ne $image.pullPolicy "IfNotPresent" -}}
 {{- $_ := set $container "imagePullPolicy" $image.pullPolicy -}}
 {{- end -}}
+{{- with $image.pullSecrets -}}
+{{- $secrets := list -}}
+{{- range . -}}
+{{- $secrets = append $secrets (dict "name" .) -}}
+{{- end -}}
+{{- $_ := set $pod "imagePullSecrets" $secrets -}}
+{{- end -}}
+{{- with include "kube-retrofit.program" . | fromYaml -}}
+{{- include "kube-retrofit.settings" (list $root $object .) -}}
+{{- end -}}
+{{- toYaml $object -}}
+{{- end -}}
+
+{{- /* Given the root, the Deployment of a program and the values of the program: changes the Deployment, and gives nothing. */ -}}
+{{- define "kube-retrofit.settings" -}}
+{{- $root := index . 0 -}}
+{{- $object := index . 1 -}}
+{{- $program := index . 2 -}}
+{{- $template := $object.spec.template -}}
+{{- $container := first $template.spec.containers -}}
+{{- $_ := set $object.spec "replicas" $program.replicas -}}
+{{- $_ := set $template.metadata "annotations" (mergeOverwrite $template.metadata.annotations $program.podAnnotations) -}}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $program.podLabels) -}}
 {{- $_ := set $container "resources" (mergeOverwrite $container.resources $program.resources) -}}
 {{- range $flag, $value := $program.flags -}}
 {{- $text := toString $value -}}
@@ -63,19 +84,11 @@ yes
 {{- $_ := set $container "args" (append $container.args (printf "--%s=%s" $flag $text)) -}}
 {{- end -}}
 {{- $env := $program.env -}}
-{{- if and $root.Values.clientCertificate (contains "admission" $object.metadata.name) -}}
+{{- if and $root.Values.clientCertificate (eq (first $container.command) "retrofit-admission") -}}
 {{- $env = concat (list (dict "name" "RETROFIT_CLIENT_CA_FILE" "value" "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt") (dict "name" "RETROFIT_CLIENT_NAMES" "value" "kube-apiserver-webhooks")) $env -}}
 {{- end -}}
 {{- with $env -}}
 {{- $_ := set $container "env" . -}}
 {{- end -}}
-{{- with $image.pullSecrets -}}
-{{- $secrets := list -}}
-{{- range . -}}
-{{- $secrets = append $secrets (dict "name" .) -}}
-{{- end -}}
-{{- $_ := set $pod "imagePullSecrets" $secrets -}}
-{{- end -}}
-{{- $_ := mergeOverwrite $pod $program.podSpec -}}
-{{- toYaml $object -}}
+{{- $_ := mergeOverwrite $template.spec $program.podSpec -}}
 {{- end -}}
