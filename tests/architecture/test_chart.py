@@ -65,6 +65,7 @@ def test_the_chart_holds_the_manifests_themselves() -> None:
         "base": "manifests/base",
         "components": "manifests/components",
         "crds": "crds",
+        "dialects": "manifests/dialects",
         "monitoring": "manifests/monitoring",
         "overlays": "manifests/overlays",
     }.items():

@@ -127,12 +127,13 @@ def test_a_value_brings_a_component(
     assert tools.render(*WHOLE, f"--set={value}=true") == tools.built(tmp_path)
 
 
-def test_reports_and_other_languages_bring_their_definitions(tools: Tools) -> None:
-    more = tools.render(*WHOLE, "--set=crds.reports=true", "--set=crds.dialects={kubemod}")
+def test_reports_hooks_and_other_languages_come_with_their_values(tools: Tools) -> None:
+    values = ("--set=crds.reports=true", "--set=hooks=true", "--set=dialects={kubemod,kinitiras}")
     wanted = dict(tools.built(OVERLAYS / "default"))
-    for folder in ("reports", "dialects/kubemod"):
-        wanted |= tools.built(ROOT / "crds" / folder)
-    assert more == wanted
+    folders = ("crds/reports", "crds/hooks", "manifests/dialects/kubemod")
+    for folder in (*folders, "manifests/dialects/kinitiras"):
+        wanted |= tools.built(ROOT / folder)
+    assert tools.render(*WHOLE, *values) == wanted
 
 
 def test_by_default_the_definitions_outlive_the_release(tools: Tools) -> None:
@@ -194,7 +195,7 @@ def test_values_reach_the_pods(tools: Tools, tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused_with_its_name(tools: Tools) -> None:
     here = "--namespace=kyverno"
     assert "add --namespace kyverno" in tools.refusal("--namespace=other")
-    assert "crds/dialects/klingon" in tools.refusal(here, "--set=crds.dialects={klingon}")
+    assert "dialects/klingon" in tools.refusal(here, "--set=dialects={klingon}")
     assert "log-levle" in tools.refusal(here, "--set=admission.flags.log-levle=debug")
 
 
