@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import orjson
 from rich.table import Table
@@ -25,6 +26,7 @@ from tests.bench.wire import Refused, Wire
 
 _POLICIES = "/apis/kyverno.io/v1/clusterpolicies"
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+_MOD_RULES = "/apis/api.kubemod.io/v1beta1/namespaces/{}/modrules"
 _BARE = "bench-admit-bare"
 _LABEL = {"app": "created"}
 """Of the objects that are created."""
@@ -58,12 +60,86 @@ class Load:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sort:
+    """What is created.
+
+    Attributes:
+        plural: Of its resource, which is of the core group.
+        body: The object, but for its name.
+    """
+
+    plural: str
+    body: Object
+
+    async def create(self, wire: Wire, namespace: str, name: str) -> float:
+        """Create one of a name; return the seconds that it took."""
+        body = orjson.dumps({**self.body, "metadata": {"name": name, "labels": _LABEL}})
+        begun = perf_counter()
+        await wire.send("POST", f"/api/v1/namespaces/{namespace}/{self.plural}", body)
+        return perf_counter() - begun
+
+
+CONFIG_MAPS = Sort(plural="configmaps", body={"data": {"key": "value"}})
+PODS = Sort(
+    plural="pods",
+    body={
+        "spec": {
+            "automountServiceAccountToken": False,
+            "containers": [
+                {"name": name, "image": f"registry.invalid/{name}:1"} for name in ("web", "log")
+            ],
+        }
+    },
+)
+
+
+async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
+    """Return the runs of Pods, that of the bare webhook first; ModRules are installed."""
+    runs = []
+    await _make_namespace(wire, _BARE)
+    async with _bare(wire, folder, PODS):
+        runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows", PODS))
+    for count in (1, 50):
+        namespace = f"bench-modrules-{count}"
+        await _make_namespace(wire, namespace)
+        path = _MOD_RULES.format(namespace)
+        for number in range(count):
+            await wire.send("POST", path, orjson.dumps(mod_rule(number)))
+        for number in range(count):
+            await _ready(wire, f"{path}/rule-{number}")
+        name = f"{count} ModRule{'s' if count > 1 else ''}"
+        runs.append(await _run(wire, log, load, namespace, name, PODS))
+    return runs
+
+
+def mod_rule(number: int) -> Object:
+    """Return a ModRule that adds a label to Pods, made by a template with one field."""
+    patch = {
+        "op": "add",
+        "path": f"/metadata/labels/l{number}",
+        "value": '"{{ .Target.kind }}"',
+    }
+    return {
+        "apiVersion": "api.kubemod.io/v1beta1",
+        "kind": "ModRule",
+        "metadata": {"name": f"rule-{number}"},
+        "spec": {
+            "type": "Patch",
+            "match": [{"select": "$.kind", "matchValue": "Pod"}],
+            "patch": [patch],
+        },
+    }
+
+
 async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     """Return all runs, that of the bare webhook first."""
     runs = []
+    await _make_namespace(wire, _BARE)
     async with _bare(wire, folder):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows"))
     for place, policies, what in _cases():
+        await _make_namespace(wire, place)
         async with _policies(wire, policies):
             runs.append(await _run(wire, log, load, place, what))
     return runs
@@ -95,10 +171,10 @@ _OTHERS: dict[str, Callable[[str], Object]] = {
 """How policies that are for other objects choose theirs."""
 
 
-def table(runs: Sequence[Run]) -> Table:
+def table(runs: Sequence[Run], title: str = "Changed before stored") -> Table:
     """Return what to print."""
     columns = ("create p50 / p99", "over bare p50 / p99", "creates/s", "of bare", "calls/create")
-    result = Table("run", *columns, title="Changed before stored", title_justify="left")
+    result = Table("run", *columns, title=title, title_justify="left")
     bare = runs[0]
     for run in runs:
         over = (run.create.p50 - bare.create.p50, run.create.p99 - bare.create.p99)
@@ -137,15 +213,21 @@ def policy(name: str, chosen: Object, rules: int = 1) -> Object:
     }
 
 
-async def _run(wire: Wire, log: Path, load: Load, namespace: str, name: str) -> Run:
-    meta = orjson.dumps({"metadata": {"name": namespace}})
-    await wire.send("POST", "/api/v1/namespaces", meta)
-    await _burst(wire, namespace, "warm", _WARM_UP, load.parallel)
+async def _make_namespace(wire: Wire, name: str) -> None:
+    await wire.send("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": name}}))
+    # Without its default account no Pod is admitted.
+    await _until(wire, f"/api/v1/namespaces/{name}/serviceaccounts", lambda it: it.get("items"))
+
+
+async def _run(
+    wire: Wire, log: Path, load: Load, namespace: str, name: str, sort: Sort = CONFIG_MAPS
+) -> Run:
+    await _burst(wire, namespace, "warm", _WARM_UP, load.parallel, sort)
     begin = await audit.position(log)
     begun = perf_counter()
-    await _burst(wire, namespace, "burst", load.number, load.parallel)
+    await _burst(wire, namespace, "burst", load.number, load.parallel, sort)
     spent = perf_counter() - begun
-    taken = await _steady(wire, namespace, load)
+    taken = await _steady(wire, namespace, load, sort)
     calls = audit.count(log, begin, await audit.position(log))
     total = sum(calls.by_what.values())
     return Run(
@@ -156,33 +238,27 @@ async def _run(wire: Wire, log: Path, load: Load, namespace: str, name: str) -> 
     )
 
 
-async def _create(wire: Wire, namespace: str, name: str) -> float:
-    meta = {"name": name, "labels": _LABEL}
-    body = orjson.dumps({"metadata": meta, "data": {"key": "value"}})
-    begun = perf_counter()
-    await wire.send("POST", f"/api/v1/namespaces/{namespace}/configmaps", body)
-    return perf_counter() - begun
-
-
-async def _burst(wire: Wire, namespace: str, prefix: str, number: int, parallel: int) -> None:
+async def _burst(
+    wire: Wire, namespace: str, prefix: str, number: int, parallel: int, sort: Sort
+) -> None:
     left = iter(range(number))
 
     async def worker() -> None:
         for index in left:
-            await _create(wire, namespace, f"{prefix}-{index}")
+            await sort.create(wire, namespace, f"{prefix}-{index}")
 
     async with asyncio.TaskGroup() as group:
         for _ in range(parallel):
             group.create_task(worker())
 
 
-async def _steady(wire: Wire, namespace: str, load: Load) -> list[float]:
+async def _steady(wire: Wire, namespace: str, load: Load, sort: Sort) -> list[float]:
     begun = perf_counter()
     tasks = []
     async with asyncio.TaskGroup() as group:
         for index in range(round(load.rate * load.seconds)):
             await asyncio.sleep(max(0.0, begun + index / load.rate - perf_counter()))
-            tasks.append(group.create_task(_create(wire, namespace, f"steady-{index}")))
+            tasks.append(group.create_task(sort.create(wire, namespace, f"steady-{index}")))
     return [task.result() for task in tasks]
 
 
@@ -202,18 +278,22 @@ async def _policies(wire: Wire, policies: Sequence[Object]) -> AsyncIterator[Non
 
 
 async def _ready(wire: Wire, path: str) -> None:
+    await _until(wire, path, lambda policy: (policy.get("status") or {}).get("ready"))
+
+
+async def _until(wire: Wire, path: str, there: Callable[[Object], Any]) -> None:
+    """Return when what is at a path is as it is needed."""
     deadline = perf_counter() + _READY
     while perf_counter() < deadline:
-        status = (await wire.read(path)).get("status") or {}
-        if status.get("ready"):
+        if there(await wire.read(path)):
             return
         await asyncio.sleep(0.1)
-    raise Refused(f"{path} is not Ready after {_READY:g} s")
+    raise Refused(f"{path} is not ready after {_READY:g} s")
 
 
 @contextlib.asynccontextmanager
-async def _bare(wire: Wire, folder: Path) -> AsyncIterator[None]:
-    """Have the API server ask the bare webhook about ConfigMaps of its namespace."""
+async def _bare(wire: Wire, folder: Path, sort: Sort = CONFIG_MAPS) -> AsyncIterator[None]:
+    """Have the API server ask the bare webhook about objects of its namespace."""
     made = create(folder / "bare", SystemClock())
     (port,) = free_ports(1)
     server = await asyncio.create_subprocess_exec(
@@ -223,7 +303,7 @@ async def _bare(wire: Wire, folder: Path) -> AsyncIterator[None]:
     rule = {
         "apiGroups": [""],
         "apiVersions": ["v1"],
-        "resources": ["configmaps"],
+        "resources": [sort.plural],
         "operations": ["CREATE", "UPDATE"],
     }
     bundle = base64.b64encode(made.ca.read_bytes()).decode()

@@ -81,6 +81,7 @@ class Figures:
     calls: Calls | None = None
     memory: dict[str, Memory] = field(default_factory=dict)
     admitted: Sequence[Any] = ()
+    mod_rules: Sequence[Any] = ()
 
     @property
     def lost(self) -> int:

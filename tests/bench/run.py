@@ -19,6 +19,7 @@ from rich.console import Console
 from devcluster.cluster import ControlPlane, Options
 from devcluster.install import ProgramSettings, install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
+from reconciler.cli.manifests import find_manifests
 from tests.bench import admit, audit, calls, desk, handler, load
 from tests.bench.figures import Figures, tables
 from tests.bench.processes import measured
@@ -27,7 +28,7 @@ from tests.bench.workload import POLICY, pairs, policy, rights
 from tests.conformance.kubeconfig import read
 
 _BARE, _WARM, _PIPELINE, _STEADY = (f"bench-{name}" for name in ("bare", "warm", "full", "steady"))
-_PHASES = ("engine", "handler", "calls", "desk", "bare", "admit", "pipeline", "steady")
+_PHASES = ("engine", "handler", "calls", "desk", "bare", "admit", "modrule", "pipeline", "steady")
 _ALONE = frozenset({"engine", "handler", "calls", "desk"})
 _WARM_UP = 32
 _POLICIES = 200
@@ -75,6 +76,8 @@ def main(*, target: Path | None, only: str | None, objects: str, **options: Any)
         console.print(table)
     if figures.admitted:
         console.print(admit.table(figures.admitted))
+    if figures.mod_rules:
+        console.print(admit.table(figures.mod_rules, "Pods that ModRules change"))
     console.print(f"lost: {figures.lost}")
     if target:
         target.write_bytes(orjson.dumps(figures.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
@@ -116,7 +119,10 @@ def measure(plane: ControlPlane, settings: Settings) -> Figures:
         with _programs(plane, found) as programs:
             if settings.wants("admit"):
                 _in_loop(lambda: _admit(plane, settings, figures))
-            if settings.only != "admit":
+            if settings.wants("modrule"):
+                plane.kubectl("apply", "-k", str(find_manifests() / "manifests/dialects/kubemod"))
+                _in_loop(lambda: _mod_rules(plane, settings, figures))
+            if settings.only not in ("admit", "modrule"):
                 _in_loop(lambda: _loaded(plane, programs, settings, figures))
     return figures
 
@@ -142,15 +148,26 @@ async def _bare(plane: ControlPlane, settings: Settings, figures: Figures) -> No
 
 async def _admit(plane: ControlPlane, settings: Settings, figures: Figures) -> None:
     _PROGRESS.print("objects that rules change before they are stored")
-    wanted = admit.Load(
+    async with _wire(plane, settings) as wire:
+        log, folder = plane.layout.audit_log, plane.directory
+        figures.admitted = await admit.measure(wire, log, _load_of(settings), folder)
+
+
+async def _mod_rules(plane: ControlPlane, settings: Settings, figures: Figures) -> None:
+    _PROGRESS.print("Pods that ModRules change before they are stored")
+    async with _wire(plane, settings) as wire:
+        log, folder = plane.layout.audit_log, plane.directory
+        load = _load_of(settings)
+        figures.mod_rules = await admit.measure_mod_rules(wire, log, load, folder)
+
+
+def _load_of(settings: Settings) -> admit.Load:
+    return admit.Load(
         number=settings.pairs,
         parallel=settings.parallel,
         rate=settings.rate,
         seconds=settings.seconds,
     )
-    async with _wire(plane, settings) as wire:
-        log, folder = plane.layout.audit_log, plane.directory
-        figures.admitted = await admit.measure(wire, log, wanted, folder)
 
 
 async def _loaded(
