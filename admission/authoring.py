@@ -13,6 +13,7 @@ from reconciler.clock import Deadline
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
+from reconciler.installation import Installation
 from reconciler.requests.account import PLACE, parse_account
 from reconciler.requests.limits import limits_of
 from reconciler.services.authoring.lint import (
@@ -88,8 +89,8 @@ async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) ->
                 *_of_rights(lack, compiled.account),
                 *_texts(told),
                 *_unfired(lack),
-                *_believed(unverified),
-                *_failing(unread),
+                *_believed(unverified, means.installation),
+                *_failing(unread, means.installation),
             ]
         )
     )
@@ -236,7 +237,7 @@ def _not_allowed(
     where = ""
     if "" not in places:
         where = f" (or grant the same by a Role in namespace {', '.join(sorted(places))})"
-    role = cluster_role(compiled.key, lack.rights)
+    role = cluster_role(compiled.key, lack.rights, means.installation.background_label)
     message = f"{told}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
     return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
 
@@ -294,19 +295,20 @@ def _unfired(lack: Lack) -> Iterator[tuple[str, str]]:
         yield f"{place}: the cluster does not serve {kind}, so nothing fires it yet", ""
 
 
-def _believed(needs: Iterable[Need]) -> Iterator[tuple[str, str]]:
+def _believed(needs: Iterable[Need], installation: Installation) -> Iterator[tuple[str, str]]:
+    account = installation.admission_account
     for place, texts in _by_place(needs).items():
         what = f"{place}: whoever reaches the webhook can invent what was deleted or changed"
-        yield f"{what}: grant kyverno-admission-controller {', '.join(texts)}", ""
+        yield f"{what}: grant {account} {', '.join(texts)}", ""
 
 
-def _failing(needs: Iterable[Need]) -> Iterator[tuple[str, str]]:
+def _failing(needs: Iterable[Need], installation: Installation) -> Iterator[tuple[str, str]]:
     for place, texts in _by_place(needs).items():
         text = (
             f"{place}: requests for which it is read fail unless a role grants"
-            f" kyverno-admission-controller {', '.join(texts)}"
+            f" {installation.admission_account} {', '.join(texts)}"
         )
         yield (
             text,
-            'label that ClusterRole rbac.kyverno.io/aggregate-to-admission-controller: "true"',
+            f'label that ClusterRole {installation.admission_label}: "true"',
         )

@@ -15,6 +15,7 @@ from typing import Final
 
 from reconciler.api.meta import Object, resource_version
 from reconciler.errors import Forbidden, NotFound, Unavailable
+from reconciler.installation import REPLACING
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import READ_LATER, AdmissionRequest, Draft
@@ -31,12 +32,14 @@ class Beliefs:
 
     Attributes:
         authenticated: Callers show a certificate, and are believed.
+        account: ServiceAccount of the program, for people.
     """
 
     kinds: Kinds
     reader: Reader
     metrics: Metrics
     authenticated: bool = False
+    account: str = REPLACING.admission_account
     _said: dict[str, None] = field(default_factory=dict)
 
     def questions(self, request: AdmissionRequest, drafts: Iterable[Draft]) -> bool:
@@ -88,7 +91,7 @@ class Beliefs:
             "what callers say of old and deleted objects is recorded unread",
             resource=plural,
             reason=reason,
-            cure="ask callers for a certificate, or grant get to kyverno-admission-controller",
+            cure=f"ask callers for a certificate, or grant get to {self.account}",
         )
 
 

@@ -10,6 +10,7 @@ from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
 from reconciler.clock import Deadline
+from reconciler.installation import REPLACING, Installation
 from reconciler.services.authoring.lint import Scope
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import Filters
@@ -51,6 +52,7 @@ class ValidationDeps:
         protection: Tells what no policy addresses.
         author: About who sent the request; None where it is not asked what that one may do.
         author_name: The name, for people.
+        installation: Whose names stand in what is said.
         verifier: About the admission server, which verifies deleted and old objects; None where
             it need not.
     """
@@ -72,6 +74,7 @@ class ValidationDeps:
     protection: Protection = field(default_factory=Protection)
     author: Access | None = None
     author_name: str = ""
+    installation: Installation = REPLACING
     verifier: Access | None = None
 
     @contextlib.asynccontextmanager

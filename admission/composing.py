@@ -67,6 +67,7 @@ class RuleWebhooks:
             namespace=settings.namespace,
             told=MutationEvents(
                 events=self.events,
+                reporter=f"{settings.installation.reporter}-admission",
                 wants_success=success_events(settings, self.lookup.settings),
             ),
             failures=RuleFailures(metrics=self.metrics, undone="not changed", lost=lost),
@@ -102,7 +103,8 @@ class RuleWebhooks:
 
     def recording(self, estimate: BacklogEstimate, lost: Callable[[], None]) -> ResourceWebhook:
         """Return what records triggers."""
-        requests, index = KubeRequests(self.client, self.settings.namespace), self.lookup.index
+        settings, index = self.settings, self.lookup.index
+        requests = KubeRequests.recorded(self.client, settings)
         return ResourceWebhook(
             lookup=self.lookup,
             beliefs=Beliefs(
@@ -110,6 +112,7 @@ class RuleWebhooks:
                 reader=KubeReader(self.client),
                 metrics=self.metrics,
                 authenticated=self.authenticated,
+                account=settings.installation.admission_account,
             ),
             recorder=Recorder(
                 index=index,

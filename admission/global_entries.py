@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.clock import Clock
 from reconciler.config import AdmissionSettings
@@ -63,7 +64,9 @@ class NamedEntries:
         protection = Protection.of(settings)
         context = GlobalContext(
             Dependencies(
-                entries=KubeEntries(client, client, clock),
+                entries=KubeEntries(
+                    client, client, clock, kinds_of(settings.installation).entries
+                ),
                 kinds=kinds,
                 loader=KubeLoader(client, settings.callable_hosts, protection=protection),
                 clock=clock,

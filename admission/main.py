@@ -38,7 +38,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
-from reconciler.dialects.registry import POLICY_KINDS, REQUIRED_KINDS
+from reconciler.dialects.registry import policy_kinds, required_kinds
 from reconciler.errors import RetrofitError
 from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
@@ -48,8 +48,8 @@ from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import new_identity
-from reconciler.kube.policies import EXCEPTIONS, follow_optional, policies_of
-from reconciler.kube.preflight import wait_for_kinds
+from reconciler.kube.policies import follow_optional, policies_of
+from reconciler.kube.preflight import exception_kinds, wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.secrets import NamedSecrets
@@ -77,7 +77,7 @@ _PATIENCE = 5.0
 """Seconds at the start for what helps and is not needed."""
 _ROLE_PATIENCE = 2.0
 """Seconds for a role that is applied together with its policy."""
-_NEEDED = (*REQUIRED_KINDS, NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
+_NEEDED = (NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 @click.command(name="retrofit-admission", context_settings={"help_option_names": ["-h", "--help"]})
@@ -159,10 +159,14 @@ class Admission:
         policies = PolicyFeed(index=index, metrics=self.metrics)
         honoured = exception_settings(self.settings)
         exceptions = ExceptionFeed(ExceptionIndex(exception_settings=honoured))
-        own = self.settings.namespace
+        own, installation = self.settings.namespace, self.settings.installation
         holder = SettingsHolder.of(own)
-        holder.changed.subscribe(SettingsReport(log=_log, metrics=self.metrics))
-        watches = {kind: Watch(self.client, kind, self.clock) for kind in REQUIRED_KINDS}
+        holder.changed.subscribe(
+            SettingsReport(name=installation.settings, log=_log, metrics=self.metrics)
+        )
+        watches = {
+            kind: Watch(self.client, kind, self.clock) for kind in required_kinds(installation)
+        }
         of_policies = tuple(
             Informer(
                 name=kind.plural,
@@ -274,8 +278,8 @@ class Admission:
     async def _wait(self) -> None:
         """Return when the cluster has what the program cannot work without."""
         await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
-        honoured = (EXCEPTIONS,) if self.settings.enable_policy_exception else ()
-        await wait_for_kinds(self.client, _say, (*_NEEDED, *honoured))
+        kinds = (*required_kinds(self.settings.installation), *_NEEDED)
+        await wait_for_kinds(self.client, _say, (*kinds, *exception_kinds(self.settings)))
         await self.certificates.obtain(_say)
 
     def _follower(
@@ -302,11 +306,13 @@ class Admission:
                 "clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.on_event, beat=BEAT
             ),
         )
-        of_exceptions = None
-        if exceptions.index.exception_settings.enabled:
-            of_exceptions = self._follower(
-                "policyexceptions", EXCEPTIONS, exceptions.on_event, beat=BEAT
-            )
+        of_exceptions = next(
+            (
+                self._follower("policyexceptions", kind, exceptions.on_event, beat=BEAT)
+                for kind in exception_kinds(self.settings)
+            ),
+            None,
+        )
         facts = Facts(
             namespaces=namespaces.by_name,
             roles=roles,
@@ -331,7 +337,7 @@ class Admission:
         return neighbour
 
     def _settings_follower(self, holder: SettingsHolder) -> Informer:
-        watch = settings_watch(self.client, self.clock, self.settings.namespace)
+        watch = settings_watch(self.client, self.clock, self.settings)
         return Informer(name="settings", watch=watch, take=holder.on_event, clock=self.clock)
 
     def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
@@ -357,7 +363,8 @@ class Admission:
             scope=kinds.scope,
             access=PolicyAccess(self.client, shared=shared, controller=controller),
             conditions=KubeConditions(self.client),
-            requests=KubeRequests(self.client, settings.namespace),
+            requests=KubeRequests.recorded(self.client, settings),
+            installation=settings.installation,
             account=str(shared),
             controller=controller,
             filters=lambda: holder.current.filters,
@@ -394,7 +401,9 @@ class Admission:
             for item in away:
                 item.watch.look()
             served = [
-                kind for kind in POLICY_KINDS if await kinds.find(kind.api_version, kind.kind)
+                kind
+                for kind in policy_kinds(self.settings.installation)
+                if await kinds.find(kind.api_version, kind.kind)
             ]
             async for policy in policies_of(KubeReader(self.client), served):
                 await feed.index.prepare(policy)

@@ -9,25 +9,28 @@ from admission.checks import Check, ValidationDeps
 from admission.decide import AdmissionResponse
 from admission.entries import check_entry
 from admission.orders import check_orders
-from reconciler.api.globalcontext import ENTRIES
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
-from reconciler.dialects.registry import POLICY_KINDS, variant_of
+from reconciler.dialects.registry import policy_kinds, variant_of
+from reconciler.installation import INSTALLATIONS
 from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.services.ports.access import Access
 
 _BAD_REQUEST = 400
 
+_KINDS = tuple(kind for item in INSTALLATIONS.values() for kind in policy_kinds(item))
+
 CHECKS: Mapping[tuple[str, str], Check] = {
-    **dict.fromkeys(((kind.group, kind.kind) for kind in POLICY_KINDS), check_policy),
-    (ENTRIES.group, ENTRIES.kind): check_entry,
+    **dict.fromkeys(((kind.group, kind.kind) for kind in _KINDS), check_policy),
+    **{(item.group, kinds_of(item).entries.kind): check_entry for item in INSTALLATIONS.values()},
 }
 """By group and kind; the webhook configuration asks about these (`rollout.webhook_config`)."""
 
 ASKED_AUTHORS: Mapping[str, frozenset[str]] = {
-    "policies": frozenset(kind.kind for kind in POLICY_KINDS if kind.namespaced),
-    "all": frozenset(kind.kind for kind in POLICY_KINDS),
+    "policies": frozenset(kind.kind for kind in _KINDS if kind.namespaced),
+    "all": frozenset(kind.kind for kind in _KINDS),
     "none": frozenset(),
 }
 """The kinds whose authors are asked, by the setting."""
@@ -68,7 +71,7 @@ class PolicyWebhook:
             means = replace(means, author=self.about(request.user), author_name=name)
         check = CHECKS.get((request.kind.group, request.kind.name))
         if check is None:
-            kinds = ", ".join(kind for _, kind in CHECKS)
+            kinds = ", ".join(dict.fromkeys(kind for _, kind in CHECKS))
             text = f"request.kind.kind is {request.kind.name}, this webhook is for {kinds}"
             return AdmissionResponse(allowed=False, code=_BAD_REQUEST, message=text)
         answer = await check(obj, means, deadline)

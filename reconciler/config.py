@@ -7,7 +7,7 @@ as ``500ms``, ``30s``, ``10m``, ``24h`` or ``1h30m`` outside; a bare ``0`` is no
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import click
 from typing_extensions import override
 
 from reconciler.errors import InvalidSetting
+from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 30.0
@@ -67,8 +68,14 @@ class _Duration(click.ParamType[float]):
 
 
 def _setting(default: Any, meaning: str, *, duration: bool = False, choices: str = "") -> Any:
-    metadata = {"help": meaning, "duration": duration, "choices": choices}
+    metadata = {"help": meaning, "duration": duration, "choices": choices, "name": ""}
     return field(default=default, metadata=metadata)
+
+
+def _name(name: str, meaning: str) -> Any:
+    """Return a setting whose default is a name of the installation that --policy-group chooses."""
+    metadata = {"help": meaning, "duration": False, "choices": "", "name": name}
+    return field(default=getattr(REPLACING, name), metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +86,21 @@ class ProcessSettings:
         "", "File that names the cluster; empty: inside a cluster the ServiceAccount's own."
     )
     context: str = _setting("", "Context of the kubeconfig; empty: its current one.")
-    namespace: str = _setting("kyverno", "Namespace that holds UpdateRequests and settings.")
+    policy_group: str = _setting(
+        REPLACING.group,
+        "API group of policies and requests: Kyverno's, in whose place the programs work, or their"
+        " own, beside a Kyverno.",
+        choices="|".join(INSTALLATIONS),
+    )
+    namespace: str = _name("namespace", "Namespace that holds UpdateRequests and settings.")
     bind_address: str = _setting("0.0.0.0", "Address that the servers listen on.")  # noqa: S104
     metrics_port: int = _setting(8000, "Port of /metrics, /healthz and /readyz.")
-    background_service_account: str = _setting(
-        "kyverno-background-controller",
+    background_service_account: str = _name(
+        "background_account",
         "ServiceAccount in whose name policies read, call and write.",
     )
-    controller_service_account: str = _setting(
-        "kube-retrofit-controller",
+    controller_service_account: str = _name(
+        "controller_account",
         "ServiceAccount of the controller itself, for its own objects.",
     )
     allow_metadata: str = _setting(
@@ -144,6 +157,11 @@ class ProcessSettings:
     )
 
     @property
+    def installation(self) -> Installation:
+        """Return the names that follow from the API group."""
+        return INSTALLATIONS[self.policy_group]
+
+    @property
     def callable_hosts(self) -> tuple[str, ...]:
         """Return the patterns of the hosts that context entries may call."""
         return tuple(filter(None, self.service_hosts.split(",")))
@@ -171,7 +189,7 @@ class AdmissionSettings(ProcessSettings):
         " names an account, all ClusterPolicies too, or nothing.",
         choices="policies|all|none",
     )
-    service: str = _setting("kyverno-svc", "Service that the API server reaches the webhook by.")
+    service: str = _name("service", "Service that the API server reaches the webhook by.")
     webhook_url: str = _setting(
         "", "Base address of the webhook outside a cluster, instead of the Service."
     )
@@ -205,7 +223,7 @@ class AdmissionSettings(ProcessSettings):
 class ControllerSettings(ProcessSettings):
     """What `retrofit-controller` takes."""
 
-    service: str = _setting("kyverno-svc", "Service that the API server reaches the webhook by.")
+    service: str = _name("service", "Service that the API server reaches the webhook by.")
     webhook_url: str = _setting(
         "", "Base address of the webhook outside a cluster, instead of the Service."
     )
@@ -303,6 +321,10 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
         kind = click.Choice(choices.split("|"))
     elif item.metadata["duration"]:
         kind = _Duration()
+    if name := item.metadata["name"]:
+        default = None  # Only `build` knows whose.
+        names = (f"{getattr(other, name)} with {group}" for group, other in INSTALLATIONS.items())
+        shown = ", ".join(names)
     # A switch is written with its value, so that flag and variable say the same.
     switch = {"is_flag": False, "flag_value": True} if kind is bool else {}
     return {
@@ -322,12 +344,15 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
     Raises:
         InvalidSetting: Values that do not go together.
     """
-    built = settings(**values)
+    built = settings(**_named(settings, values))
     if built.enable_policy_exception and not built.exception_namespace.strip():
         msg = (
             "--enable-policy-exception needs --exception-namespace: the namespaces whose"
             " PolicyExceptions count, or * for all of them"
         )
+        raise InvalidSetting(msg)
+    if built.take_over and not built.installation.stands_by:
+        msg = f"--take-over needs --policy-group={REPLACING.group}: there is nothing to take over"
         raise InvalidSetting(msg)
     for name, least in (("waiting_limit", 0), ("hard_limit", 1)):
         if getattr(built, name) < least:
@@ -346,6 +371,17 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
     if isinstance(built, AdmissionSettings):
         _check_server(built)
     return built
+
+
+def _named(settings: type[ProcessSettings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with the names of the installation where none were given."""
+    installation = INSTALLATIONS[values.get("policy_group", REPLACING.group)]
+    names = {
+        item.name: getattr(installation, item.metadata["name"])
+        for item in dataclasses.fields(settings)
+        if item.metadata["name"]
+    }
+    return {**names, **{name: value for name, value in values.items() if value is not None}}
 
 
 def _check_server(settings: AdmissionSettings) -> None:

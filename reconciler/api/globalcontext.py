@@ -5,13 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.meta import GROUP, Kind
 from reconciler.api.updaterequest import render_time
 
 KIND = "GlobalContextEntry"
-ENTRIES = Kind(
-    group=GROUP, version="v2", kind=KIND, plural="globalcontextentries", namespaced=False
-)
 
 _READY = "Ready"
 _LONGEST = 1000

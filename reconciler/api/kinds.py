@@ -1,19 +1,10 @@
-"""The kinds of policies, and which one a text without a kind means."""
+"""The kinds of the API group of an installation, and of other languages."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
-from reconciler.api.meta import GROUP, POLICY_VERSION, Kind, PolicyRef
-
-CLUSTER_POLICIES = Kind(
-    group=GROUP,
-    version=POLICY_VERSION,
-    kind="ClusterPolicy",
-    plural="clusterpolicies",
-    namespaced=False,
-)
-POLICIES = Kind(
-    group=GROUP, version=POLICY_VERSION, kind="Policy", plural="policies", namespaced=True
-)
+from reconciler.api.meta import Kind, PolicyRef, split_api_version
+from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 
 MOD_RULES = Kind(
     group="api.kubemod.io",
@@ -22,6 +13,7 @@ MOD_RULES = Kind(
     plural="modrules",
     namespaced=True,
 )
+
 
 OVERRIDE_POLICIES = Kind(
     group="policy.kcloudlabs.io",
@@ -41,11 +33,56 @@ CLUSTER_VALIDATE_POLICIES = replace(
 )
 
 
-def policy_named(key: str) -> PolicyRef:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupKinds:
+    """Policies and what belongs to them."""
+
+    cluster_policies: Kind
+    policies: Kind
+    exceptions: Kind
+    entries: Kind
+    requests: Kind
+
+
+def _group_kinds(installation: Installation) -> GroupKinds:
+    def kind(name: str, plural: str, version: str, *, namespaced: bool = True) -> Kind:
+        return Kind(
+            group=installation.group,
+            version=version,
+            kind=name,
+            plural=installation.plural_prefix + plural,
+            namespaced=namespaced,
+        )
+
+    version = installation.version
+    return GroupKinds(
+        cluster_policies=kind("ClusterPolicy", "clusterpolicies", "v1", namespaced=False),
+        policies=kind("Policy", "policies", "v1"),
+        exceptions=kind("PolicyException", "policyexceptions", version),
+        entries=kind("GlobalContextEntry", "globalcontextentries", version, namespaced=False),
+        requests=kind("UpdateRequest", "updaterequests", version),
+    )
+
+
+_KINDS: Final = {item.group: _group_kinds(item) for item in INSTALLATIONS.values()}
+
+
+def kinds_of(installation: Installation) -> GroupKinds:
+    """Return the kinds of an installation's group."""
+    return _KINDS[installation.group]
+
+
+def installation_of(api_version: str) -> Installation:
+    """Return whose an object with this ``apiVersion`` is; of another group, `REPLACING`."""
+    return INSTALLATIONS.get(split_api_version(api_version)[0], REPLACING)
+
+
+def policy_named(key: str, installation: Installation = REPLACING) -> PolicyRef:
     """Return which policy a text means: ``name`` a ClusterPolicy, ``namespace/name`` a Policy.
 
     People write it so, and so it stands in reports and in requests of older versions.
     """
     namespace, _, name = key.rpartition("/")
-    kind = POLICIES if namespace else CLUSTER_POLICIES
+    kinds = kinds_of(installation)
+    kind = kinds.policies if namespace else kinds.cluster_policies
     return PolicyRef(api_version=kind.api_version, kind=kind.kind, namespace=namespace, name=name)

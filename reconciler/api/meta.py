@@ -6,12 +6,12 @@ from typing import Any
 
 from typing_extensions import override
 
-GROUP = "kyverno.io"
-POLICY_VERSION = "v1"
-EXCEPTION_VERSION = "v2"
-REQUEST_VERSION = "v2"
+from reconciler.installation import INSTALLATIONS
+
+GROUPS = tuple(INSTALLATIONS)
+"""The API groups of the same kinds; each installation has one of them."""
 PREFIX = "kube-retrofit.dev/"
-_OWN_GROUPS = (GROUP, "kube-retrofit.dev", "api.kubemod.io", "policy.kcloudlabs.io")
+_OWN_GROUPS = (*GROUPS, "api.kubemod.io", "policy.kcloudlabs.io")
 FIELD_MANAGER = "kube-retrofit"
 
 LABEL_SHARD = f"{PREFIX}shard"
@@ -19,9 +19,7 @@ LABEL_POLICY = f"{PREFIX}policy"
 LABEL_SOURCE = f"{PREFIX}source"
 ANNOTATION_APPLIED = f"{PREFIX}applied"
 LABEL_RECORDED = f"{PREFIX}recorded"
-"""On a Secret with recorded fields, and on its request: it is in `RECORDED_NAMESPACE`."""
-RECORDED_NAMESPACE = "kube-retrofit-recorded"
-"""Holds these Secrets and nothing else, so that rights on them are rights on nothing else."""
+"""On a Secret with recorded fields, and on its request: where recorded fields are kept."""
 ANNOTATION_EXCEPTS = f"{PREFIX}excepts"
 ANNOTATION_WAITING = f"{PREFIX}waiting"
 ANNOTATION_HOLDERS = f"{PREFIX}waiting-of"
@@ -178,5 +176,8 @@ def is_own_group(group: str) -> bool:
 
 
 def own_namespaces(namespace: str) -> frozenset[str]:
-    """Return the namespaces that are ours alone, given that of the programs."""
-    return frozenset({namespace, RECORDED_NAMESPACE})
+    """Return the namespaces that no policy reaches, given that of the programs.
+
+    What any installation recorded of users' Secrets is out of reach of all of them.
+    """
+    return frozenset({namespace, *(item.recorded for item in INSTALLATIONS.values())})

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.api.meta import PREFIX, Kind, Object, ObjectRef
+from reconciler.installation import REPLACING, Installation
 
-NAME = "kube-retrofit"
 GROUP = "wgpolicyk8s.io"
 VERSION = "v1alpha2"
 POLICY_REPORTS = Kind(
@@ -24,7 +24,7 @@ CLUSTER_POLICY_REPORTS = Kind(
     plural="clusterpolicyreports",
     namespaced=False,
 )
-LABELS = {"app.kubernetes.io/managed-by": "kyverno", f"{PREFIX}report": "mutate-existing"}
+
 ANNOTATION_SHORTENED = f"{PREFIX}shortened"
 MAX_RESULTS = 500
 """Results that a report holds; those that are no pass come first, then the newest."""
@@ -71,7 +71,13 @@ class Result:
         return (self.policy, self.rule, *place, self.subresource)
 
 
-def render_result(result: Result) -> Object:
+def labels_of(installation: Installation) -> dict[str, str]:
+    """Return the labels of the reports of an installation, which `Installation.prefix` names."""
+    managed = {"app.kubernetes.io/managed-by": installation.reporter}
+    return {**managed, f"{PREFIX}report": "mutate-existing"}
+
+
+def render_result(result: Result, source: str = REPLACING.reporter) -> Object:
     """Return a result as it stands in a report; two fields name the target, for two readers."""
     ref = result.target
     group, _, version = ref.api_version.rpartition("/")
@@ -85,7 +91,7 @@ def render_result(result: Result) -> Object:
         "fieldPath": result.subresource,
     }
     return {
-        "source": "kyverno",
+        "source": source,
         "policy": result.policy,
         "rule": result.rule,
         "result": result.verdict.value,
@@ -116,7 +122,9 @@ def results_of(report: Mapping[str, Any] | None) -> dict[Key, Object]:
 
 
 def merge_results(
-    stored: Mapping[Key, Object], changes: Mapping[Key, Result | None]
+    stored: Mapping[Key, Object],
+    changes: Mapping[Key, Result | None],
+    source: str = REPLACING.reporter,
 ) -> dict[Key, Object]:
     """Return the results after changes; None removes one.
 
@@ -127,7 +135,7 @@ def merge_results(
         if result is None:
             merged.pop(key, None)
             continue
-        rendered = render_result(result)
+        rendered = render_result(result, source)
         old = merged.get(key)
         if result.recovered and old is not None and _seconds(old) >= int(result.at.timestamp()):
             continue
@@ -139,19 +147,26 @@ def merge_results(
     return merged
 
 
-def render_report(namespace: str, results: Iterable[Object], *, shortened: bool = False) -> Object:
+def render_report(
+    namespace: str,
+    results: Iterable[Object],
+    *,
+    shortened: bool = False,
+    installation: Installation = REPLACING,
+) -> Object:
     """Return the report of a namespace.
 
     Args:
         namespace: Empty for the one of cluster-scoped objects.
         results: All of them; no more than `MAX_RESULTS` are kept.
         shortened: Some were left out before.
+        installation: Whose report it is.
     """
     kept = sorted(results, key=_weight)
     shortened = shortened or len(kept) > MAX_RESULTS
     kept = kept[:MAX_RESULTS]
     kind = POLICY_REPORTS if namespace else CLUSTER_POLICY_REPORTS
-    meta: Object = {"name": NAME, "labels": dict(LABELS)}
+    meta: Object = {"name": installation.prefix, "labels": labels_of(installation)}
     if namespace:
         meta["namespace"] = namespace
     if shortened:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.api.kinds import policy_named
+from reconciler.api.kinds import installation_of, policy_named
 from reconciler.api.meta import (
     ANNOTATION_RETRIED,
     ANNOTATION_RETRY,
@@ -32,6 +32,7 @@ from reconciler.api.updaterequest import (
     parse_time,
     render_time,
 )
+from reconciler.installation import REPLACING, Installation
 
 RULE_WORK = "mutate"
 HOOK_WORK = "hook"
@@ -50,7 +51,7 @@ def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
         resource_version=meta.get("resourceVersion", ""),
         created=parse_time(meta.get("creationTimestamp")) or datetime.fromtimestamp(0, UTC),
         labels=meta.get("labels") or {},
-        spec=parse_spec(obj.get("spec") or {}),
+        spec=parse_spec(obj.get("spec") or {}, installation_of(str(obj.get("apiVersion", "")))),
         status=parse_status(obj.get("status") or {}),
         nudge=marks.get(ANNOTATION_RETRY, ""),
         retry_requested=bool(marks.get(ANNOTATION_RETRY_FAILED)),
@@ -87,11 +88,11 @@ def _parse_ref(raw: Mapping[str, Any]) -> ObjectRef:
     )
 
 
-def _parse_policy(raw: Mapping[str, Any]) -> PolicyRef:
+def _parse_policy(raw: Mapping[str, Any], installation: Installation) -> PolicyRef:
     ref = raw.get("policyRef")
     if not ref:
         # Written by hand, or by a version that knew these two kinds only.
-        return policy_named(raw.get("policy", ""))
+        return policy_named(raw.get("policy", ""), installation)
     return PolicyRef(
         api_version=ref.get("apiVersion", ""),
         kind=ref.get("kind", ""),
@@ -111,14 +112,14 @@ def _render_ref(ref: ObjectRef | PolicyRef) -> Object:
     return {key: value for key, value in pairs.items() if value}
 
 
-def parse_spec(raw: Mapping[str, Any]) -> RequestSpec:
-    """Return the order of a request's spec."""
+def parse_spec(raw: Mapping[str, Any], installation: Installation = REPLACING) -> RequestSpec:
+    """Return the order of a request's spec, where policies are those of an installation."""
     context = raw.get("context") or {}
     info = context.get("admissionRequestInfo") or {}
     trigger = raw.get("trigger") or {}
     source = raw.get("source", Source.ADMISSION)
     return RequestSpec(
-        policy=_parse_policy(raw),
+        policy=_parse_policy(raw, installation),
         rule=raw.get("rule", ""),
         resource=_parse_ref(raw.get("resource") or {}),
         source=Source(source) if source in set(Source) else Source.ADMISSION,

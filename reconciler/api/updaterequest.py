@@ -6,14 +6,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from reconciler.api.meta import (
-    GROUP,
-    REQUEST_VERSION,
-    ObjectRef,
-    PolicyRef,
-)
+from reconciler.api.meta import ObjectRef, PolicyRef
 
-API_VERSION = f"{GROUP}/{REQUEST_VERSION}"
 KIND = "UpdateRequest"
 
 

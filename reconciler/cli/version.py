@@ -11,13 +11,19 @@ import click
 import orjson
 
 from reconciler.api.meta import Kind
-from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
+from reconciler.cli.desk.live import (
+    Address,
+    LiveCluster,
+    address_of,
+    cluster_options,
+    live_cluster,
+)
 from reconciler.cli.output.exits import NOT_RUN
 from reconciler.cli.output.screen import warn
 from reconciler.errors import ClusterError, Forbidden, InvalidSetting
 
 _PATIENCE: Final = 5.0
-_SELECTOR: Final = "app.kubernetes.io/part-of=kyverno"
+_SELECTOR: Final = "app.kubernetes.io/part-of={}"
 _DEPLOYMENTS: Final = Kind(
     group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True
 )
@@ -38,7 +44,10 @@ Exit code:
 @click.command("version", epilog=_EPILOG)
 @click.option("--client", "alone", is_flag=True, help="Only of this program; contacts no cluster.")
 @click.option(
-    "--namespace", "-n", default="kyverno", show_default=True, help="Where kube-retrofit runs."
+    "--namespace",
+    "-n",
+    default="",
+    help="Where kube-retrofit runs. Default: kyverno, or kube-retrofit in its own group.",
 )
 @click.option(
     "--output", "-o", type=click.Choice(("text", "json")), default="text", show_default=True
@@ -47,10 +56,11 @@ Exit code:
 def version(*, alone: bool, namespace: str, output: str, **address: Any) -> None:
     """Show the version of retrofit, of the cluster, and of what is installed there."""
     found: dict[str, Any] = {"client": {"version": _own(), "python": platform.python_version()}}
-    problem = ""
+    where, problem = address_of(address), ""
+    namespace = namespace or where.installation.namespace
     if not alone:
         try:
-            found |= asyncio.run(_ask(Address(**address), namespace))
+            found |= asyncio.run(_ask(where, namespace))
         except (ClusterError, InvalidSetting) as error:
             problem = str(error)
     if output == "json":
@@ -79,9 +89,10 @@ async def _ask(address: Address, namespace: str) -> dict[str, Any]:
 async def _programs(live: LiveCluster, namespace: str) -> list[dict[str, Any]]:
     """Return what runs as Deployments; `retrofit dev` runs the same as processes."""
     deployments = live.client.resource(_DEPLOYMENTS)
+    selector = _SELECTOR.format(live.installation.settings)
     try:
         listed = await deployments.get(
-            namespace=namespace, label_selector=_SELECTOR, timeout=_PATIENCE, repeat=False
+            namespace=namespace, label_selector=selector, timeout=_PATIENCE, repeat=False
         )
     except Forbidden as error:
         msg = f"you may not {error.permission or str(error)}: ask for the right, or use --as"

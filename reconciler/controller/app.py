@@ -21,8 +21,7 @@ from reconciler.errors import RetrofitError
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
-from reconciler.kube.policies import EXCEPTIONS
-from reconciler.kube.preflight import CONTROLLER_KINDS, wait_for_kinds
+from reconciler.kube.preflight import controller_kinds, exception_kinds, wait_for_kinds
 from reconciler.observe.attempt_log import AttemptLog
 from reconciler.observe.audit import AuditLog
 from reconciler.observe.calls import call_counter
@@ -226,8 +225,8 @@ async def _clients(
 
 async def _wait(client: Client, settings: ControllerSettings, say: Callable[[str], None]) -> None:
     await client.wait_until_served(say, limit=settings.startup_timeout)
-    kinds = (EXCEPTIONS,) if settings.enable_policy_exception else ()
-    await wait_for_kinds(client, say, (*CONTROLLER_KINDS, *kinds))
+    kinds = (*controller_kinds(settings.installation), *exception_kinds(settings))
+    await wait_for_kinds(client, say, kinds)
 
 
 async def _unless_stopped(work: asyncio.Task[None], stop: asyncio.Event) -> bool:
@@ -263,8 +262,11 @@ def _assemble(
         client=client,
         clock=clock,
         services=services,
+        settings=settings,
         holder=base.live,
-        report=SettingsReport(log=log, metrics=metrics, events=told),
+        report=SettingsReport(
+            name=settings.installation.settings, log=log, metrics=metrics, events=told
+        ),
         neighbour=kyverno_detector(client, settings, clock, log.warning),
         metrics=metrics,
         events=told,
@@ -290,7 +292,12 @@ def _assemble(
         prepared=surroundings.known,
     )
     registry = build_registry(
-        services, rounds, hooks, namespace=settings.namespace, adopt=settings.take_over
+        services,
+        rounds,
+        hooks,
+        installation=settings.installation,
+        namespace=settings.namespace,
+        adopt=settings.take_over,
     )
     controller = Controller(
         settings=settings,
@@ -305,7 +312,7 @@ def _assemble(
         surroundings=surroundings,
         operator=Operator(
             client,
-            CONTROLLER_KINDS,
+            controller_kinds(settings.installation),
             page=settings.list_page,
             identity=identity,
             stop=stop,
@@ -341,6 +348,7 @@ def _exceptions(base: Base, services: Services, log: Logger) -> ExceptionFollowe
     if base.of_exceptions is None:
         return None
     return ExceptionFollower(
+        installation=base.settings.installation,
         index=base.exceptions,
         watch=base.of_exceptions,
         wake=services.dispatcher.wake,

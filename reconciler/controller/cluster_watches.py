@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import NAMESPACES, Kind, Object
 from reconciler.clock import Clock
+from reconciler.config import ProcessSettings
 from reconciler.controller.languages import OptionalLanguage
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.client import Client
@@ -67,6 +67,7 @@ class ClusterWatches:
     client: Client
     clock: Clock
     services: Services
+    settings: ProcessSettings
     holder: SettingsHolder
     report: SettingsReport
     neighbour: KyvernoDetector
@@ -81,7 +82,7 @@ class ClusterWatches:
 
     def __post_init__(self) -> None:
         """Subscribe to what is to be told, or acted on."""
-        self._settings = settings_watch(self.client, self.clock, self.holder.namespace)
+        self._settings = settings_watch(self.client, self.clock, self.settings)
         self.holder.changed.subscribe(self.report)
         self.holder.changed.subscribe(lambda _: self.services.rollout.wake())
         self.neighbour.changed.subscribe(self._honour_neighbour)
@@ -91,7 +92,7 @@ class ClusterWatches:
     async def run(self) -> None:
         """Follow for ever."""
         namespace, client, clock = self.holder.namespace, self.client, self.clock
-        marked = f"{MANAGED_BY}=kube-retrofit"
+        marked = f"{MANAGED_BY}={self.settings.installation.prefix}"
         own = f"metadata.name={namespace}"
         watches = {
             "settings": (self._settings, self.holder.on_event),
@@ -232,8 +233,8 @@ class ClusterWatches:
         self.events.emit(
             Event(
                 regarding={
-                    "apiVersion": ENTRIES.api_version,
-                    "kind": ENTRIES.kind,
+                    "apiVersion": entry["apiVersion"],
+                    "kind": entry["kind"],
                     "name": entry["metadata"]["name"],
                     "uid": entry["metadata"].get("uid", ""),
                 },

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import PolicyRef
+from reconciler.installation import Installation
 from reconciler.kube.watch import Watch
 from reconciler.observe.logs import Logger
 from reconciler.services.catalog.exceptions import ExceptionIndex, exception_key
@@ -22,6 +23,7 @@ class ExceptionFollower:
         wake: Told each policy whose parked requests may be decided otherwise now.
     """
 
+    installation: Installation
     index: ExceptionIndex
     watch: Watch
     wake: Callable[[PolicyRef], None]
@@ -35,7 +37,7 @@ class ExceptionFollower:
                 key = exception_key(obj)
                 self.log.warning("exception not honoured", key=key, reason=taken.problem)
             for policy in taken.policies:
-                self.wake(policy_named(policy))
+                self.wake(policy_named(policy, self.installation))
 
     def unready(self) -> str | None:
         """Return why the exceptions are not known, None when they are."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import kopf
 
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object
-from reconciler.dialects.registry import REQUIRED_KINDS
-from reconciler.kube.requests import REQUESTS
+from reconciler.dialects.registry import required_kinds
+from reconciler.installation import Installation
 from reconciler.requests.adoption import read_hook_request, read_request
 from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.wiring.controller import Services
@@ -23,6 +24,7 @@ def build_registry(
     rounds: CatchUpPasses,
     hooks: DeclaredHooks,
     *,
+    installation: Installation,
     namespace: str,
     adopt: bool,
 ) -> kopf.OperatorRegistry:
@@ -32,6 +34,7 @@ def build_registry(
         services: Where objects go.
         rounds: Where requests go as well.
         hooks: Where those of hooks go.
+        installation: Whose policies and requests are followed.
         namespace: Of requests. Those elsewhere come too, and nothing says who may write them.
         adopt: Work on requests of a Kyverno as well.
     """
@@ -60,7 +63,8 @@ def build_registry(
         else:
             await services.index.take_in(policy)
 
-    for kind, handler in ((REQUESTS, on_request), *((kind, on_policy) for kind in REQUIRED_KINDS)):
+    of_policies = ((kind, on_policy) for kind in required_kinds(installation))
+    for kind, handler in ((kinds_of(installation).requests, on_request), *of_policies):
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(handler)
     return registry
 

@@ -8,7 +8,7 @@ from reconciler.api.meta import Kind, Object, PolicyRef, split_api_version
 from reconciler.dialects.base import Dialect
 from reconciler.dialects.kinitiras import KINITIRAS
 from reconciler.dialects.kubemod import KUBEMOD
-from reconciler.dialects.kyverno import KYVERNO
+from reconciler.dialects.kyverno import KYVERNO, KYVERNO_BESIDE
 from reconciler.dialects.kyverno.exception import KIND as EXCEPTION
 from reconciler.dialects.kyverno.exception import compile_exception, is_exception
 from reconciler.dialects.kyverno.globalcontext import (
@@ -21,6 +21,7 @@ from reconciler.dialects.kyverno.lint.exceptions import lint_exception
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, NoKindMatch
+from reconciler.installation import BESIDE, REPLACING, Installation
 
 __all__ = [
     "DIALECTS",
@@ -28,7 +29,6 @@ __all__ = [
     "KNOWN_KINDS",
     "OPTIONAL_KINDS",
     "POLICY_KINDS",
-    "REQUIRED_KINDS",
     "CallSource",
     "CompiledEntry",
     "ResourceSource",
@@ -37,39 +37,57 @@ __all__ = [
     "compile_policy",
     "dialect_named",
     "dialect_of",
+    "dialects_of",
     "examine_policy",
     "is_exception",
     "is_policy",
     "lint_exception",
     "policy_kind",
+    "policy_kinds",
+    "required_kinds",
     "variant_of",
 ]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD, KINITIRAS)
 
-KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KINITIRAS)
-"""The languages of the desk; what is not among DIALECTS no program acts on in a cluster."""
+KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KYVERNO_BESIDE)
+"""Those of the desk; `dialects_of` says which of them the programs of an installation act on."""
 
 KNOWN_KINDS: Final = tuple(kind for dialect in KNOWN for kind in dialect.kinds)
 
 POLICY_KINDS: Final = tuple(kind for dialect in DIALECTS for kind in dialect.kinds)
-"""The kinds of those that act in a cluster: watched, listed, and checked when they are written."""
+"""The kinds of those that act in a cluster, in the place of a Kyverno."""
 
-REQUIRED_KINDS: Final = tuple(
-    kind for dialect in DIALECTS if not dialect.optional for kind in dialect.kinds
+OPTIONAL_KINDS: Final = tuple(
+    kind for dialect in DIALECTS if dialect.optional for kind in dialect.kinds
 )
-"""Those that the programs wait for; the others are followed where and when they are served."""
-
-OPTIONAL_KINDS: Final = tuple(kind for kind in POLICY_KINDS if kind not in REQUIRED_KINDS)
+"""Those that are followed where and when they are served, by either installation."""
 
 
-def policy_kind(ref: PolicyRef) -> Kind:
-    """Return under which kind a policy is served.
+def dialects_of(installation: Installation) -> tuple[Dialect, ...]:
+    """Return the languages that the programs of an installation act on."""
+    own = KYVERNO_BESIDE if installation is BESIDE else KYVERNO
+    return tuple(own if dialect is KYVERNO else dialect for dialect in DIALECTS)
+
+
+def policy_kinds(installation: Installation) -> tuple[Kind, ...]:
+    """Return their kinds: watched, listed, and checked when they are written."""
+    return tuple(kind for dialect in dialects_of(installation) for kind in dialect.kinds)
+
+
+def required_kinds(installation: Installation) -> tuple[Kind, ...]:
+    """Return those of them that the programs wait for."""
+    needed = (dialect for dialect in dialects_of(installation) if not dialect.optional)
+    return tuple(kind for dialect in needed for kind in dialect.kinds)
+
+
+def policy_kind(ref: PolicyRef, installation: Installation = REPLACING) -> Kind:
+    """Return under which kind a policy of an installation is served.
 
     Raises:
-        NoKindMatch: It is of no kind that is known.
+        NoKindMatch: It is of no kind that the installation acts on.
     """
-    for kind in POLICY_KINDS:
+    for kind in policy_kinds(installation):
         if (kind.api_version, kind.kind) == (ref.api_version, ref.kind):
             return kind
     raise NoKindMatch(f"{ref.kind} of {ref.api_version} is no kind of policies", status=404)
@@ -77,7 +95,7 @@ def policy_kind(ref: PolicyRef) -> Kind:
 
 def dialect_named(ref: PolicyRef) -> Dialect | None:
     """Return the language of a policy that acts in a cluster, None where it is of no such one."""
-    kinds = ((dialect, kind) for dialect in DIALECTS for kind in dialect.kinds)
+    kinds = ((dialect, kind) for dialect in KNOWN for kind in dialect.kinds)
     wanted = ref.api_version, ref.kind
     return next((it for it, kind in kinds if (kind.api_version, kind.kind) == wanted), None)
 

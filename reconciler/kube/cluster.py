@@ -57,9 +57,11 @@ class KubeCluster:
             reader=KubeReader(worker, page_bytes=settings.page_bytes),
             writer=KubeWriter(worker, clock),
             keys=KubeMergeKeys(client, clock, say),
-            policies=KubePolicies(client, follow_optional(client, kinds, clock)),
+            policies=KubePolicies(
+                client, follow_optional(client, kinds, clock), installation=settings.installation
+            ),
             requests=KubeRequests.of(client, settings),
-            webhooks=WebhookConfigurations(client),
+            webhooks=WebhookConfigurations(client, settings.installation.owner),
             authority=KubeAuthority(client, settings.namespace),
             marks=KubeMarks(KubeLeases(client, settings.namespace)),
             clock=ServerClock(client, clock),

@@ -4,14 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.api.globalcontext import ENTRIES
 from reconciler.api.meta import Kind, Object, resource_version
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
 from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
-
-_STATUS = replace(ENTRIES, subresource="status")
 
 
 class KubeEntries:
@@ -20,14 +17,15 @@ class KubeEntries:
     The objects are read by `worker`, with the rights that policies have.
     """
 
-    def __init__(self, client: Client, worker: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, worker: Client, clock: Clock, entries: Kind) -> None:
         self._client = client
+        self._kind = entries
         self._worker = worker
         self._clock = clock
 
     def follow(self) -> Watch:
         """Return all entries."""
-        return Watch(self._client, ENTRIES, self._clock)
+        return Watch(self._client, self._kind, self._clock)
 
     def follow_objects(self, kind: Kind, namespace: str) -> Watch:
         """Return all objects of a kind; an empty namespace means everywhere."""
@@ -36,6 +34,6 @@ class KubeEntries:
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of this very version of an entry; return the stored one."""
         patch = guarded({"status": dict(status)}, resource_version(entry))
-        statuses = self._client.resource(_STATUS)
+        statuses = self._client.resource(replace(self._kind, subresource="status"))
         stored: Object = await statuses.merge(patch, entry["metadata"]["name"])
         return stored

@@ -5,36 +5,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from reconciler.api.meta import (
-    EXCEPTION_VERSION,
-    GROUP,
-    Kind,
-    Object,
-    PolicyRef,
-    policy_ref,
-    resource_version,
-)
+from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref, resource_version
 from reconciler.clock import Clock
-from reconciler.dialects.registry import (
-    OPTIONAL_KINDS,
-    POLICY_KINDS,
-    REQUIRED_KINDS,
-    policy_kind,
-)
+from reconciler.dialects.registry import OPTIONAL_KINDS, policy_kind, policy_kinds
 from reconciler.errors import Forbidden, NoKindMatch
+from reconciler.installation import REPLACING, Installation
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
-
-EXCEPTIONS = Kind(
-    group=GROUP,
-    version=EXCEPTION_VERSION,
-    kind="PolicyException",
-    plural="policyexceptions",
-    namespaced=True,
-)
 
 
 async def policies_of(reader: KubeReader, kinds: Iterable[Kind]) -> AsyncIterator[Object]:
@@ -44,7 +24,7 @@ async def policies_of(reader: KubeReader, kinds: Iterable[Kind]) -> AsyncIterato
             async for item in reader.items(kind):
                 yield item
         except (NoKindMatch, Forbidden):
-            if kind in REQUIRED_KINDS:
+            if kind not in OPTIONAL_KINDS:
                 raise
 
 
@@ -61,20 +41,27 @@ def follow_optional(client: Client, kinds: KubeKinds, clock: Clock) -> Mapping[K
 
 
 class KubePolicies:
-    """Policy objects, as stored.
+    """Policy objects of an installation, as stored.
 
     Attributes:
         optional: Follow the kinds that need not be served, and so know which of them are there.
             Without it each is tried.
     """
 
-    def __init__(self, client: Client, optional: Mapping[Kind, Watch] | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        optional: Mapping[Kind, Watch] | None = None,
+        *,
+        installation: Installation = REPLACING,
+    ) -> None:
         self.optional = optional or {}
         self._client = client
+        self._installation = installation
 
     async def get(self, ref: PolicyRef) -> Object:
         """Return a policy, live."""
-        resource = self._client.resource(policy_kind(ref))
+        resource = self._client.resource(policy_kind(ref, self._installation))
         answer: Object = await resource.get(ref.name, ref.namespace)
         return answer
 
@@ -82,7 +69,7 @@ class KubePolicies:
         """Return all policies of all kinds, live."""
         reader = KubeReader(self._client)
         away = {kind for kind, watch in self.optional.items() if watch.absent}
-        kinds = [kind for kind in POLICY_KINDS if kind not in away]
+        kinds = [kind for kind in policy_kinds(self._installation) if kind not in away]
         return tuple([item async for item in policies_of(reader, kinds)])
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
@@ -92,6 +79,7 @@ class KubePolicies:
             Conflict: The policy changed since; decide on the new one.
         """
         ref = policy_ref(policy)
-        statuses = self._client.resource(replace(policy_kind(ref), subresource="status"))
+        kind = policy_kind(ref, self._installation)
+        statuses = self._client.resource(replace(kind, subresource="status"))
         patch = guarded({"status": dict(status)}, resource_version(policy))
         await statuses.merge(patch, ref.name, ref.namespace)

@@ -2,18 +2,28 @@
 
 from collections.abc import Callable
 
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Kind
-from reconciler.dialects.registry import REQUIRED_KINDS
+from reconciler.config import ProcessSettings
+from reconciler.dialects.registry import required_kinds
 from reconciler.errors import Forbidden, NoKindMatch
+from reconciler.installation import Installation
 from reconciler.kube.client import Client
-from reconciler.kube.requests import REQUESTS
 from reconciler.kube.retrying import until_done
 
-CONTROLLER_KINDS = (*REQUIRED_KINDS, REQUESTS)
+
+def controller_kinds(installation: Installation) -> tuple[Kind, ...]:
+    """Return what a controller follows by kopf, and cannot work without."""
+    return (*required_kinds(installation), kinds_of(installation).requests)
+
+
+def exception_kinds(settings: ProcessSettings) -> tuple[Kind, ...]:
+    """Return the kind of exceptions where a program has to know them."""
+    return (kinds_of(settings.installation).exceptions,) * settings.enable_policy_exception
 
 
 async def wait_for_kinds(
-    client: Client, say: Callable[[str], None], kinds: tuple[Kind, ...] = CONTROLLER_KINDS
+    client: Client, say: Callable[[str], None], kinds: tuple[Kind, ...]
 ) -> None:
     """Return when all kinds can be listed; until then say what is in the way, with a pause.
 

@@ -8,7 +8,7 @@ import base64
 import contextlib
 from collections.abc import Mapping
 
-from reconciler.api.meta import LABEL_RECORDED, RECORDED_NAMESPACE, Object
+from reconciler.api.meta import LABEL_RECORDED, Object
 from reconciler.errors import AlreadyExists, Forbidden, NotFound
 from reconciler.kube.client import Client
 from reconciler.kube.reader import METADATA
@@ -21,9 +21,10 @@ _ENTRY = "recorded"
 class RecordedSecrets:
     """One Secret at most per request."""
 
-    def __init__(self, client: Client, former: str) -> None:
-        """Take the namespace where older versions kept them."""
+    def __init__(self, client: Client, namespace: str, *, former: str) -> None:
+        """Take the namespace that is theirs alone, and that where older versions kept them."""
         self._secrets = client.resource(SECRETS)
+        self._namespace = namespace
         self._former = former
 
     async def create(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
@@ -33,14 +34,14 @@ class RecordedSecrets:
             "kind": "Secret",
             "metadata": {
                 "name": recorded_name(request),
-                "namespace": RECORDED_NAMESPACE,
+                "namespace": self._namespace,
                 "labels": {**labels, LABEL_RECORDED: "true"},
             },
             "immutable": True,
             "data": {_ENTRY: base64.b64encode(data).decode()},
         }
         with contextlib.suppress(AlreadyExists):
-            await self._secrets.create(body, RECORDED_NAMESPACE)
+            await self._secrets.create(body, self._namespace)
 
     async def read(self, request: str, *, former: bool) -> bytes:
         """Return what was stored.
@@ -55,7 +56,7 @@ class RecordedSecrets:
         """
         name = recorded_name(request)
         try:
-            secret = await self._secrets.get(name, RECORDED_NAMESPACE)
+            secret = await self._secrets.get(name, self._namespace)
         except NotFound:
             if not former:
                 raise
@@ -68,7 +69,7 @@ class RecordedSecrets:
 
     async def delete(self, request: str, *, former: bool) -> None:
         """Remove it; absent is success, and a Secret that is not one of these stays."""
-        await self._delete(RECORDED_NAMESPACE, request)
+        await self._delete(self._namespace, request)
         if former:
             # Without the right it waits for whoever ends the upgrade.
             with contextlib.suppress(Forbidden):

@@ -1,27 +1,30 @@
 """The `ReportStore` port: this project's own report in each namespace."""
 
 from reconciler.api.meta import Object, resource_version
-from reconciler.api.policyreport import CLUSTER_POLICY_REPORTS, LABELS, NAME, POLICY_REPORTS
+from reconciler.api.policyreport import CLUSTER_POLICY_REPORTS, POLICY_REPORTS, labels_of
 from reconciler.errors import NotFound
+from reconciler.installation import REPLACING, Installation
 from reconciler.kube.client import Client
 from reconciler.kube.dynamic import ApiResource
 from reconciler.kube.reader import KubeReader
-
-_SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 
 
 class KubeReports:
     """PolicyReports, and for the namespace ``""`` the ClusterPolicyReport."""
 
-    def __init__(self, client: Client, *, page: int = 500) -> None:
+    def __init__(
+        self, client: Client, installation: Installation = REPLACING, *, page: int = 500
+    ) -> None:
         self._client = client
+        self._name = installation.prefix
+        self._labels = ",".join(f"{key}={value}" for key, value in labels_of(installation).items())
         self._reader = KubeReader(client, metadata_only=True)
         self._page = page
 
     async def get(self, namespace: str) -> Object | None:
         """Return the report of a namespace, None where there is none."""
         try:
-            answer: Object = await self._reports(namespace).get(NAME, namespace)
+            answer: Object = await self._reports(namespace).get(self._name, namespace)
         except NotFound:
             return None
         return answer
@@ -35,7 +38,7 @@ class KubeReports:
     async def delete(self, namespace: str) -> None:
         """Remove the report; absent is success."""
         try:
-            await self._reports(namespace).delete(NAME, namespace)
+            await self._reports(namespace).delete(self._name, namespace)
         except NotFound:
             return
 
@@ -44,9 +47,9 @@ class KubeReports:
         found = [
             item["metadata"]
             for kind in (POLICY_REPORTS, CLUSTER_POLICY_REPORTS)
-            async for item in self._reader.items(kind, labels=_SELECTOR, limit=self._page)
+            async for item in self._reader.items(kind, labels=self._labels, limit=self._page)
         ]
-        return frozenset(meta.get("namespace", "") for meta in found if meta["name"] == NAME)
+        return frozenset(meta.get("namespace", "") for meta in found if meta["name"] == self._name)
 
     def _reports(self, namespace: str) -> ApiResource:
         return self._client.resource(POLICY_REPORTS if namespace else CLUSTER_POLICY_REPORTS)

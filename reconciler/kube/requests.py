@@ -5,33 +5,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from reconciler.api.meta import (
-    GROUP,
-    REQUEST_VERSION,
-    Kind,
-    Object,
-    resource_version,
-)
+from reconciler.api.kinds import kinds_of
+from reconciler.api.meta import Object, resource_version
 from reconciler.api.requestwire import parse_request, render_spec, render_status
 from reconciler.api.updaterequest import (
-    API_VERSION,
     KIND,
     RequestSpec,
     RequestStatus,
     State,
     UpdateRequest,
 )
-from reconciler.config import ControllerSettings
+from reconciler.config import ControllerSettings, ProcessSettings
 from reconciler.errors import AlreadyExists, Gone, Invalid
+from reconciler.installation import REPLACING, Installation
 from reconciler.kube.client import Client
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.recorded import RecordedSecrets
 from reconciler.kube.writer import guarded
 from reconciler.requests.adoption import read_hook_request, read_request
-
-REQUESTS = Kind(
-    group=GROUP, version=REQUEST_VERSION, kind=KIND, plural="updaterequests", namespaced=True
-)
 
 _FINAL = (State.COMPLETED, State.FAILED, State.SKIP)
 _WAITING = ",".join(f"status.state!={state}" for state in _FINAL)
@@ -52,6 +43,7 @@ class KubeRequests:
         page: int = 500,
         adopt: bool = False,
         for_hooks: bool = False,
+        installation: Installation = REPLACING,
     ) -> None:
         """Prepare it.
 
@@ -61,27 +53,39 @@ class KubeRequests:
             page: Objects per page of a list.
             adopt: List those of a Kyverno as well.
             for_hooks: List those for hooks instead.
+            installation: Whose they are.
         """
-        self._requests = client.resource(REQUESTS)
-        self._statuses = client.resource(replace(REQUESTS, subresource="status"))
+        self._kind = kinds_of(installation).requests
+        self._requests = client.resource(self._kind)
+        self._statuses = client.resource(replace(self._kind, subresource="status"))
         self._reader = KubeReader(client)
         self._namespace = namespace
         self._page = page
         self._read: Callable[[Object], UpdateRequest | None] = (
             read_hook_request if for_hooks else partial(read_request, adopt=adopt)
         )
-        self._recorded = RecordedSecrets(client, namespace)
+        self._recorded = RecordedSecrets(client, installation.recorded, former=namespace)
 
     @classmethod
     def of(cls, client: Client, settings: ControllerSettings) -> Self:
         """Return the requests that a controller with these settings works on."""
-        page, adopt = settings.list_page, settings.take_over
-        return cls(client, settings.namespace, page=page, adopt=adopt)
+        return cls(
+            client,
+            settings.namespace,
+            page=settings.list_page,
+            adopt=settings.take_over,
+            installation=settings.installation,
+        )
+
+    @classmethod
+    def recorded(cls, client: Client, settings: ProcessSettings) -> Self:
+        """Return the requests that an admission server with these settings stores."""
+        return cls(client, settings.namespace, installation=settings.installation)
 
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
         """Store a request; return its resourceVersion, empty where one of that name is stored."""
         body = {
-            "apiVersion": API_VERSION,
+            "apiVersion": self._kind.api_version,
             "kind": KIND,
             "metadata": {"name": name, "namespace": self._namespace, "labels": dict(labels)},
             "spec": render_spec(spec),
@@ -102,7 +106,7 @@ class KubeRequests:
 
     async def get(self, name: str) -> UpdateRequest:
         """Return a request as it is stored now."""
-        return _parse(await self._reader.get(REQUESTS, self._namespace, name))
+        return _parse(await self._reader.get(self._kind, self._namespace, name))
 
     async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
         """Write a status that was decided on this very version of the request."""
@@ -136,7 +140,7 @@ class KubeRequests:
         if state is not None:
             fields.append(_WAITING if state is State.PENDING else f"status.state={state}")
         page = await self._reader.list_page(
-            REQUESTS,
+            self._kind,
             namespace=self._namespace,
             fields=",".join(fields),
             limit=limit,
@@ -186,7 +190,7 @@ class KubeRequests:
         while True:
             try:
                 page = await self._reader.list_page(
-                    REQUESTS,
+                    self._kind,
                     namespace=self._namespace,
                     fields=fields,
                     limit=self._page,

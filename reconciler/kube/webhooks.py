@@ -27,16 +27,15 @@ CLUSTER_ROLES = Kind(
     plural="clusterroles",
     namespaced=False,
 )
-OWNER = "kyverno:background-controller:core"
-"""The ClusterRole that lets the controller write configurations: it goes when we are removed."""
-
 _CHECK = "kube-retrofit-check"
 
 
 class WebhookConfigurations:
     """Both kinds of them, as stored."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, owner: str) -> None:
+        """Take the name of the ClusterRole that goes when the programs are removed."""
+        self._owner = owner
         self._webhooks = {kind.kind: client.resource(kind) for kind in WEBHOOK_KINDS}
         self._roles = client.resource(CLUSTER_ROLES)
 
@@ -93,7 +92,7 @@ class WebhookConfigurations:
         goes together with it.
         """
         try:
-            role = await self._roles.get(OWNER)
+            role = await self._roles.get(self._owner)
         except (NotFound, Forbidden):
             return None
         if role["metadata"].get("deletionTimestamp"):
@@ -101,7 +100,7 @@ class WebhookConfigurations:
         return {
             "apiVersion": CLUSTER_ROLES.api_version,
             "kind": CLUSTER_ROLES.kind,
-            "name": OWNER,
+            "name": self._owner,
             "uid": role["metadata"]["uid"],
         }
 

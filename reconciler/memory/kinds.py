@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Kind, Object, split_api_version
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
 from reconciler.engine.values.wildcard import has_wildcard, matches
+from reconciler.installation import REPLACING
 
 # Group version, then kind=plural; a capital N: namespaced; then the subresources.
 _BUILT_IN = """
@@ -63,6 +65,11 @@ api.kubemod.io/v1beta1 ModRule=modrules N status
 policy.kcloudlabs.io/v1alpha1 OverridePolicy=overridepolicies N status
 policy.kcloudlabs.io/v1alpha1 ClusterOverridePolicy=clusteroverridepolicies - status
 policy.kcloudlabs.io/v1alpha1 ClusterValidatePolicy=clustervalidatepolicies - status
+kube-retrofit.dev/v1 ClusterPolicy=retrofitclusterpolicies - status
+kube-retrofit.dev/v1 GlobalContextEntry=retrofitglobalcontextentries - status
+kube-retrofit.dev/v1 Policy=retrofitpolicies N status
+kube-retrofit.dev/v1 PolicyException=retrofitpolicyexceptions N
+kube-retrofit.dev/v1 UpdateRequest=retrofitupdaterequests N status
 """
 
 _SHORT_NAMES = {
@@ -110,7 +117,7 @@ def _table() -> Iterator[Kind]:
         yield from (replace(kind, subresource=item) for item in subresources)
 
 
-REQUESTS = next(kind for kind in _table() if kind.kind == "UpdateRequest")
+REQUESTS = kinds_of(REPLACING).requests
 SECRETS = next(kind for kind in _table() if kind.kind == "Secret")
 
 

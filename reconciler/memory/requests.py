@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.api.meta import (
-    RECORDED_NAMESPACE,
     Kind,
     Object,
     PolicyRef,
@@ -16,7 +15,6 @@ from reconciler.api.meta import (
 )
 from reconciler.api.requestwire import parse_request, render_spec, render_status
 from reconciler.api.updaterequest import (
-    API_VERSION,
     KIND,
     RequestSpec,
     RequestStatus,
@@ -26,6 +24,7 @@ from reconciler.api.updaterequest import (
 from reconciler.dialects.registry import POLICY_KINDS, policy_kind
 from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound
+from reconciler.installation import REPLACING
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import REQUESTS, SECRETS
 from reconciler.requests.naming import recorded_name
@@ -46,7 +45,7 @@ class MemoryRequests:
 
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
         """Store a request; return its resourceVersion, empty where one of that name is stored."""
-        body = {"apiVersion": API_VERSION, "kind": KIND, "spec": render_spec(spec)}
+        body = {"apiVersion": REQUESTS.api_version, "kind": KIND, "spec": render_spec(spec)}
         return self._create(REQUESTS, name, labels, body)
 
     async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
@@ -97,7 +96,7 @@ class MemoryRequests:
         """Store recorded fields that must not stand in a request."""
         encoded = base64.b64encode(data).decode()
         body = {"apiVersion": "v1", "kind": "Secret", "data": {"recorded": encoded}}
-        meta = {"name": recorded_name(request), "namespace": RECORDED_NAMESPACE}
+        meta = {"name": recorded_name(request), "namespace": REPLACING.recorded}
         with contextlib.suppress(AlreadyExists):
             self._cluster.create(SECRETS, {**body, "metadata": {**meta, "labels": dict(labels)}})
 
@@ -105,7 +104,7 @@ class MemoryRequests:
         """Return what `create_recorded` stored."""
         name = recorded_name(request)
         try:
-            secret = await self._cluster.get(SECRETS, RECORDED_NAMESPACE, name)
+            secret = await self._cluster.get(SECRETS, REPLACING.recorded, name)
         except NotFound:
             if not former:
                 raise
@@ -114,7 +113,7 @@ class MemoryRequests:
 
     async def delete_recorded(self, request: str, *, former: bool = False) -> None:
         """Remove it; absent is success."""
-        for namespace in (RECORDED_NAMESPACE, *((self._namespace,) if former else ())):
+        for namespace in (REPLACING.recorded, *((self._namespace,) if former else ())):
             with contextlib.suppress(NotFound):
                 self._cluster.delete(SECRETS, namespace, recorded_name(request))
 

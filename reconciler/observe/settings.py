@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from reconciler.observe.logs import Logger
 from reconciler.observe.metrics import Metrics
 from reconciler.services.catalog.settings import Fault, SettingsHolder
-from reconciler.services.catalog.settings.reading import SETTINGS_NAME, WITHOUT_EFFECT
+from reconciler.services.catalog.settings.reading import WITHOUT_EFFECT
 from reconciler.services.ports.reporting import Event, Events
 
 
@@ -14,9 +14,11 @@ class SettingsReport:
     """A listener of a `SettingsHolder`.
 
     Attributes:
+        name: Of the ConfigMap.
         events: Where refused values are told too; None for a program that is not to tell.
     """
 
+    name: str
     log: Logger
     metrics: Metrics
     events: Events | None = None
@@ -56,7 +58,7 @@ class SettingsReport:
                     "apiVersion": "v1",
                     "kind": "ConfigMap",
                     "namespace": namespace,
-                    "name": SETTINGS_NAME,
+                    "name": self.name,
                 },
                 severity="Warning",
                 reason="SettingRefused",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
+from reconciler.api.kinds import kinds_of
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.isolation import ChildProcesses
@@ -11,11 +12,11 @@ from reconciler.kube.client import Client
 from reconciler.kube.cluster import KubeCluster
 from reconciler.kube.entries import KubeEntries
 from reconciler.kube.loader import KubeLoader
-from reconciler.kube.policies import EXCEPTIONS
 from reconciler.kube.retrying import jittered
 from reconciler.kube.watch import BEAT, Watch
 from reconciler.services.catalog.exceptions import ExceptionIndex, at_once
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext, StatusWriter
+from reconciler.services.catalog.languages import Languages
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
@@ -53,7 +54,7 @@ class Base:
     def of(cls, client: Client, settings: ControllerSettings, clock: Clock, say: Say) -> Self:
         """Return that of a controller with these settings."""
         honoured = exception_settings(settings)
-        watch = Watch(client, EXCEPTIONS, clock, beat=BEAT)
+        watch = Watch(client, kinds_of(settings.installation).exceptions, clock, beat=BEAT)
         refreshed = partial(caught_up, watch) if honoured.enabled else at_once
         return cls(
             client=client,
@@ -61,6 +62,7 @@ class Base:
             clock=clock,
             cluster=KubeCluster.of(client, settings, clock, say),
             index=PolicyStore(
+                languages=Languages(settings.installation),
                 namespace=settings.namespace,
                 forces_ignore=settings.force_failure_policy_ignore,
             ),
@@ -76,7 +78,8 @@ class Base:
         """Return the `Loader` of rules: keeps the entries of a cluster, reads the rest of it."""
         settings, worker = self.settings, self.client.speaking_for(self.settings.background_user)
         protection = Protection.of(settings)
-        entries = KubeEntries(self.client, worker, self.clock)
+        of_entries = kinds_of(settings.installation).entries
+        entries = KubeEntries(self.client, worker, self.clock, of_entries)
         return GlobalContext(
             Dependencies(
                 entries=entries,

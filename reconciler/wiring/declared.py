@@ -31,7 +31,11 @@ class DeclaredHooks:
         settings, cluster, jq = base.settings, base.cluster, JqWorkers()
         worker = base.client.speaking_for(settings.background_user)
         requests = KubeRequests(
-            base.client, settings.namespace, page=settings.list_page, for_hooks=True
+            base.client,
+            settings.namespace,
+            page=settings.list_page,
+            for_hooks=True,
+            installation=settings.installation,
         )
         collector = FinishedRequestCollector.of(settings, requests, base.clock, base.say)
 

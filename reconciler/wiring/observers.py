@@ -31,7 +31,8 @@ def observers_of(base: Base, events: Events, reporter: AttemptLog) -> Observers:
             say=base.say,
         ),
         reports=Reports(
-            store=KubeReports(base.client, page=settings.list_page),
+            store=KubeReports(base.client, settings.installation, page=settings.list_page),
+            installation=settings.installation,
             index=base.index,
             policies=cluster.policies,
             kinds=cluster.kinds,

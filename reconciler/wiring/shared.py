@@ -12,7 +12,7 @@ from reconciler.kube.leases import KubeLeases
 from reconciler.kube.watch import Watch
 from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.settings import SettingsHolder
-from reconciler.services.upkeep.coexistence import KyvernoDetector
+from reconciler.services.upkeep.coexistence import LEASES, KyvernoDetector
 
 Say = Callable[[str], None]
 
@@ -58,6 +58,7 @@ def kyverno_detector(
     """Return what looks whether a live Kyverno is there."""
     return KyvernoDetector(
         leases=KubeLeases(client, settings.namespace),
+        names=LEASES if settings.installation.stands_by else (),
         clock=clock,
         namespace=settings.namespace,
         take_over=settings.take_over,

@@ -18,6 +18,7 @@ from reconciler.config import (
 )
 from reconciler.dialects.registry import compile_entry, compile_policy
 from reconciler.engine.program import CompiledPolicy
+from reconciler.installation import INSTALLATIONS
 from tests.architecture.conftest import ROOT, relative, sources
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -146,9 +147,12 @@ def test_every_example_works(example: Any) -> None:
     elif kind == "GlobalContextEntry":
         assert not compile_entry(example).warnings
     elif kind == "ClusterRole":
-        reached = ("background", "admission")
-        wanted = {f"rbac.kyverno.io/aggregate-to-{name}-controller" for name in reached}
-        assert wanted & example["metadata"]["labels"].keys()
+        labels = {
+            label
+            for item in INSTALLATIONS.values()
+            for label in (item.background_label, item.admission_label)
+        }
+        assert labels & set(example["metadata"]["labels"])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)

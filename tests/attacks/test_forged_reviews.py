@@ -11,10 +11,10 @@ from devcluster.install import NAMESPACE
 from devcluster.parts import HOST
 from devcluster.programs import ADMISSION, Programs
 from devcluster.waiting import wait_until
-from reconciler.api.kinds import CLUSTER_POLICIES
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import CONFIG_MAPS, NAMESPACES, Kind, Object
-from reconciler.dialects.registry import POLICY_KINDS
-from reconciler.kube.policies import EXCEPTIONS
+from reconciler.dialects.registry import policy_kinds
+from reconciler.installation import REPLACING
 from reconciler.kube.secrets import SECRETS
 from tests.attacks.roles import Answer, Peer
 from tests.faults.rig import Rig, config_map, rule, target
@@ -31,9 +31,10 @@ ROLE: Object = {
     "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
 }
 GOT = {"data": {"got": "{{ request.object.data.value }}"}}
+KINDS = kinds_of(REPLACING)
 FOLLOWED = (
     *(NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS),
-    *(*POLICY_KINDS, EXCEPTIONS),
+    *(*policy_kinds(REPLACING), KINDS.exceptions),
 )
 
 
@@ -193,7 +194,7 @@ async def test_what_may_not_be_read_is_recorded_as_it_came_and_the_author_warned
         "spec": {"rules": [following_deletions(rig.namespace, CONFIG_MAPS, SECRETS)]},
     }
     async with rig.granted(SECRETS.resource):
-        written = review(CLUSTER_POLICIES, "CREATE", policy)
+        written = review(KINDS.cluster_policies, "CREATE", policy)
         answer = (await unguarded.post(written, path="/policies")).body["response"]
         assert [text.rpartition(": ")[2] for text in answer["warnings"]] == [
             "grant kyverno-admission-controller get secrets"

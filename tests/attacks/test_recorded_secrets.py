@@ -11,10 +11,10 @@ from devcluster.install import NAMESPACE
 from reconciler.api.meta import (
     ANNOTATION_RETRY_FAILED,
     LABEL_RECORDED,
-    RECORDED_NAMESPACE,
     Object,
 )
 from reconciler.api.updaterequest import State
+from reconciler.installation import REPLACING
 from reconciler.requests.naming import recorded_name
 from tests.faults.rig import Rig, config_map, rule, target
 
@@ -48,8 +48,8 @@ def order(rig: Rig, name: str) -> Object:
 async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
     """A Secret may bear the name that belongs to a request and be something else."""
     ours, other = (f"ur-{uuid.uuid4().hex}" for _ in range(2))
-    await rig.create(secret(ours, RECORDED_NAMESPACE, **{LABEL_RECORDED: "true"}))
-    await rig.create(secret(other, RECORDED_NAMESPACE))
+    await rig.create(secret(ours, REPLACING.recorded, **{LABEL_RECORDED: "true"}))
+    await rig.create(secret(other, REPLACING.recorded))
     for name in (ours, other):
         await rig.create(order(rig, name))
     await rig.finish(2)
@@ -57,11 +57,11 @@ async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
         await rig.delete("UpdateRequest", name, NAMESPACE)
 
     async def left() -> Any:
-        return await rig.find("Secret", recorded_name(ours), RECORDED_NAMESPACE)
+        return await rig.find("Secret", recorded_name(ours), REPLACING.recorded)
 
     await rig.settle(left, within=15)
-    assert await rig.find("Secret", recorded_name(other), RECORDED_NAMESPACE)
-    await rig.delete("Secret", recorded_name(other), RECORDED_NAMESPACE)
+    assert await rig.find("Secret", recorded_name(other), REPLACING.recorded)
+    await rig.delete("Secret", recorded_name(other), REPLACING.recorded)
 
 
 async def test_what_was_recorded_goes_with_the_request_that_is_done_again(rig: Rig) -> None:
@@ -84,7 +84,7 @@ async def test_what_was_recorded_goes_with_the_request_that_is_done_again(rig: R
         await rig.applied({"target": {"got": "djE="}}, within=20)
         await rig.finish(2)
         (done,) = await rig.requests(state=State.COMPLETED)
-    assert await rig.find("Secret", recorded_name(done.name), RECORDED_NAMESPACE)
+    assert await rig.find("Secret", recorded_name(done.name), REPLACING.recorded)
 
 
 async def test_what_an_older_version_recorded_is_read_when_that_is_granted(rig: Rig) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from devcluster.cluster import Cluster
 from devcluster.install import NAMESPACE
-from reconciler.api.meta import RECORDED_NAMESPACE, Object
+from reconciler.api.meta import Object
 from reconciler.errors import ClusterError
+from reconciler.installation import REPLACING
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET
 from tests.faults.rig import Rig
 
@@ -63,7 +64,7 @@ async def test_it_gets_no_token_through_a_secret_that_it_may_fill(rig: Rig) -> N
 
 
 async def test_it_gets_no_token_where_recorded_fields_are_kept(rig: Rig) -> None:
-    forged = secret_with_a_token(RECORDED_NAMESPACE, "default")
+    forged = secret_with_a_token(REPLACING.recorded, "default")
     said = await refusal(rig.cluster, ADMISSION, forged, "create")
     assert "a Secret here has type Opaque" in said
     # Nor does anybody else.
@@ -73,13 +74,13 @@ async def test_it_gets_no_token_where_recorded_fields_are_kept(rig: Rig) -> None
 
 async def test_it_reads_nothing_back_of_what_was_recorded(rig: Rig) -> None:
     name = f"recorded-{uuid.uuid4().hex[:8]}"
-    meta = {"name": name, "namespace": RECORDED_NAMESPACE}
+    meta = {"name": name, "namespace": REPLACING.recorded}
     await rig.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
-    read = ("get", "secret", "-n", RECORDED_NAMESPACE, "--as", ADMISSION)
+    read = ("get", "secret", "-n", REPLACING.recorded, "--as", ADMISSION)
     for words in ((name,), ()):
         with pytest.raises(ClusterError, match="Forbidden"):
             await asyncio.to_thread(rig.cluster.kubectl, *read, *words)
-    await rig.delete("Secret", name, RECORDED_NAMESPACE)
+    await rig.delete("Secret", name, REPLACING.recorded)
 
 
 @pytest.mark.parametrize("name", [CA_SECRET, TLS_SECRET])

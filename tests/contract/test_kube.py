@@ -17,6 +17,7 @@ from reconciler.api.rights import Right
 from reconciler.clock import SystemClock
 from reconciler.engine.loads import ApiLoad
 from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unauthorized
+from reconciler.installation import REPLACING
 from reconciler.kube.access import AccessReviews, OwnAccess
 from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
@@ -180,7 +181,7 @@ async def test_events_are_stored_with_their_series(client, place):
 
 @pytest.mark.parametrize("kind", [VALIDATING, MUTATING])
 async def test_webhook_configurations_are_kept_by_name(client, kind):
-    webhooks = WebhookConfigurations(client)
+    webhooks = WebhookConfigurations(client, REPLACING.owner)
     ref = ConfigurationRef(kind, f"test-{uuid.uuid4().hex[:8]}.example")
     assert await webhooks.get(ref) is None
     wanted = {

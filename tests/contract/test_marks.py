@@ -10,9 +10,10 @@ import pytest
 
 from admission.heartbeat import Heartbeat
 from devcluster.cluster import Cluster
-from reconciler.api.kinds import POLICIES
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.clock import SystemClock
+from reconciler.installation import REPLACING
 from reconciler.kube.client import Client
 from reconciler.kube.lease import Timing
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
@@ -169,4 +170,4 @@ async def test_metadata_alone_names_the_kind_and_who_wrote(client, place):
     assert "data" not in found
     (entry,) = found["metadata"]["managedFields"]
     assert entry["manager"] == "person"
-    assert (await reader.list_page(POLICIES, namespace=place)).items == ()
+    assert (await reader.list_page(kinds_of(REPLACING).policies, namespace=place)).items == ()

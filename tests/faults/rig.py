@@ -16,17 +16,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from devcluster.cluster import Cluster, ControlPlane
 from devcluster.install import NAMESPACE, ProgramSettings, install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Kind, Object
 from reconciler.api.requestwire import parse_request
 from reconciler.api.rights import parse_right
 from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Conflict, NotFound
+from reconciler.installation import REPLACING
 from reconciler.kube.access import AccessReviews
 from reconciler.kube.client import Client, connect
 from reconciler.kube.decoding import MERGE_PATCH
 from reconciler.kube.discovery import KubeKinds
-from reconciler.kube.requests import REQUESTS
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
 """In whose name policies work; the controller itself has another one."""
@@ -79,7 +80,7 @@ _KNOWN = {
         ),
         _kind("kyverno.io/v1", "ClusterPolicy", "clusterpolicies", namespaced=False),
         _kind("kyverno.io/v1", "Policy", "policies"),
-        REQUESTS,
+        kinds_of(REPLACING).requests,
     )
 }
 

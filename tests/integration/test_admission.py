@@ -26,10 +26,10 @@ from devcluster.install import install
 from devcluster.parts import free_ports
 from devcluster.programs import ADMISSION, Programs
 from devcluster.waiting import wait_until
-from reconciler.api.meta import RECORDED_NAMESPACE
 from reconciler.api.requestwire import parse_request
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError
+from reconciler.installation import REPLACING
 from reconciler.kube.client import connect
 from reconciler.kube.discovery import KubeKinds
 from reconciler.requests.naming import digest
@@ -317,7 +317,7 @@ async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
     world.kubectl("delete", "secret", "dict", "-n", place)
     found = world.recorded(place, "DELETE")
     assert found.spec.recorded is None
-    secret = world.get("secret", found.spec.recorded_secret, "-n", RECORDED_NAMESPACE)
+    secret = world.get("secret", found.spec.recorded_secret, "-n", REPLACING.recorded)
     recorded = json.loads(base64.b64decode(secret["data"]["recorded"]))
     assert base64.b64decode(recorded["object"]["data"]["token"]) == b"hunter2"
     encoded = base64.b64encode(b"hunter2").decode()

@@ -17,7 +17,6 @@ from admission.pki import ca_is_due, make_ca, make_serving, serving_is_due
 from devcluster.binaries import Binaries
 from devcluster.cluster import Cluster, ControlPlane, Options
 from devcluster.waiting import wait_until
-from reconciler.api.meta import RECORDED_NAMESPACE
 from reconciler.config import (
     AdmissionSettings,
     ControllerSettings,
@@ -25,6 +24,7 @@ from reconciler.config import (
     options,
     parse_duration,
 )
+from reconciler.installation import REPLACING
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET
 
 pytestmark = pytest.mark.cluster
@@ -455,7 +455,7 @@ def test_rights_in_the_namespace_of_recorded_secrets(
     verbs = ("get", "list", "watch", *WRITES)
     expected = {f"{verb} secrets": verb in granted for verb in verbs}
     expected |= dict.fromkeys(("create serviceaccounts", "create serviceaccounts/token"), False)
-    assert reviewed(cluster, account, *expected, namespace=RECORDED_NAMESPACE) == expected
+    assert reviewed(cluster, account, *expected, namespace=REPLACING.recorded) == expected
 
 
 @pytest.mark.parametrize("role", ["admin", "edit", "kyverno:rbac:operate:updaterequests"])

@@ -8,7 +8,7 @@ import pytest
 
 from devcluster.programs import CONTROLLER
 from reconciler.api.meta import Object
-from reconciler.api.policyreport import NAME
+from reconciler.installation import REPLACING
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -26,7 +26,7 @@ async def until_reported(
     results: list[Object] = []
 
     async def missing() -> Any:
-        report = await rig.find(kind, NAME, place) or {}
+        report = await rig.find(kind, REPLACING.prefix, place) or {}
         results[:] = [
             item for item in report.get("results") or () if item["policy"] == rig.namespace
         ]
@@ -53,11 +53,11 @@ async def test_a_result_stands_at_the_target_after_the_change(rig: Rig) -> None:
     assert passed["resources"][0]["uid"] == live["metadata"]["uid"]
     assert failed["result"] == "error"
     assert "immutable" in failed["message"]
-    shown = await rig.get("PolicyReport", NAME)
+    shown = await rig.get("PolicyReport", REPLACING.prefix)
     assert shown["summary"] == {"pass": 1, "fail": 0, "warn": 0, "error": 1, "skip": 0}
     await rig.delete("ClusterPolicy", place, "")
     await until_reported(rig, lambda found: not found)
-    assert await rig.find("PolicyReport", NAME) is None
+    assert await rig.find("PolicyReport", REPLACING.prefix) is None
 
 
 async def test_what_a_killed_controller_had_not_written_is_brought_after(rig: Rig) -> None:
@@ -69,7 +69,7 @@ async def test_what_a_killed_controller_had_not_written_is_brought_after(rig: Ri
     await rig.finish()
     await rig.kill(CONTROLLER)
     await rig.learn("wgpolicyk8s.io/v1alpha2", "PolicyReport")
-    assert await rig.find("PolicyReport", NAME) is None
+    assert await rig.find("PolicyReport", REPLACING.prefix) is None
     await rig.restart(CONTROLLER)
     (result,) = await until_reported(rig, bool)
     assert result["message"] == f"mutated ConfigMap/target in namespace {place}"

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
-from reconciler.cli.desk.live import Address, cluster_options, live_cluster
+from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
 from reconciler.cli.desk.livestock import LiveStock, Walk
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.output import COUNTED, FORMATS, HEADED, STREAMED, Writer, writer_of
@@ -173,7 +173,7 @@ def apply(
       N  of --warn-exit-code: there are warnings
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     paths = _joined(paths)
-    address = Address(**{name: paths.pop(name) for name in ("kubeconfig", "context", "user")})
+    address = address_of(paths)
     operation = operation_of_flag(paths.pop("operation"))
     output = _format(output, piped=piped)
     _check_flags(paths, address, namespace, cluster=cluster)

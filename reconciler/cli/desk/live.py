@@ -6,7 +6,7 @@ as the one that ``--as`` names.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +14,7 @@ import click
 from reconciler.cli.output.screen import warn
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import ClusterError, Forbidden, InvalidSetting, NoKindMatch, NotFound
+from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 
 if TYPE_CHECKING:
     from reconciler.kube.client import Client
@@ -35,6 +36,14 @@ _OPTIONS = (
     click.option(
         "--as", "user", metavar="USER", default="", help="Access the cluster as this user."
     ),
+    click.option(
+        "--policy-group",
+        type=click.Choice(tuple(INSTALLATIONS)),
+        default=REPLACING.group,
+        show_default=True,
+        envvar="RETROFIT_POLICY_GROUP",
+        help="API group of the policies that the cluster stores.",
+    ),
 )
 
 
@@ -44,11 +53,18 @@ class Address:
 
     Attributes:
         user: Impersonated; a ServiceAccount is ``system:serviceaccount:NAMESPACE:NAME``.
+        policy_group: Which installation is meant, where the cluster has two.
     """
 
     kubeconfig: str = ""
     context: str = ""
     user: str = ""
+    policy_group: str = REPLACING.group
+
+    @property
+    def installation(self) -> Installation:
+        """Return the names of the installation."""
+        return INSTALLATIONS[self.policy_group]
 
     @property
     def given(self) -> str:
@@ -82,9 +98,11 @@ class LiveCluster:
     """A cluster that answers; its ports are those of the controller.
 
     Attributes:
+        installation: The one that is asked about.
         loader: Reads context entries; what a POST would create is not kept by the server.
     """
 
+    installation: Installation
     client: "Client"
     clock: Clock
     calls: Calls
@@ -95,10 +113,15 @@ class LiveCluster:
 
 
 def cluster_options(command: T) -> T:
-    """Give a click command ``--kubeconfig``, ``--context`` and ``--as`` (as ``user``)."""
+    """Give a click command the flags of an `Address`: ``--as`` is ``user``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def address_of(flags: dict[str, Any]) -> Address:
+    """Return what the flags of `cluster_options` name, and take them out of a command's flags."""
+    return Address(**{item.name: flags.pop(item.name) for item in fields(Address)})
 
 
 @contextlib.asynccontextmanager
@@ -134,6 +157,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
     try:
         await _reach(client, address)
         yield LiveCluster(
+            installation=address.installation,
             client=client,
             clock=clock,
             calls=calls,

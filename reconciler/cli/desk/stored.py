@@ -8,22 +8,21 @@ from typing import Final
 
 import click
 
-from reconciler.api.meta import CONFIG_MAPS, EXCEPTION_VERSION, GROUP, Object
+from reconciler.api.kinds import kinds_of
+from reconciler.api.meta import CONFIG_MAPS, Object
 from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.output.screen import warn
-from reconciler.config import ProcessSettings
 from reconciler.dialects.registry import compile_exception
 from reconciler.engine.exceptions import PolicyException
 from reconciler.errors import Forbidden, InvalidPolicy, InvalidSetting, NotFound
 from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.settings import Filters, default_settings, read_settings
-from reconciler.services.catalog.settings.reading import SETTINGS_NAME
 
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
-_CLUSTER_WIDE: Final = re.compile(r"(?:clusterpolic(?:y|ies)|cpol)/([^/]+)")
-_NAMESPACED: Final = re.compile(r"(?:polic(?:y|ies)|pol)/(?:([^/]+)/)?([^/]+)")
+_CLUSTER_WIDE: Final = re.compile(r"(?:(?:retrofit)?clusterpolic(?:y|ies)|r?cpol)/([^/]+)")
+_NAMESPACED: Final = re.compile(r"(?:(?:retrofit)?polic(?:y|ies)|r?pol)/(?:([^/]+)/)?([^/]+)")
 _PLAIN: Final = re.compile(rf"{_NAME}(/{_NAME})?")
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -100,7 +99,8 @@ async def honoured_exceptions(
 
 
 async def _stored(live: LiveCluster) -> Sequence[Object]:
-    served = await live.kinds.find(f"{GROUP}/{EXCEPTION_VERSION}", "PolicyException")
+    known = kinds_of(live.installation).exceptions
+    served = await live.kinds.find(known.api_version, known.kind)
     found: list[Object] = []
     for kind in served:
         try:
@@ -116,10 +116,10 @@ async def stored_filters(live: LiveCluster) -> Filters | None:
     Raises:
         ClusterError: They cannot be read, for no lack of rights.
     """
-    namespace = ProcessSettings().namespace
+    namespace = live.installation.namespace
     defaults = default_settings(namespace)
     try:
-        stored = await live.reader.get(CONFIG_MAPS, namespace, SETTINGS_NAME)
+        stored = await live.reader.get(CONFIG_MAPS, namespace, live.installation.settings)
     except NotFound:
         return defaults.filters
     except Forbidden as error:

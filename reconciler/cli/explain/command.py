@@ -7,7 +7,7 @@ from typing import Any
 import click
 import orjson
 
-from reconciler.cli.desk.live import Address, cluster_options, live_cluster
+from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
 from reconciler.cli.desk.summary import passed_over
@@ -78,7 +78,7 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
     With --cluster, --kubeconfig, --context or --as, KIND/NS/NAME (KIND/NAME without namespace)
     names an object as it stands in the cluster; files are taken as well.
     """
-    address = Address(**{name: options.pop(name) for name in ("kubeconfig", "context", "user")})
+    address = address_of(options)
     asked = Asked(operation=operation_of_flag(operation), **options)
     asked.check()
     page = Page()

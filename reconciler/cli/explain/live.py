@@ -71,7 +71,7 @@ async def _policies(asked: Asked, desk: DeskValues, cluster: LiveCluster) -> Pol
     key = policy_key(name)
     if not key:
         raise InvalidSetting(f"{name}: there is no such file")
-    ref = policy_named(key)
+    ref = policy_named(key, cluster.installation)
     served = await cluster.kinds.find(ref.api_version, ref.kind)
     if not served:
         raise InvalidSetting(

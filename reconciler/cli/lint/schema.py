@@ -15,6 +15,7 @@ from jsonschema.validators import extend
 from reconciler.api.meta import Object
 from reconciler.cli.manifests import find_manifests
 from reconciler.dialects.kyverno.template import place
+from reconciler.installation import BESIDE
 from reconciler.services.authoring.lint import Finding, Level
 
 CODE: Final = "crd"
@@ -43,7 +44,7 @@ _NAMES: Final = {
 def crd_findings(obj: Object) -> Iterator[Finding]:
     """Yield why the API server would refuse an object of one of the kinds of this project."""
     group, _, version = obj["apiVersion"].partition("/")
-    served = _versions(obj["kind"])
+    served = _versions(_file_of(obj["kind"], group))
     validator = served.get((group, version))
     if validator is None:
         known = ", ".join(f"{group}/{name}" for group, name in sorted(served))
@@ -96,9 +97,14 @@ def _shown(value: Any) -> str:
             return str(value) or "an empty text"
 
 
+def _file_of(kind: str, group: str) -> str:
+    name = _FILES[kind]
+    return f"beside/{BESIDE.plural_prefix}{name}" if group == BESIDE.group else name
+
+
 @cache
-def _versions(kind: str) -> Mapping[tuple[str, str], Draft4Validator]:
-    path = find_manifests() / "crds" / f"{_FILES[kind]}.yaml"
+def _versions(file: str) -> Mapping[tuple[str, str], Draft4Validator]:
+    path = find_manifests() / "crds" / f"{file}.yaml"
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     spec = yaml.load(path.read_text(), loader)["spec"]  # noqa: S506 - both are safe loaders
     return {

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from reconciler.api.meta import GROUP, Object, split_api_version
+from reconciler.api.meta import GROUPS, Object, split_api_version
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.files import objects, read_contents
 from reconciler.cli.lint.positions import Position, Positions
 from reconciler.dialects.registry import KNOWN_KINDS
 from reconciler.errors import InvalidSetting
 
-_GROUPS: Final = {GROUP} | {kind.group for kind in KNOWN_KINDS}
+_GROUPS: Final = {*GROUPS} | {kind.group for kind in KNOWN_KINDS}
 _MOST_BROKEN: Final = 20
 """Documents of one file that are reported as broken; the rest of the file is left out."""
 

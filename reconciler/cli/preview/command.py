@@ -11,7 +11,7 @@ import orjson
 from reconciler.cli.desk.emit import render_yaml
 from reconciler.cli.desk.files import read_all
 from reconciler.cli.desk.inputs import read_exceptions
-from reconciler.cli.desk.live import Address, cluster_options
+from reconciler.cli.desk.live import address_of, cluster_options
 from reconciler.cli.desk.operations import POLICY_UPDATE, operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
 from reconciler.cli.desk.summary import passed_over
@@ -87,7 +87,7 @@ def preview(
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if expected and kept:
         raise click.UsageError("--baseline compares and --write-baseline stores: give one of them")
-    address = Address(**{name: flags.pop(name) for name in ("kubeconfig", "context", "user")})
+    address = address_of(flags)
     operation, sender = operation_of_flag(flags.pop("operation")), flags.pop("userinfo")
     if sender is not None and operation == POLICY_UPDATE:
         raise click.UsageError("--userinfo: there is no request when the policy changes")

@@ -12,6 +12,7 @@ from reconciler.cli.desk.stored import policy_key
 from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting, NoKindMatch, NotFound
+from reconciler.installation import Installation
 from reconciler.services.ports.policies import Policies
 
 
@@ -56,7 +57,9 @@ def read_files(
     ]
 
 
-async def read_stored(keys: Iterable[str], policies: Policies) -> list[tuple[str, Object]]:
+async def read_stored(
+    keys: Iterable[str], policies: Policies, installation: Installation
+) -> list[tuple[str, Object]]:
     """Return policies as the cluster stores them.
 
     Raises:
@@ -66,7 +69,7 @@ async def read_stored(keys: Iterable[str], policies: Policies) -> list[tuple[str
     found: list[tuple[str, Object]] = []
     for key in keys:
         try:
-            found.append(("cluster", await policies.get(policy_named(key))))
+            found.append(("cluster", await policies.get(policy_named(key, installation))))
         except NotFound as error:
             msg = f"there is no file {key}, and the cluster has no such policy"
             raise InvalidSetting(msg) from error

@@ -16,7 +16,6 @@ from reconciler.cli.preview.policies import compile_found, read_stored
 from reconciler.cli.preview.report import Report
 from reconciler.cli.preview.secrets import WatchedLoader
 from reconciler.cli.preview.tally import RuleTally
-from reconciler.config import ProcessSettings
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import Forbidden, InvalidSetting
@@ -74,7 +73,11 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
     """
     async with live_cluster(wish.address, service_hosts=wish.service_hosts) as live:
         begun = live.clock.monotonic()
-        stored = await read_stored(wish.stored, KubePolicies(live.client))
+        stored = await read_stored(
+            wish.stored,
+            KubePolicies(live.client, installation=live.installation),
+            live.installation,
+        )
         chosen = compile_found([*wish.found, *stored])
         for text in (*chosen.warnings, *chosen.refused):
             say(text)
@@ -142,8 +145,10 @@ def _preview(
         keys=live.keys,
         reader=live.reader,
         loader=loader,
-        policies=KubePolicies(live.client),
-        requests=KubeRequests(live.client, ProcessSettings().namespace),
+        policies=KubePolicies(live.client, installation=live.installation),
+        requests=KubeRequests(
+            live.client, live.installation.namespace, installation=live.installation
+        ),
         server=server,
         exceptions=exceptions,
         filters=filters,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reconciler.api.updaterequest import State, UpdateRequest
+from reconciler.installation import REPLACING
 from reconciler.requests.lifecycle import FINAL
 
 _EXAMPLES = 3
@@ -73,11 +74,16 @@ class PolicyLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """All there is to say; troubles with the most requests first."""
+    """All there is to say; troubles with the most requests first.
+
+    Attributes:
+        role_label: Of roles whose rights policies get.
+    """
 
     policies: list[PolicyLine]
     sweeps: list[Sweep]
     troubles: list[Trouble]
+    role_label: str
 
 
 def overview(
@@ -86,6 +92,7 @@ def overview(
     policies: Iterable[tuple[str, str]],
     complete: bool = True,
     namespace: str = "",
+    role_label: str = REPLACING.background_label,
 ) -> Overview:
     """Return what requests are about.
 
@@ -94,6 +101,7 @@ def overview(
         policies: Keys, each with why it is not Ready, or an empty text.
         complete: No policy that requests may name is missing there for want of a right.
         namespace: Only triggers in there; sweeps always.
+        role_label: Of roles whose rights policies get.
     """
     lines = {key: PolicyLine(policy=key, ready=ready) for key, ready in policies}
     known = frozenset(lines)
@@ -117,6 +125,7 @@ def overview(
         policies=sorted(lines.values(), key=lambda item: item.policy),
         sweeps=sorted(sweeps, key=lambda item: (item.state in FINAL, item.policy, item.rule)),
         troubles=sorted(troubles.values(), key=lambda item: (item.state, -item.count)),
+        role_label=role_label,
     )
 
 

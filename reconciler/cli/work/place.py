@@ -10,18 +10,22 @@ import click
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
-from reconciler.cli.desk.live import Address, LiveCluster, cluster_options, live_cluster
-from reconciler.dialects.registry import POLICY_KINDS, REQUIRED_KINDS
+from reconciler.cli.desk.live import LiveCluster, address_of, cluster_options, live_cluster
+from reconciler.dialects.registry import policy_kinds, required_kinds
 from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, NotFound
 from reconciler.kube.policies import KubePolicies
 from reconciler.kube.requests import KubeRequests
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-_CLUSTER_WIDE: Final = re.compile(r"(?:(?:clusterpolic(?:y|ies)|cpol)/)?([^/]+)")
-_NAMESPACED: Final = re.compile(r"(?:(?:polic(?:y|ies)|pol)/)?([^/]+)/([^/]+)")
-_REQUEST: Final = re.compile(r"(?:(?:updaterequests?|ur)/)?((?:ur|sweep|run)-[0-9a-f]{32})")
-_ALONE: Final = frozenset({"policy", "policies", "pol"})
+_CLUSTER_WIDE: Final = re.compile(r"(?:(?:(?:retrofit)?clusterpolic(?:y|ies)|r?cpol)/)?([^/]+)")
+_NAMESPACED: Final = re.compile(r"(?:(?:(?:retrofit)?polic(?:y|ies)|r?pol)/)?([^/]+)/([^/]+)")
+_REQUEST: Final = re.compile(
+    r"(?:(?:(?:retrofit)?updaterequests?|r?ur)/)?((?:ur|sweep|run)-[0-9a-f]{32})"
+)
+_ALONE: Final = frozenset(
+    {"policy", "policies", "pol", "retrofitpolicy", "retrofitpolicies", "rpol"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,30 +43,28 @@ def work_options(command: T) -> T:
     return click.option(
         "--requests-namespace",
         metavar="NAMESPACE",
-        default="kyverno",
-        show_default=True,
+        default="",
         envvar="RETROFIT_NAMESPACE",
-        help="Where the UpdateRequests are.",
+        help="Where the UpdateRequests are. Default: kyverno, or kube-retrofit in its own group.",
     )(cluster_options(command))
 
 
 @contextlib.asynccontextmanager
-async def workplace(
-    *, kubeconfig: str, context: str, user: str, requests_namespace: str
-) -> AsyncIterator[Workplace]:
+async def workplace(*, requests_namespace: str, **flags: Any) -> AsyncIterator[Workplace]:
     """Reach the cluster of the flags of `work_options`.
 
     Raises:
         InvalidSetting: It cannot be reached or used; one line that says what to do.
     """
-    address = Address(kubeconfig=kubeconfig, context=context, user=user)
-    async with live_cluster(address) as live:
+    async with live_cluster(address_of(flags)) as live:
+        own = live.installation
+        namespace = requests_namespace or own.namespace
         with plain_words():
             yield Workplace(
                 live=live,
-                requests=KubeRequests(live.client, requests_namespace),
-                policies=KubePolicies(live.client),
-                namespace=requests_namespace,
+                requests=KubeRequests(live.client, namespace, installation=own),
+                policies=KubePolicies(live.client, installation=own),
+                namespace=namespace,
             )
 
 
@@ -113,7 +115,7 @@ async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
     Raises:
         InvalidSetting: There is none of that name.
     """
-    ref = policy_named(key)
+    ref = policy_named(key, place.live.installation)
     try:
         return await place.policies.get(ref)
     except NotFound as error:
@@ -129,13 +131,13 @@ async def stored_policies(place: Workplace) -> tuple[list[Object], bool]:
     """
     found: list[Object] = []
     complete = True
-    for kind in POLICY_KINDS:
+    for kind in policy_kinds(place.live.installation):
         try:
             found += [item async for item in place.live.reader.items(kind)]
         except Forbidden:
             complete = False
         except NoKindMatch:
-            if kind in REQUIRED_KINDS:
+            if kind in required_kinds(place.live.installation):
                 raise
     return found, complete
 

@@ -35,7 +35,7 @@ def lines_of(found: Overview, screen: Screen, *, now: datetime) -> Iterator[str]
             yield ""
             yield title
         for trouble in troubles:
-            yield from _trouble(trouble, screen, now)
+            yield from _trouble(trouble, screen, now, label=found.role_label)
 
 
 def data_of(found: Overview) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def data_of(found: Overview) -> dict[str, Any]:
                 "reason": item.reason,
                 "message": item.message,
                 "missingPermission": item.permission,
-                "cure": _cure(item),
+                "cure": _cure(item, found.role_label),
                 "count": item.count,
                 "nextAttemptTime": _moment(item.next_attempt),
                 "requests": [
@@ -108,30 +108,30 @@ def _unready(line: PolicyLine) -> str:
     return f"is not ready: {line.ready}" if line.ready else ""
 
 
-def _trouble(item: Trouble, screen: Screen, now: datetime) -> Iterator[str]:
+def _trouble(item: Trouble, screen: Screen, now: datetime, *, label: str) -> Iterator[str]:
     text = f": {item.message}" if item.message else ""
     head = f"{number(item.count, 'request')} of {item.policy} / {item.rule}, {item.reason}{text}"
     yield from screen.fold(head, "  ", hanging="    ")
-    for part in _parts(item, now):
+    for part in _parts(item, now, label):
         yield from screen.fold(part, "    ", hanging="      ")
 
 
-def _parts(item: Trouble, now: datetime) -> Iterator[str]:
+def _parts(item: Trouble, now: datetime, label: str) -> Iterator[str]:
     if item.next_attempt is not None:
         left = (item.next_attempt - now).total_seconds()
         yield f"next attempt: {'in ' + span(left) if left >= 1 else 'now'}"
-    if cure := _cure(item):
+    if cure := _cure(item, label):
         yield f"to do: {cure}"
     yield some((f"{name} ({trigger})" for name, trigger in item.requests), item.count)
 
 
-def _cure(item: Trouble) -> str:
+def _cure(item: Trouble, label: str) -> str:
     if item.deleted:
         return ""
     if item.permission:
         return (
             f"grant the controller: {item.permission} (a ClusterRole with the label"
-            " rbac.kyverno.io/aggregate-to-background-controller); it goes on by itself"
+            f" {label}); it goes on by itself"
         )
     if item.reason == Reason.PATCH_WAR:
         return (

@@ -82,7 +82,13 @@ async def _look(place: Workplace, key: str, namespace: str) -> Overview:
     if not key:
         policies, complete = await stored_policies(place)
     named = [(policy_ref(item).key, why_not_ready(item)) for item in policies]
-    return overview(found, policies=named, complete=complete, namespace=namespace)
+    return overview(
+        found,
+        policies=named,
+        complete=complete,
+        namespace=namespace,
+        role_label=place.live.installation.background_label,
+    )
 
 
 def _show(found: Overview, place: Workplace, output: str, *, more_follow: bool) -> None:

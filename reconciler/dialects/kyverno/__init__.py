@@ -1,5 +1,5 @@
-"""ClusterPolicy and Policy of kyverno.io: its ``mutate`` rules become programs."""
+"""ClusterPolicy and Policy as Kyverno has them: their ``mutate`` rules become programs."""
 
-from reconciler.dialects.kyverno.dialect import KYVERNO
+from reconciler.dialects.kyverno.dialect import KYVERNO, KYVERNO_BESIDE
 
-__all__ = ["KYVERNO"]
+__all__ = ["KYVERNO", "KYVERNO_BESIDE"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.kinds import CLUSTER_POLICIES, POLICIES
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
 from reconciler.dialects.base import PLACE as EXISTING
 from reconciler.dialects.base import Original
@@ -33,17 +33,28 @@ from reconciler.dialects.kyverno.policy import compile_policy, examine_policy
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import InvalidPolicy
+from reconciler.installation import BESIDE, REPLACING, Installation
 
 
 @dataclass(frozen=True, slots=True)
 class Kyverno:
-    """ClusterPolicy and Policy of Kyverno; see `reconciler.dialects.base.Dialect`."""
+    """ClusterPolicy and Policy of Kyverno; see `reconciler.dialects.base.Dialect`.
 
+    Attributes:
+        installation: In whose API group the policies are; the language is the same.
+    """
+
+    installation: Installation = REPLACING
     name: str = "kyverno"
-    kinds: tuple[Kind, ...] = (CLUSTER_POLICIES, POLICIES)
     optional: bool = False
     original: Original | None = None
     annotations: tuple[str, ...] = (AUTOGEN, ANNOTATION_EXISTING)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Return the kinds of policies."""
+        known = kinds_of(self.installation)
+        return known.cluster_policies, known.policies
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
@@ -97,3 +108,5 @@ class Kyverno:
 
 
 KYVERNO: Final = Kyverno()
+KYVERNO_BESIDE: Final = Kyverno(BESIDE)
+"""The same in a group of its own, beside a Kyverno that is alive."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.api.meta import ANNOTATION_EXCEPTS, GROUP, Object
+from reconciler.api.meta import ANNOTATION_EXCEPTS, GROUPS, Object, split_api_version
 from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.match import compile_match
 from reconciler.dialects.kyverno.preconditions import Conditions, compile_conditions
@@ -24,7 +24,8 @@ _OF_TRIGGERS = frozenset({"request", "images", "serviceAccountName", "serviceAcc
 
 def is_exception(obj: Mapping[str, Any]) -> bool:
     """Return whether an object is a PolicyException for the policies of this project."""
-    return obj.get("kind") == KIND and str(obj.get("apiVersion")).startswith(f"{GROUP}/")
+    group, _ = split_api_version(str(obj.get("apiVersion", "")))
+    return obj.get("kind") == KIND and group in GROUPS
 
 
 def compile_exception(obj: Object) -> PolicyException:
@@ -52,7 +53,7 @@ def compile_exception(obj: Object) -> PolicyException:
     triggers, targets = excepts
     return PolicyException(
         key=f"{meta.get('namespace') or 'default'}/{meta.get('name')}",
-        group=GROUP,
+        group=split_api_version(str(obj.get("apiVersion", "")))[0],
         rules=tuple(
             ExceptedRules(policy=policy, accepts=compile_any(names)) for policy, names in rules
         ),

@@ -1,4 +1,4 @@
-"""GlobalContextEntry of kyverno.io: data that is kept at hand for the rules that name it."""
+"""GlobalContextEntry: data that is kept at hand for the rules that name it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.api.globalcontext import KIND
-from reconciler.api.meta import GROUP, Object
+from reconciler.api.meta import GROUPS, Object, split_api_version
 from reconciler.dialects.kyverno import calls
 from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.entries import call_load
@@ -70,8 +70,9 @@ def compile_entry(entry: Object) -> CompiledEntry:
         InvalidPolicy: It cannot be kept; it holds every place that is wrong.
     """
     api_version, kind = str(entry.get("apiVersion", "")), str(entry.get("kind", ""))
-    if not api_version.startswith(f"{GROUP}/") or kind != KIND:
-        raise InvalidPolicy("kind", f"{api_version} {kind} is no {KIND} of {GROUP}")
+    if split_api_version(api_version)[0] not in GROUPS or kind != KIND:
+        known = " or ".join(GROUPS)
+        raise InvalidPolicy("kind", f"{api_version} {kind} is no {KIND} of {known}")
     meta = entry.get("metadata") or {}
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")

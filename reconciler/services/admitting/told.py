@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from reconciler.engine.chain import StepResult
+from reconciler.installation import REPLACING
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.catalog.settings.reading import MUTATED
 from reconciler.services.ports.reporting import Event, Events
-
-_REPORTER: Final = "kyverno-admission"
-"""By which scripts of this API's users look for such events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +15,12 @@ class MutationEvents:
     """Tells of rules that changed something, on their policies; many of one rule are one event.
 
     Attributes:
+        reporter: Who says so; scripts of this API's users look for it.
         wants_success: Tells of an action whether anybody wants to know that it went well.
     """
 
     events: Events
+    reporter: str = f"{REPLACING.reporter}-admission"
     wants_success: Callable[[str], bool]
 
     def changed(self, request: AdmissionRequest, results: Iterable[StepResult]) -> None:
@@ -45,6 +44,6 @@ class MutationEvents:
                     action=MUTATED,
                     note=f"rule {result.rule}: {ref} mutated",
                     group=result.rule,
-                    reporter=_REPORTER,
+                    reporter=self.reporter,
                 )
             )

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import Kind, PolicyRef
-from reconciler.dialects.registry import OPTIONAL_KINDS, REQUIRED_KINDS, dialect_named
+from reconciler.dialects.registry import OPTIONAL_KINDS, dialect_named, required_kinds
+from reconciler.installation import REPLACING, Installation
 from reconciler.signals import Signal
 
 
@@ -12,9 +13,11 @@ class Languages:
     """What is known of those that a cluster need not have.
 
     Attributes:
+        installation: Whose policies are acted on whatever else there is.
         changed: One begins to be at work, or ends.
     """
 
+    installation: Installation = REPLACING
     changed: Signal[[]] = field(default_factory=Signal)
     _served: set[Kind] = field(default_factory=set)
     _originals: dict[str, str] = field(default_factory=dict)
@@ -37,7 +40,7 @@ class Languages:
         there = (
             kind for kind in OPTIONAL_KINDS if kind in self._served and not self._reason_of(kind)
         )
-        return (*REQUIRED_KINDS, *there)
+        return (*required_kinds(self.installation), *there)
 
     def standing_by(self, ref: PolicyRef) -> str:
         """Return why somebody else acts on a policy, empty where nobody does."""
@@ -46,7 +49,8 @@ class Languages:
 
     def is_served(self, ref: PolicyRef) -> bool:
         """Tell whether a policy is of a kind that is followed."""
-        names = {(kind.api_version, kind.kind) for kind in (*REQUIRED_KINDS, *self._served)}
+        kinds = (*required_kinds(self.installation), *self._served)
+        names = {(kind.api_version, kind.kind) for kind in kinds}
         return (ref.api_version, ref.kind) in names
 
     def _reason_of(self, kind: Kind) -> str:

@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from reconciler.api.meta import GROUP, Kind, is_own_group, own_namespaces, split_api_version
+from reconciler.api.kinds import kinds_of
+from reconciler.api.meta import Kind, is_own_group, own_namespaces, split_api_version
 from reconciler.api.paths import parse_path, segments
 from reconciler.config import ProcessSettings
 from reconciler.engine.evaluate import GUARDED
 from reconciler.engine.match import Subject
 from reconciler.errors import InvalidSetting
+from reconciler.installation import INSTALLATIONS, REPLACING
 
-OWN_NAMESPACE: Final = "kyverno"
+OWN_NAMESPACE: Final = REPLACING.namespace
 """Where the programs are unless a flag says otherwise."""
 
 KUBE_SYSTEM: Final = "kube-system"
@@ -23,7 +25,9 @@ KUBE_SYSTEM: Final = "kube-system"
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _COORDINATION: Final = "coordination.k8s.io"
-_REQUESTS: Final = (GROUP, "updaterequests")
+_REQUESTS: Final = frozenset(
+    (item.group, kinds_of(item).requests.plural) for item in INSTALLATIONS.values()
+)
 _SETTINGS: Final = ("", "configmaps")
 _REVIEWS: Final = frozenset(
     {
@@ -119,7 +123,7 @@ class Protection:
         """Return why no policy reads objects of a resource, by a call or to keep them."""
         if group in {_ADMISSION, _COORDINATION}:
             return f"no policy reads objects of {group}"
-        if (group, resource) == _REQUESTS:
+        if (group, resource) in _REQUESTS:
             return "no policy reads UpdateRequests: they hold what was recorded for other policies"
         if self._is_own(namespace) and (group, resource) != _SETTINGS:
             return (

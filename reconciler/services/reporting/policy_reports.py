@@ -32,6 +32,7 @@ from reconciler.errors import (
     Throttled,
     Unavailable,
 )
+from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.objects import Kinds, Reader
@@ -72,6 +73,7 @@ class Reports(SaysOnce):
 
     Attributes:
         enabled: Off means that nothing is written and nothing is read.
+        installation: Whose policies the results are of.
         written: Reports written.
         dropped: Results that found no place to wait in.
     """
@@ -83,6 +85,7 @@ class Reports(SaysOnce):
     reader: Reader
     clock: Clock
     enabled: bool = True
+    installation: Installation = REPLACING
     written: int = 0
     dropped: int = 0
     _pending: dict[str, _Pending] = field(default_factory=dict)
@@ -194,7 +197,7 @@ class Reports(SaysOnce):
     async def _write(self, namespace: str, changes: Changes) -> None:
         live = await self.store.get(namespace)
         stored = results_of(live)
-        merged = merge_results(stored, changes)
+        merged = merge_results(stored, changes, self.installation.reporter)
         results = [raw for key, raw in merged.items() if await self._wanted(key)]
         if not results:
             self._known.discard(namespace)
@@ -202,7 +205,12 @@ class Reports(SaysOnce):
                 await self.store.delete(namespace)
             return
         self._known.add(namespace)
-        report = render_report(namespace, results, shortened=is_shortened(live))
+        report = render_report(
+            namespace,
+            results,
+            shortened=is_shortened(live),
+            installation=self.installation,
+        )
         if live is not None:
             if results_of(report) == stored:
                 return
@@ -213,7 +221,7 @@ class Reports(SaysOnce):
     async def _wanted(self, key: Key) -> bool:
         """Return whether the policy and the rule of a result exist."""
         text, rule, *_ = key
-        policy = policy_named(text)
+        policy = policy_named(text, self.installation)
         if (stored := self.index.entry(policy)) is not None:
             return not _is_disabled(stored) and (stored.compiled is None or rule in _rules(stored))
         try:

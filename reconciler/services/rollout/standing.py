@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.meta import GROUP, PREFIX, Kind, Object
+from reconciler.api.meta import PREFIX, Kind, Object
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import Program
+from reconciler.installation import BESIDE, REPLACING
 
 _NAME: Final = "kube-retrofit-standing-{}"
 _NODES: Final = "system:nodes"
@@ -82,7 +83,10 @@ _STANDING: Final = (
         expression=_all_of("certificates.k8s.io"),
         group="certificates.k8s.io",
     ),
-    _Standing(name="policies", expression=_all_of(GROUP), group=GROUP),
+    *(
+        _Standing(name=name, expression=_all_of(item.group), group=item.group)
+        for name, item in (("policies", REPLACING), ("policies-beside", BESIDE))
+    ),
 )
 
 

@@ -7,28 +7,19 @@ import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
-from reconciler.api.globalcontext import ENTRIES
-from reconciler.api.meta import (
-    EXCEPTION_VERSION,
-    GROUP,
-    Kind,
-    Object,
-    own_namespaces,
-)
-from reconciler.dialects.registry import DIALECTS, REQUIRED_KINDS
+from reconciler.api.kinds import kinds_of
+from reconciler.api.meta import Kind, Object, own_namespaces
+from reconciler.dialects.registry import DIALECTS, required_kinds
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
+from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.policy_store import digest_of
 from reconciler.services.catalog.settings import WebhookSettings
 from reconciler.services.ports.webhooks import MUTATING, VALIDATING, ConfigurationRef
 from reconciler.services.rollout import narrowing, standing, webhook_rules
 from reconciler.services.rollout.webhook_rules import Kinds, Rules, programs_of
 
-RESOURCE_CONFIGURATION = ConfigurationRef(VALIDATING, "kube-retrofit-resource")
-MUTATING_CONFIGURATION = ConfigurationRef(MUTATING, "kube-retrofit-resource")
-POLICY_CONFIGURATION = ConfigurationRef(VALIDATING, "kube-retrofit-policy")
-CONFIGURATIONS = (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION, POLICY_CONFIGURATION)
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 VALIDATE = "validate"
@@ -41,12 +32,32 @@ CHAINS = {f"{CHANGE}-{dialect.name}": dialect.name for dialect in DIALECTS if di
 FORCED = "all"
 """Stands in an address for the failure policy where all policies have ``Ignore`` by force."""
 
-_DOMAIN = f"retrofit.{GROUP}"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONGEST_TIMEOUT = 30
 _MOST_CONDITIONS = 64
 _MOST_NAMESPACES = 100
 _SERVICE_PORT = 443
+
+
+class ConfigurationRefs(NamedTuple):
+    """The configurations of one installation: of triggers, of changes, and of policies."""
+
+    resource: ConfigurationRef
+    mutating: ConfigurationRef
+    policy: ConfigurationRef
+
+
+def refs_of(installation: Installation) -> ConfigurationRefs:
+    """Return which they are."""
+    resource, policy = f"{installation.prefix}-resource", f"{installation.prefix}-policy"
+    return ConfigurationRefs(
+        resource=ConfigurationRef(VALIDATING, resource),
+        mutating=ConfigurationRef(MUTATING, resource),
+        policy=ConfigurationRef(VALIDATING, policy),
+    )
+
+
+RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION, POLICY_CONFIGURATION = refs_of(REPLACING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +86,7 @@ class WebhookConfig:
         settings: What people add to the webhooks for triggers.
         owner: Reference of an object with which the configurations shall be removed.
         forces_ignore: All policies are under ``Ignore``, whatever their authors wrote.
+        installation: Whose they are.
         policy_kinds: The kinds of policies that are looked at when they are written.
     """
 
@@ -85,7 +97,8 @@ class WebhookConfig:
     settings: WebhookSettings = field(default_factory=WebhookSettings)
     owner: Mapping[str, Any] | None = None
     forces_ignore: bool = False
-    policy_kinds: Sequence[Kind] = REQUIRED_KINDS
+    installation: Installation = REPLACING
+    policy_kinds: Sequence[Kind] = required_kinds(REPLACING)
 
 
 def configurations(
@@ -100,41 +113,22 @@ def configurations(
     """
     # A replica that has not heard of these policies learns of them by the address.
     at = f"/at/{digest_of(policies)}"
+    webhooks = (
+        _recording(at, policies, kinds, registration),
+        _mutating(at, policies, kinds, registration),
+        _of_authors(registration),
+    )
+    refs = refs_of(registration.installation)
     return {
-        RESOURCE_CONFIGURATION: _configuration(
-            RESOURCE_CONFIGURATION, _recording(at, policies, kinds, registration), registration
-        ),
-        MUTATING_CONFIGURATION: _configuration(
-            MUTATING_CONFIGURATION, _mutating(at, policies, kinds, registration), registration
-        ),
-        POLICY_CONFIGURATION: _configuration(
-            POLICY_CONFIGURATION,
-            [
-                _written(
-                    "policy",
-                    "/policies",
-                    (
-                        (kind.group, kind.version, kind.plural)
-                        for kind in (*registration.policy_kinds, ENTRIES)
-                    ),
-                    registration,
-                    standing.harmless_edits(),
-                ),
-                _written(
-                    "exception",
-                    "/exceptions",
-                    ((GROUP, EXCEPTION_VERSION, "policyexceptions"),),
-                    registration,
-                ),
-            ],
-            registration,
-        ),
+        ref: _configuration(ref, found, registration)
+        for ref, found in zip(refs, webhooks, strict=True)
     }
 
 
 def silent(registration: WebhookConfig) -> dict[ConfigurationRef, Object]:
     """Return the configurations of a program that stands by: nobody is asked anything."""
-    return {ref: _configuration(ref, (), registration) for ref in CONFIGURATIONS}
+    refs = refs_of(registration.installation)
+    return {ref: _configuration(ref, (), registration) for ref in refs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +233,7 @@ def _of_rules(
     **settings: Any,
 ) -> Object:
     return _webhook(
-        f"{group.name}.{_DOMAIN}",
+        f"{group.name}.retrofit.{registration.installation.group}",
         group.path,
         rules,
         registration,
@@ -258,17 +252,31 @@ def _of_rules(
     )
 
 
+def _of_authors(registration: WebhookConfig) -> Iterator[Object]:
+    """Yield the webhooks that are asked when people write policies and what belongs to them."""
+    own = kinds_of(registration.installation)
+    yield _written(
+        "policy",
+        "/policies",
+        (*registration.policy_kinds, own.entries),
+        registration,
+        standing.harmless_edits(),
+    )
+    yield _written("exception", "/exceptions", (own.exceptions,), registration)
+
+
 def _written(
     name: str,
     path: str,
-    resources: Iterable[tuple[str, str, str]],
+    kinds: Iterable[Kind],
     registration: WebhookConfig,
     conditions: Sequence[Object] = (),
 ) -> Object:
-    """Return the webhook that is asked when people write policies and what belongs to them."""
-    rules: Rules = {(*resource, "*"): {"CREATE", "UPDATE"} for resource in resources}
+    rules: Rules = {
+        (kind.group, kind.version, kind.plural, "*"): {"CREATE", "UPDATE"} for kind in kinds
+    }
     return _webhook(
-        f"{name}.{_DOMAIN}",
+        f"{name}.retrofit.{registration.installation.group}",
         path,
         webhook_rules.render_rules(rules),
         registration,
@@ -285,7 +293,8 @@ def _configuration(
     ref: ConfigurationRef, webhooks: Iterable[Object], registration: WebhookConfig
 ) -> Object:
     settings, owner = registration.settings, registration.owner
-    meta: Object = {"name": ref.name, "labels": {**settings.labels, MANAGED_BY: "kube-retrofit"}}
+    managed = {MANAGED_BY: registration.installation.prefix}
+    meta: Object = {"name": ref.name, "labels": {**settings.labels, **managed}}
     if settings.annotations:
         meta["annotations"] = dict(settings.annotations)
     if owner is not None:

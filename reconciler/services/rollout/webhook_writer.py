@@ -15,10 +15,11 @@ from typing import Any, Protocol, Self
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object, PolicyRef, resource_version
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
-from reconciler.dialects.registry import REQUIRED_KINDS
+from reconciler.dialects.registry import required_kinds
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
+from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
 from reconciler.services.ports.access import Accesses
 from reconciler.services.ports.leases import CatchUpCheckpoint
@@ -27,12 +28,11 @@ from reconciler.services.ports.webhooks import Authority, ConfigurationRef, Webh
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 from reconciler.services.rollout.webhook_config import (
-    CONFIGURATIONS,
-    MUTATING_CONFIGURATION,
-    RESOURCE_CONFIGURATION,
+    ConfigurationRefs,
     Endpoint,
     WebhookConfig,
     configurations,
+    refs_of,
     silent,
 )
 from reconciler.services.rollout.webhook_rules import lookup, selectors
@@ -86,6 +86,7 @@ class Place:
     Attributes:
         margin: Seconds until a stored configuration is in force in the API servers.
         forces_ignore: All policies are under ``Ignore``.
+        installation: Whose webhook it is.
     """
 
     url: str
@@ -95,6 +96,7 @@ class Place:
     timeout: float
     margin: float = 0.0
     forces_ignore: bool = False
+    installation: Installation = REPLACING
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
@@ -107,6 +109,7 @@ class Place:
             timeout=settings.webhook_timeout,
             margin=settings.ready_margin,
             forces_ignore=settings.force_failure_policy_ignore,
+            installation=settings.installation,
         )
 
 
@@ -150,6 +153,11 @@ class WebhookWriter:
         place = Place.of(settings)
         return cls(cluster=cluster, clock=clock, place=place, live=live, in_force=in_force)
 
+    @property
+    def refs(self) -> ConfigurationRefs:
+        """Return which configurations it writes."""
+        return refs_of(self.place.installation)
+
     def is_own(self, configuration: Object) -> bool:
         """Return whether a configuration is stored as it was written here last."""
         written = self._written.get(ref_of(configuration))
@@ -160,7 +168,7 @@ class WebhookWriter:
         self,
         policies: Sequence[CompiledPolicy],
         stored: Iterable[Object] = (),
-        kinds: Sequence[Kind] = REQUIRED_KINDS,
+        kinds: Sequence[Kind] = required_kinds(REPLACING),
     ) -> Mapping[PolicyRef, str]:
         """Have the API server ask about what the policies match; return when it does.
 
@@ -217,7 +225,7 @@ class WebhookWriter:
             " recorded until it is installed again"
         )
         self.in_force.lose(Cause.UNINSTALLING, msg)
-        for ref in CONFIGURATIONS:
+        for ref in self.refs:
             await self.cluster.webhooks.delete(ref)
         self._written.clear()
         self.in_force.withdrawn()
@@ -236,6 +244,7 @@ class WebhookWriter:
             settings=self.live.current.webhooks,
             owner=self._owner,
             forces_ignore=self.place.forces_ignore,
+            installation=self.place.installation,
         )
 
     async def _served(
@@ -255,7 +264,7 @@ class WebhookWriter:
         untouched = self._is_untouched(ref, live, asked)
         if live is not None and _in_step(live, body, written):
             self._keep(ref, body, live)
-            if not untouched and ref == RESOURCE_CONFIGURATION:
+            if not untouched and ref == self.refs.resource:
                 self.in_force.doubt()
             return False
         if not untouched:
@@ -272,11 +281,11 @@ class WebhookWriter:
     def _is_untouched(self, ref: ConfigurationRef, live: Object | None, asked: datetime) -> bool:
         """Tell whether nobody else wrote a configuration that policies are in force by."""
         version = "" if live is None else resource_version(live)
-        if ref == RESOURCE_CONFIGURATION:
+        if ref == self.refs.resource:
             return self.in_force.is_untouched(version, asked)
         written = self._written.get(ref)
         return (
-            ref != MUTATING_CONFIGURATION
+            ref != self.refs.mutating
             or written is None
             or resource_version(written.stored) == version
         )
@@ -285,7 +294,7 @@ class WebhookWriter:
         """Take in that somebody took away or changed what policies are in force by."""
         happened = f"the {ref} {_what_happened(live)}: it is being restored"
         cause = Cause.MISSING if live is None else Cause.CHANGED
-        if ref == RESOURCE_CONFIGURATION:
+        if ref == self.refs.resource:
             rest = "what was not recorded meanwhile is looked for"
             self.in_force.lose(cause, f"{happened}, and {rest}")
         else:
@@ -294,7 +303,7 @@ class WebhookWriter:
 
     def _keep(self, ref: ConfigurationRef, body: Object, stored: Object) -> None:
         self._written[ref] = _Written(body=body, stored=stored)
-        if ref == RESOURCE_CONFIGURATION:
+        if ref == self.refs.resource:
             self.in_force.written(resource_version(stored))
 
     async def _write(self, live: Object | None, body: Object) -> Object:
@@ -359,13 +368,14 @@ class WebhookWriter:
             namespace=registration.namespace,
             controller_users=registration.controller_users,
             timeout=registration.timeout,
+            installation=registration.installation,
         )
         found = False
         for policy in policies:
             if policy.match_conditions:
                 bodies = configurations([policy], await self._served([policy]), bare)
                 try:
-                    for ref in (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION):
+                    for ref in (self.refs.resource, self.refs.mutating):
                         await self.cluster.webhooks.check(bodies[ref])
                 except Invalid as refusal:
                     self._refused[policy.ref] = policy, f"{_CONDITIONS_PLACE}: {refusal}"

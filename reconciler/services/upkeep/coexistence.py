@@ -38,6 +38,7 @@ class KyvernoDetector(SaysOnce):
     """Looks at Kyverno's Leases.
 
     Attributes:
+        names: Of the Leases; none where a live Kyverno is no obstacle.
         take_over: Work although it is alive.
         namespace: Where its Leases are: our own.
         found: Which Lease shows that it is alive; empty where none does.
@@ -46,6 +47,7 @@ class KyvernoDetector(SaysOnce):
     """
 
     leases: Leases
+    names: tuple[str, ...] = LEASES
     clock: Clock
     namespace: str
     take_over: bool
@@ -102,7 +104,9 @@ class KyvernoDetector(SaysOnce):
         Raises:
             ClusterError: A Lease cannot be read; what was known before counts.
         """
-        alive = [name for name in LEASES if self._is_alive(name, await self.leases.lease(name))]
+        alive = [
+            name for name in self.names if self._is_alive(name, await self.leases.lease(name))
+        ]
         before, self.found = self.found, alive[0] if alive else ""
         self.looked.set()
         if bool(before) == bool(self.found):

@@ -21,6 +21,7 @@ from reconciler.services.rollout.webhook_config import (
 from reconciler.services.rollout.webhook_rules import lookup, selectors
 from tests.unit.admission.conftest import Make
 
+NEVER = ["kube-retrofit-beside-recorded", "kube-retrofit-recorded", "kube-system", "kyverno"]
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
 DNS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}")
 
@@ -111,7 +112,7 @@ async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
                 {
                     "key": "kubernetes.io/metadata.name",
                     "operator": "NotIn",
-                    "values": ["kube-retrofit-recorded", "kube-system", "kyverno"],
+                    "values": NEVER,
                 }
             ]
         },
@@ -246,8 +247,7 @@ class TestNamespaces:
     async def test_one_policy_that_may_match_anywhere_opens_all(self, make, asked, resources):
         near = make.policy("a", uid="1", namespace="y")
         far = make.policy("b", uid="2", resources={"kinds": ["Secret"], **resources})
-        never = ["kube-retrofit-recorded", "kube-system", "kyverno"]
-        assert await asked(near, far) == ("NotIn", never)
+        assert await asked(near, far) == ("NotIn", NEVER)
 
     async def test_filters_that_hold_together_narrow_it(self, make, asked):
         policy = make.policy()
@@ -363,6 +363,7 @@ class TestStanding:
             "authorization",
             "certificates",
             "policies",
+            "policies-beside",
         }
 
     async def test_a_kind_that_is_named_is_asked_about(self, make):

@@ -31,6 +31,7 @@ from reconciler.dialects.registry import compile_policy
 from reconciler.engine.loads import ApiLoad, Load
 from reconciler.engine.program import Program
 from reconciler.errors import InvalidSetting, NoKindMatch, NotFound
+from reconciler.installation import REPLACING
 from reconciler.services.preview.dryrun import Identity, Write
 from reconciler.services.preview.preview import Chunk, Seen, Touch
 from tests.unit.cli.nowhere import KUBECONFIG
@@ -377,9 +378,9 @@ async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
     with pytest.raises(
         InvalidSetting, match=r"^there is no file a, and the cluster has no such policy$"
     ):
-        await read_stored(["a"], Policies())
+        await read_stored(["a"], Policies(), REPLACING)
     with pytest.raises(InvalidSetting, match=r"^policy b: the cluster knows no policies"):
-        await read_stored(["b"], Policies())
+        await read_stored(["b"], Policies(), REPLACING)
 
 
 def test_an_exception_that_is_wrong_is_refused_with_its_place(tmp_path: Path) -> None:

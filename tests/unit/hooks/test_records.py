@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.api.requestwire import parse_request, render_spec
-from reconciler.api.updaterequest import API_VERSION
+from reconciler.api.updaterequest import kinds_of(REPLACING).requests.api_version
 from reconciler.hooks.contexts import STARTUP, Context, ContextType
 from reconciler.hooks.records import (
     HookIdentity,
@@ -17,6 +18,7 @@ from reconciler.hooks.records import (
     recordable,
     spec_of,
 )
+from reconciler.installation import REPLACING
 from reconciler.requests.adoption import read_hook_request, read_request
 
 REF = PolicyRef(api_version="kube-retrofit.dev/v1alpha1", kind="Hook", namespace="shop", name="h")
@@ -76,7 +78,11 @@ def test_a_request_gives_back_what_was_recorded() -> None:
     records = [record(1), record(2)]
     spec = spec_of(HOOK, records, 7)
     meta = {"name": "hook-1", "namespace": "kyverno"}
-    stored = {"apiVersion": API_VERSION, "metadata": meta, "spec": render_spec(spec)}
+    stored = {
+        "apiVersion": kinds_of(REPLACING).requests.api_version,
+        "metadata": meta,
+        "spec": render_spec(spec),
+    }
     assert read_request(stored, adopt=True) is None
     request = read_hook_request(stored)
     assert request is not None

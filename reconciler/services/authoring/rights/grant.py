@@ -5,13 +5,10 @@ from collections.abc import Iterable, Iterator
 from reconciler.api.account import ServiceAccount
 from reconciler.api.rights import Need, Right
 
-LABEL = "rbac.kyverno.io/aggregate-to-background-controller"
-"""The controller's role collects every ClusterRole that has it."""
-
 _API = "rbac.authorization.k8s.io"
 
 
-def cluster_role(policy: str, missing: Iterable[Need]) -> str:
+def cluster_role(policy: str, missing: Iterable[Need], label: str) -> str:
     """Return YAML with the missing rights, one rule per resource.
 
     Where any of several rights is enough, all of them are granted: the smaller write is a patch,
@@ -20,10 +17,11 @@ def cluster_role(policy: str, missing: Iterable[Need]) -> str:
     Args:
         policy: Key of the policy, for the name of the role.
         missing: What the policy lacks.
+        label: The controller's role collects every ClusterRole that has it.
     """
-    label = f'  labels:\n    {LABEL}: "true"'
+    labels = f'  labels:\n    {label}: "true"'
     rights = [right for need in missing for right in need.options]
-    return "\n".join(_role("ClusterRole", _name(policy), "", rights, label))
+    return "\n".join(_role("ClusterRole", _name(policy), "", rights, labels))
 
 
 def account_roles(

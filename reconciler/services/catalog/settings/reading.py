@@ -22,8 +22,6 @@ from reconciler.services.catalog.settings.webhooks import (
     parse_texts,
 )
 
-SETTINGS_NAME = "kyverno"
-"""Of the ConfigMap, in the programs' own namespace."""
 WITHOUT_EFFECT = frozenset(
     {
         "defaultRegistry",

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ObjectRef
-from reconciler.api.policyreport import MAX_RESULTS, NAME
+from reconciler.api.policyreport import MAX_RESULTS
 from reconciler.api.updaterequest import (
     Outcome,
     RequestSpec,
@@ -19,6 +19,7 @@ from reconciler.api.updaterequest import (
     TargetStatus,
 )
 from reconciler.errors import Conflict, NoKindMatch, NotFound, Unavailable
+from reconciler.installation import REPLACING
 from reconciler.services.reporting.policy_reports import DISABLED, Reports
 from tests.skipping import SkippingLoop
 from tests.unit.services.conftest import Make, World
@@ -111,7 +112,7 @@ async def test_a_report_says_what_came_to_which_target(store, reports, write):
     reports.add(spec(), [came()])
     await write()
     report = store.stored["a"]
-    assert (report["kind"], report["metadata"]["name"]) == ("PolicyReport", NAME)
+    assert (report["kind"], report["metadata"]["name"]) == ("PolicyReport", REPLACING.prefix)
     assert report["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "kyverno"
     assert report["summary"] == {"pass": 1, "fail": 0, "warn": 0, "error": 0, "skip": 0}
     (result,) = report["results"]

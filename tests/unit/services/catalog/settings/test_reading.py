@@ -178,7 +178,7 @@ def test_nesting_without_end_is_a_fault_and_no_crash():
 
 def test_people_are_told_once_and_the_metric_follows(holder):
     metrics, events = create_metrics(), MemoryEvents()
-    report = SettingsReport(log=logger("test"), metrics=metrics, events=events)
+    report = SettingsReport(name="kyverno", log=logger("test"), metrics=metrics, events=events)
     holder.changed.subscribe(report)
 
     def refused(key):
