@@ -11,11 +11,13 @@ import yaml
 from devcluster.cluster import Cluster
 from reconciler.cli.manifests import find_manifests
 from reconciler.errors import InvalidSetting
+from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 
-NAMESPACE = "kyverno"
+NAMESPACE = REPLACING.namespace
 # libyaml reads the definitions in a tenth of the time, where it is there.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-OVERLAYS = ("default", "demo", "conformance")
+OVERLAYS = ("default", "demo", "conformance", "beside-kyverno", "conformance-beside")
+_GROUP_FLAG = "--policy-group="
 # What needs a kubelet or a pod network stays out: the programs run as processes.
 _KINDS = frozenset(
     {
@@ -40,6 +42,12 @@ class ProgramSettings:
 
     flags: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def installation(self) -> Installation:
+        """Return the one that the program is of."""
+        given = (flag.removeprefix(_GROUP_FLAG) for flag in self.flags if _GROUP_FLAG in flag)
+        return INSTALLATIONS[next(given, REPLACING.group)]
 
 
 def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSettings]:

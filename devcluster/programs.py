@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from devcluster.cluster import Cluster
-from devcluster.install import NAMESPACE, ProgramSettings
+from devcluster.install import ProgramSettings
 from devcluster.parts import HOST, free_ports
 from devcluster.supervision import Supervision, last_lines
 from devcluster.waiting import wait_until
@@ -18,10 +18,6 @@ from reconciler.errors import Unavailable
 ADMISSION = "retrofit-admission"
 CONTROLLER = "retrofit-controller"
 _MODULES = {ADMISSION: "admission.main", CONTROLLER: "reconciler"}
-_ACCOUNTS = {
-    ADMISSION: "kyverno-admission-controller",
-    CONTROLLER: "kube-retrofit-controller",
-}
 _READY = 60.0
 # Longer than the programs' own time to drain.
 _GRACE = 15.0
@@ -100,10 +96,14 @@ class Programs:
         name = name or program
         settings = settings or ProgramSettings()
         (metrics,) = free_ports(1)
-        kubeconfig = self.cluster.service_account_kubeconfig(NAMESPACE, _ACCOUNTS[program])
+        installation = settings.installation
+        account = installation.controller_account
+        if program == ADMISSION:
+            account = installation.admission_account
+        kubeconfig = self.cluster.service_account_kubeconfig(installation.namespace, account)
         own = [
             f"--kubeconfig={kubeconfig}",
-            f"--namespace={NAMESPACE}",
+            f"--namespace={installation.namespace}",
             f"--bind-address={HOST}",
             f"--metrics-port={metrics}",
             f"--webhook-url=https://{HOST}:{self.webhook_port}",
