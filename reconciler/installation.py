@@ -54,6 +54,11 @@ class Installation:
         return f"rbac.{self.group}/aggregate-to-background-controller"
 
     @property
+    def role_prefix(self) -> str:
+        """Return what the names of the roles begin with that are installed."""
+        return self.owner.partition(":")[0] + ":"
+
+    @property
     def admission_label(self) -> str:
         """Return the label of roles whose rights the admission servers get."""
         return f"rbac.{self.group}/aggregate-to-admission-controller"

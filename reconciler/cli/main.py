@@ -48,6 +48,11 @@ _COMMANDS: Mapping[str, _Command] = {
         "test",
         "Run test folders of policies: kyverno-test.yaml.",
     ),
+    "migrate": _Command(
+        "reconciler.cli.migrate.command",
+        "migrate",
+        "Move policies to the API group beside a Kyverno, or back.",
+    ),
     "run": _Command(
         "reconciler.cli.work.run", "run", "Run a policy now on all objects that exist."
     ),

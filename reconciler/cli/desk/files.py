@@ -16,6 +16,8 @@ from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.errors import InvalidSetting
 
 STDIN = "-"
+STDIN_NAME = "stdin"
+"""How messages name it."""
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE: Final = 100 * 1024**2
 """Bytes; what is read of it takes about ten times as much memory."""
@@ -65,8 +67,8 @@ def read_contents(names: Iterable[str], *, base: Path | None = None) -> Iterator
     """Yield files as they are; arguments as of `read_all`."""
     for name in names:
         if name == STDIN:
-            data = _bounded(sys.stdin.buffer.read(MAX_FILE + 1), "stdin")
-            yield Content(source="stdin", data=data)
+            data = _bounded(sys.stdin.buffer.read(MAX_FILE + 1), STDIN_NAME)
+            yield Content(source=STDIN_NAME, data=data)
         elif is_address(name):
             yield Content(source=name, data=fetch(name, MAX_FILE))
         else:

@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 _PATIENCE = 10.0
 """Seconds for the first answer; a person waits for it."""
 
-_OPTIONS = (
+_CONNECTION = (
     click.option(
         "--kubeconfig", metavar="FILE", default="", help="Names the cluster, as for kubectl."
     ),
@@ -36,6 +36,9 @@ _OPTIONS = (
     click.option(
         "--as", "user", metavar="USER", default="", help="Access the cluster as this user."
     ),
+)
+_OPTIONS = (
+    *_CONNECTION,
     click.option(
         "--policy-group",
         type=click.Choice(tuple(INSTALLATIONS)),
@@ -110,6 +113,13 @@ class LiveCluster:
     keys: "KubeMergeKeys"
     reader: "KubeReader"
     loader: "KubeLoader"
+
+
+def connection_options(command: T) -> T:
+    """Give a click command the flags of an `Address` without ``--policy-group``."""
+    for option in reversed(_CONNECTION):
+        command = option(command)
+    return command
 
 
 def cluster_options(command: T) -> T:

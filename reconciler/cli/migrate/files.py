@@ -1,0 +1,125 @@
+"""The files of a move: read, rewritten in memory, shown or written."""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from reconciler.api.meta import Object, split_api_version
+from reconciler.cli.desk.documents import parse_documents
+from reconciler.cli.desk.files import Content, read_contents
+from reconciler.cli.migrate.moving import Fate, Move, Moved
+from reconciler.cli.migrate.spans import apply, read_roots
+from reconciler.dialects.registry import is_policy
+from reconciler.errors import InvalidSetting
+
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A file before and after.
+
+    Attributes:
+        source: As it was named.
+        base: What its place below another folder is relative to.
+        found: Its objects that the move is about.
+    """
+
+    source: str
+    base: Path
+    before: str
+    after: str
+    found: list[Moved] = field(default_factory=list)
+
+    def diff(self) -> Iterator[str]:
+        """Yield the lines of what changed."""
+        yield from difflib.unified_diff(
+            self.before.splitlines(),
+            self.after.splitlines(),
+            self.source,
+            self.source,
+            lineterm="",
+        )
+
+    def policies(self, group: str) -> Iterator[tuple[str, Object]]:
+        """Yield the policies of a group that are there after the move, each with its place."""
+        if any(item.fate is Fate.MOVES for item in self.found):
+            for document in parse_documents(self.after.encode(), self.source):
+                yield from ((document.place, item) for item in _policies(document.value, group))
+
+
+def _policies(value: object, group: str) -> Iterator[Object]:
+    match value:
+        case dict() if is_policy(value):
+            if split_api_version(value["apiVersion"])[0] == group and "spec" in value:
+                yield value
+        case dict():
+            for item in value.values():
+                yield from _policies(item, group)
+        case list():
+            for item in value:
+                yield from _policies(item, group)
+        case _:
+            return
+
+
+def rewrite_all(names: tuple[str, ...], move: Move) -> Iterator[Rewritten | InvalidSetting]:
+    """Yield each file as it is after the move, and what cannot be read."""
+    for name in names:
+        try:
+            contents = list(read_contents([name]))
+        except InvalidSetting as error:
+            yield error
+            continue
+        for content in contents:
+            try:
+                yield _rewrite(content, move, _base(name, content))
+            except InvalidSetting as error:
+                yield error
+
+
+def _base(name: str, content: Content) -> Path:
+    return Path(name) if Path(name).is_dir() else Path(content.source).parent
+
+
+def _rewrite(content: Content, move: Move, base: Path) -> Rewritten:
+    try:
+        text = content.data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidSetting(f"{content.source}: is not UTF-8: save it so") from error
+    # What has no end, or cannot be an object, is refused here.
+    for _ in parse_documents(content.data, content.source):
+        pass
+    mark = _BOM if text.startswith(_BOM) else ""
+    plain = text.removeprefix(_BOM)
+    try:
+        found = [item for root in read_roots(plain) for item in move.of_root(root)]
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())
+        raise InvalidSetting(f"{content.source}: is not YAML: {problem}") from error
+    after = apply(plain, (edit for item in found for edit in item.edits))
+    return Rewritten(
+        source=content.source, base=base, before=text, after=mark + after, found=found
+    )
+
+
+def place_of(file: Rewritten, folder: Path | None) -> Path:
+    """Return where a file is written: in its place, or in a folder as it was in its base."""
+    source = Path(file.source)
+    return source if folder is None else folder / source.relative_to(file.base)
+
+
+def store(file: Rewritten, path: Path) -> None:
+    """Write a file.
+
+    Raises:
+        InvalidSetting: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.after, encoding="utf-8", newline="")
+    except OSError as error:
+        raise InvalidSetting(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,64 @@
+"""What a move would change in a cluster."""
+
+import contextlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from reconciler.api.kinds import policy_named
+from reconciler.api.meta import Object, policy_ref
+from reconciler.cli.desk.live import Address, live_cluster
+from reconciler.cli.migrate.moving import Move
+from reconciler.cli.output.screen import screen_of, warn
+from reconciler.cli.preview.report import lines_of
+from reconciler.cli.preview.run import Wish, run
+from reconciler.errors import NoKindMatch, NotFound
+from reconciler.kube.policies import KubePolicies
+
+_LIMIT = 20
+
+
+async def show_preview(found: Sequence[tuple[str, Object]], move: Move, address: Address) -> bool:
+    """Show what moved policies would do; return whether something was wrong with that.
+
+    Args:
+        found: The policies as they are after the move, each with its place.
+        move: Which one.
+        address: Of the cluster, as of the group that the policies move to.
+
+    Raises:
+        InvalidSetting: The cluster cannot be reached, or there is no rule to be previewed.
+        ClusterError: Something cannot be read.
+    """
+    async with live_cluster(address) as live:
+        stored = KubePolicies(live.client, move.source)
+        for _, policy in found:
+            ref = policy_ref(policy)
+            with contextlib.suppress(NotFound, NoKindMatch):
+                await stored.get(policy_named(ref.key, move.source))
+                warn(
+                    f"{ref.kind} {ref.key} of {move.source.group} is stored: from the moment that"
+                    f" the one of {move.target.group} is applied until it is deleted, both act"
+                )
+    report = await run(_wish(found, address), say=warn)
+    for line in lines_of(report, screen_of(sys.stdout)):
+        click.echo(line)
+    return bool(report.incomplete or report.refused)
+
+
+def _wish(found: Sequence[tuple[str, Object]], address: Address) -> Wish:
+    return Wish(
+        found=found,
+        stored=(),
+        address=address,
+        server_dry_run=False,
+        operation=None,
+        user={},
+        namespace="",
+        limit=_LIMIT,
+        service_hosts="",
+        exceptions=(),
+        exception_namespace=None,
+        expected=None,
+    )

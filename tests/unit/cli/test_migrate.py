@@ -1,0 +1,304 @@
+"""`retrofit migrate`: what is rewritten, what is said, and what stays as it was."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconciler.cli.main import retrofit
+
+POLICY = """\
+# Déjà vu: a head that stays
+apiVersion: "kyverno.io/v1"   # the group
+kind: ClusterPolicy
+metadata:
+  name: reload
+  annotations: {policies.kyverno.io/title: Reload, kube-retrofit.dev/run: "1"}
+spec:
+  rules:
+    - name: settings
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      mutate:
+        targets: [{apiVersion: v1, kind: Secret, name: s, namespace: shop}]
+        patchStrategicMerge: {metadata: {labels: {seen: "yes"}}}
+    - name: label
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}
+"""
+VALIDATE = "{name: v, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {message: m}}"
+MUTATE = (
+    "{name: m, match: {any: [{resources: {kinds: [Pod]}}]},"
+    " mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}}"
+)
+ROLE = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: %s
+  labels:
+    %s
+rules:
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get]
+"""
+LABEL = 'rbac.kyverno.io/aggregate-to-background-controller: "true"   # ours'
+OWN_LABELS = (
+    "{app.kubernetes.io/component: background-controller, app.kubernetes.io/instance: kyverno,"
+    " app.kubernetes.io/part-of: kyverno}"
+)
+
+
+def policy(*rules: str, kind: str = "ClusterPolicy", name: str = "p") -> str:
+    listed = ", ".join(rules)
+    head = f"apiVersion: kyverno.io/v1, kind: {kind}, metadata: {{name: {name}}}"
+    return f"{{{head}, spec: {{rules: [{listed}]}}}}\n"
+
+
+def run(*arguments: str | Path, text: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(retrofit, ["migrate", *map(str, arguments)], input=text)
+
+
+def moved(text: str, *arguments: str) -> str:
+    """Return what a text becomes."""
+    result = run("-", *arguments, text=text)
+    assert result.exit_code in {0, 1}, result.output
+    return result.stdout
+
+
+class TestTexts:
+    def test_only_the_group_changes_of_a_policy(self):
+        assert moved(POLICY) == POLICY.replace('"kyverno.io/v1"', '"kube-retrofit.dev/v1"')
+
+    def test_and_back(self):
+        assert moved(moved(POLICY), "--to", "kyverno.io") == POLICY
+
+    @pytest.mark.parametrize(
+        ("api_version", "kind", "becomes"),
+        [
+            ("kyverno.io/v2beta1", "ClusterPolicy", "kube-retrofit.dev/v1"),
+            ("kyverno.io/v2", "PolicyException", "kube-retrofit.dev/v1"),
+            ("kyverno.io/v2alpha1", "GlobalContextEntry", "kube-retrofit.dev/v1"),
+            ("kyverno.io/v2", "UpdateRequest", "kube-retrofit.dev/v1"),
+            ("kyverno.io/v2", "CleanupPolicy", "kyverno.io/v2"),
+            ("policies.kyverno.io/v1", "MutatingPolicy", "policies.kyverno.io/v1"),
+            ("cli.kyverno.io/v1alpha1", "Test", "cli.kyverno.io/v1alpha1"),
+        ],
+    )
+    def test_each_kind_gets_its_version(self, api_version, kind, becomes):
+        text = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\n"
+        head = "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {name: b}\n---\n"
+        assert moved(head + text).endswith(text.replace(api_version, becomes))
+
+    def test_a_request_moves_to_the_namespace_of_the_programs(self):
+        text = (
+            "apiVersion: kyverno.io/v2\nkind: UpdateRequest\n"
+            "metadata: {name: a, namespace: kyverno}\n"
+            "spec:\n  policyRef: {apiVersion: kyverno.io/v1, kind: Policy, name: p}\n"
+        )
+        found = moved(text)
+        assert "namespace: kube-retrofit}" in found
+        assert "policyRef: {apiVersion: kube-retrofit.dev/v1, kind: Policy" in found
+        assert moved(found, "--to", "kyverno.io") == text
+
+    def test_so_do_objects_in_a_list_and_in_tests_of_others(self):
+        text = (
+            "apiVersion: v1\nkind: List\nitems:\n"
+            "- apiVersion: kyverno.io/v1\n  kind: Policy\n  metadata: {name: a}\n"
+            "---\nspec: {try: [{assert: {resource: {apiVersion: kyverno.io/v1, kind: Policy}}}]}\n"
+        )
+        assert moved(text) == text.replace("kyverno.io/v1", "kube-retrofit.dev/v1")
+
+    def test_json_anchors_carriage_returns_and_marks_stay(self):
+        for text in (
+            '{"apiVersion": "kyverno.io/v1", "kind": "Policy", "metadata": {"name": "ä"}}',
+            "apiVersion: &group kyverno.io/v1\r\nkind: Policy\r\nmetadata: {name: *group}\r\n",
+            "\ufeffapiVersion: kyverno.io/v1\nkind: Policy\n",
+        ):
+            found = run("-", text=text.encode()).stdout_bytes.decode()
+            assert found == text.replace("kyverno.io/v1", "kube-retrofit.dev/v1")
+
+
+class TestRoles:
+    def test_the_label_for_the_controller(self):
+        found = moved(ROLE % ("kyverno:deploys", LABEL))
+        label = LABEL.replace("rbac.kyverno.io", "rbac.kube-retrofit.dev")
+        assert found == ROLE % ("kube-retrofit-beside:deploys", label)
+        assert moved(found, "--to", "kyverno.io") == ROLE % ("kyverno:deploys", LABEL)
+
+    def test_the_three_labels_that_mean_the_same(self):
+        text = (ROLE % ("r", "x: y")).replace("\n    x: y", f" {OWN_LABELS}")
+        assert moved(text) == text.replace("kyverno", "kube-retrofit")
+
+    def test_a_name_that_stays_would_take_the_place_of_the_other_one(self):
+        assert "keeps its name" in run("-", text=ROLE % ("deploys", LABEL)).stderr
+
+    def test_what_it_grants_of_the_group(self):
+        text = (
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r}\nrules:\n"
+            "- apiGroups: [kyverno.io]\n  resources: [policies, updaterequests/status]\n"
+        )
+        found = moved(text)
+        assert "apiGroups: [kube-retrofit.dev]" in found
+        assert "[retrofitpolicies, retrofitupdaterequests/status]" in found
+        assert moved(found, "--to", "kyverno.io") == text
+
+    def test_a_rule_for_several_groups_is_for_its_author_to_divide(self):
+        text = (
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r}\nrules:\n"
+            "- {apiGroups: [kyverno.io, apps], resources: ['*'], verbs: [get]}\n"
+        )
+        result = run("-", text=text)
+        assert result.exit_code == 1
+        assert "rules[0].apiGroups: divide it" in result.stderr
+        assert result.stdout == text
+
+    def test_a_role_of_others_is_none_of_it(self):
+        text = (ROLE % ("kyverno:other", "a: b")) + "---\n" + POLICY
+        assert (ROLE % ("kyverno:other", "a: b")) in moved(text)
+
+    def test_a_binding_of_the_account(self):
+        text = (
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n"
+            "metadata: {name: kyverno:more}\n"
+            "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}\n"
+            "subjects:\n"
+            "- {kind: ServiceAccount, name: kyverno-background-controller, namespace: kyverno}\n"
+            "- {kind: ServiceAccount, name: robot, namespace: kyverno}\n"
+        )
+        found = moved(text)
+        assert "name: kube-retrofit-background, namespace: kube-retrofit}" in found
+        assert "name: robot, namespace: kyverno}" in found
+        assert moved(found, "--to", "kyverno.io") == text
+
+    def test_the_settings(self):
+        text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kyverno, namespace: kyverno}\n"
+        assert "{name: kube-retrofit, namespace: kube-retrofit}" in moved(text)
+        other = text.replace("name: kyverno,", "name: other,")
+        assert run("-", text=other).exit_code == 2
+
+
+class TestWhatMayMove:
+    def test_a_policy_that_changes_nothing_stays_with_kyverno(self):
+        result = run("-", text=policy(VALIDATE) + "---\n" + POLICY)
+        assert result.exit_code == 0
+        assert "ClusterPolicy p stays" in result.stderr
+        assert result.stdout.startswith(policy(VALIDATE))
+
+    def test_one_that_does_both_is_for_its_author_to_divide(self):
+        result = run("-", text=policy(VALIDATE, MUTATE))
+        assert result.exit_code == 1
+        assert "spec.rules[0]: only mutate rules move" in result.stderr
+        assert result.stdout == policy(VALIDATE, MUTATE)
+
+    def test_back_to_kyverno_everything_moves(self):
+        text = policy(VALIDATE, MUTATE).replace("kyverno.io/v1", "kube-retrofit.dev/v1")
+        assert moved(text, "--to", "kyverno.io") == policy(VALIDATE, MUTATE)
+
+    def test_what_would_be_refused_is_said_with_its_place(self):
+        bad = MUTATE.replace("mutate: {", "mutate: {targets: [{kind: Pod}], ")
+        result = run("-", text=policy(bad))
+        assert result.exit_code == 1
+        assert "rule m: is refused: spec.rules[0].mutate.targets[0]" in result.stderr
+
+
+class TestWhatIsSaid:
+    def test_of_each_rule_what_will_be_different(self):
+        said = run("-", text=POLICY).stderr
+        assert "rule settings: works as ServiceAccount kube-retrofit/kube-retrofit-back" in said
+        assert "rbac.kube-retrofit.dev/aggregate-to-background-controller" in said
+        assert "rule settings: what kyverno/kyverno-background-controller writes" in said
+        assert "rule label: changes objects before Kyverno's own rules do" in said
+
+    def test_annotations_that_kyverno_does_not_know(self):
+        said = run("-", "--to", "kyverno.io", text=moved(POLICY)).stderr
+        assert "Kyverno does not know kube-retrofit.dev/run" in said
+
+    def test_accounts_in_match(self):
+        text = policy(
+            MUTATE.replace(
+                "match: {any: [{",
+                "match: {any: [{subjects: [{kind: User, name:"
+                " 'system:serviceaccount:kyverno:x'}], ",
+            )
+        )
+        assert "names an account of namespace kyverno" in run("-", text=text).stderr
+
+
+class TestFiles:
+    def test_nothing_is_written_unless_asked_for(self, tmp_path: Path):
+        file = tmp_path / "p.yaml"
+        file.write_text(POLICY)
+        result = run(tmp_path)
+        assert result.exit_code == 0
+        assert file.read_text() == POLICY
+        assert '+apiVersion: "kube-retrofit.dev/v1"' in result.stdout
+        assert "nothing is written: give --write or -o DIR" in result.stderr
+
+    def test_written_where_it_was(self, tmp_path: Path):
+        (tmp_path / "p.yaml").write_text(POLICY)
+        assert run(tmp_path / "p.yaml", "--write").exit_code == 0
+        assert (tmp_path / "p.yaml").read_text() == moved(POLICY)
+
+    def test_a_test_folder_goes_on_working_elsewhere(self, tmp_path: Path):
+        source, copy = tmp_path / "source", tmp_path / "copy"
+        (source / "below").mkdir(parents=True)
+        (source / "below/policy.yaml").write_text(policy(MUTATE))
+        pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x, namespace: shop%s}\n"
+        (source / "pod.yaml").write_text(pod % "")
+        (source / "after.yaml").write_text(pod % ", labels: {a: b}")
+        (source / "kyverno-test.yaml").write_text(
+            "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\n"
+            "policies: [below/policy.yaml]\nresources: [pod.yaml]\nresults:\n"
+            "- {policy: p, rule: m, kind: Pod, resources: [shop/x], result: pass,"
+            " patchedResources: after.yaml}\n"
+        )
+        assert run(source, "-o", copy).exit_code == 0
+        assert "kube-retrofit.dev/v1" in (copy / "below/policy.yaml").read_text()
+        assert (source / "below/policy.yaml").read_text() == policy(MUTATE)
+        tested = CliRunner().invoke(retrofit, ["test", str(copy)])
+        assert tested.exit_code == 0, tested.output
+
+    def test_two_files_of_one_name_do_not_overwrite_each_other(self, tmp_path: Path):
+        for folder in ("a", "b"):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "p.yaml").write_text(POLICY)
+        result = run(tmp_path / "a", tmp_path / "b", "-o", tmp_path / "c")
+        assert result.exit_code == 2
+        assert "would be written there; move one of them alone" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (b"a: [", "is not YAML"),
+            (b"kind: \xff\n", "is not"),
+            (b"a: {{ x }}\n", "is not YAML"),
+            (b"{\n", "is not"),
+            (b"kind: Pod\n", "nothing of kyverno.io is in there"),
+            (b"", "nothing of kyverno.io is in there"),
+        ],
+    )
+    def test_what_cannot_be_read_is_one_line(self, tmp_path: Path, content: bytes, said: str):
+        (tmp_path / "p.yaml").write_bytes(content)
+        result = run(tmp_path / "p.yaml")
+        assert result.exit_code == 2
+        assert said in result.stderr.splitlines()[-1]
+        assert "Traceback" not in result.output
+
+    def test_a_file_that_cannot_be_read_stops_no_other(self, tmp_path: Path):
+        (tmp_path / "a.yaml").write_text("a: [")
+        (tmp_path / "b.yaml").write_text(POLICY)
+        assert run(tmp_path, "--write").exit_code == 2
+        assert (tmp_path / "b.yaml").read_text() == moved(POLICY)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("-", "a.yaml"),
+            ("-", "--write"),
+            ("https://a.example/p.yaml",),
+            (".", "--write", "-o", "x"),
+        ],
+    )
+    def test_wrong_usage(self, arguments):
+        assert run(*arguments).exit_code == 2
