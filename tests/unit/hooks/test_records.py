@@ -5,7 +5,6 @@ from typing import Any
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.api.requestwire import parse_request, render_spec
-from reconciler.api.updaterequest import kinds_of(REPLACING).requests.api_version
 from reconciler.hooks.contexts import STARTUP, Context, ContextType
 from reconciler.hooks.records import (
     HookIdentity,
