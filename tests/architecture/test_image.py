@@ -1,0 +1,29 @@
+"""The image is built as the linter of Dockerfiles wants it, for both kinds of machines."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.conftest import ROOT
+
+HADOLINT = Path(sys.executable).with_name("hadolint")
+
+
+@pytest.mark.skipif(not HADOLINT.exists(), reason="there is no hadolint for this machine")
+def test_the_linter_finds_nothing() -> None:
+    done = subprocess.run(
+        [HADOLINT, "--failure-threshold=style", ROOT / "Dockerfile"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_nothing_in_it_is_for_one_kind_of_machine() -> None:
+    """A base for one platform, or a file of one, would end the build for the other."""
+    text = (ROOT / "Dockerfile").read_text()
+    assert "--platform" not in text
+    assert [name for name in ("amd64", "arm64", "x86_64", "aarch64") if name in text] == []
