@@ -17,6 +17,9 @@ from reconciler.engine.program import Program
 _MOST_VALUES: Final = 100
 """Names, namespaces and labels in one condition."""
 
+_MOST_CHARACTERS: Final = 200_000
+"""In the conditions of one webhook; a whole configuration has to fit into a stored object."""
+
 _CONDITION: Final = "kube-retrofit-objects-{}"
 _LABELS: Final = (
     "(has(one.metadata) && has(one.metadata.labels) && {key} in one.metadata.labels{value})"
@@ -82,8 +85,19 @@ def conditions(
             narrow.append(_expression(*resource, chosen))
     return [
         {"name": _CONDITION.format(index + 1), "expression": expression}
-        for index, expression in enumerate(narrow[: max(0, most)])
+        for index, expression in enumerate(_short_enough(narrow[: max(0, most)]))
     ]
+
+
+def _short_enough(expressions: Sequence[str]) -> Iterator[str]:
+    """Yield what fits, and leave out the longest of what does not."""
+    left = _MOST_CHARACTERS
+    kept = set()
+    for expression in sorted(expressions, key=len):
+        left -= len(expression)
+        if left >= 0:
+            kept.add(expression)
+    yield from (expression for expression in expressions if expression in kept)
 
 
 def _clauses(

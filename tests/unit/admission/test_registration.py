@@ -436,6 +436,19 @@ class TestExactObjects:
     async def test_too_many_names_are_not_listed(self, asked):
         assert await asked([named("ConfigMap", *map(str, range(101)))]) == {}
 
+    async def test_what_is_too_long_to_be_stored_is_left_out(self, make, webhooks):
+        def names(letter):
+            return (f"{letter}{number:03}".ljust(253, "x") for number in range(99))
+
+        kinds = ("ConfigMap", "Secret", "Namespace", "Pod")
+        rules = [named(kind, *names(kind[0].lower())) for kind in kinds]
+        (hook,) = (
+            await webhooks(make.policy(match={"any": [*rules, named("Node", "n")]}))
+        ).values()
+        found = narrowed(hook)
+        assert (len(found), found["nodes"]) == (3, [["n"]])
+        assert len(json.dumps(hook)) < 250_000
+
     async def test_a_namespace_goes_with_its_names(self, asked):
         one, other = named("ConfigMap", "a", namespaces=["x"]), named("ConfigMap", "b", "c")
         assert await asked([one], [other]) == {"configmaps": [["b", "c"], ["x"], ["a"]]}
