@@ -48,6 +48,7 @@ GROUPS = {
     "shared": (
         "tests/conformance/chainsaw/test_own_cases.py",
         "tests/contract/",
+        "tests/integration/test_clean.py",
         "tests/integration/test_control_plane.py",
         "tests/integration/test_crds.py",
         "tests/integration/test_explain.py",

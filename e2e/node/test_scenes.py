@@ -6,6 +6,8 @@ import re
 import shlex
 import signal
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -94,7 +96,13 @@ def run_commands(cluster: Cluster, document: Path, heading: str) -> None:
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("kubectl ")]
     assert commands, f"{document.name}, {heading}: no command"
     for command in commands:
-        cluster.kubectl(*command[1:], within=ROLLOUT)
+        if command[1] == "retrofit":
+            # What kubectl calls for it, where it is installed as a plugin.
+            program = Path(sys.executable).with_name("retrofit")
+            address = ("--kubeconfig", str(cluster.kubeconfig))
+            subprocess.run([program, *command[2:], *address], check=True, timeout=ROLLOUT)
+        else:
+            cluster.kubectl(*command[1:], within=ROLLOUT)
 
 
 def rolled_out(cluster: Cluster) -> None:

@@ -65,6 +65,11 @@ _COMMANDS: Mapping[str, _Command] = {
     "ui": _Command(
         "reconciler.cli.ui.command", "ui", "Show policies and requests on a page, live."
     ),
+    "clean": _Command(
+        "reconciler.cli.work.clean",
+        "clean",
+        "Take away what an uninstalled kube-retrofit left on objects.",
+    ),
     "retry": _Command(
         "reconciler.cli.work.retry", "retry", "Do failed work again, and what waits at once."
     ),

@@ -113,22 +113,27 @@ class AuditLog:
         self._handler.handle(logging.makeLogRecord({"msg": line, "levelno": logging.INFO}))
 
 
-class _Told:
+class _Appending(logging.StreamHandler[TextIO]):
     """Complains of the first line that cannot be written, and of the next only after one was."""
 
     complain: Complain
     failing: bool = False
 
-    def failed(self) -> None:
-        """Say why, if nobody knows yet."""
+    @override
+    def flush(self) -> None:
+        super().flush()
+        self.failing = False
+
+    @override
+    def handleError(self, record: logging.LogRecord) -> None:
         if not self.failing:
             self.complain("audit log cannot be written", reason=str(sys.exc_info()[1]))
         self.failing = True
 
 
-class _File(_Told, logging.handlers.WatchedFileHandler):
+class _File(_Appending, logging.handlers.WatchedFileHandler):
     def __init__(self, place: str, complain: Complain) -> None:
-        super().__init__(place, encoding="utf-8")
+        logging.handlers.WatchedFileHandler.__init__(self, place, encoding="utf-8")
         self.complain = complain
 
     @override
@@ -139,29 +144,11 @@ class _File(_Told, logging.handlers.WatchedFileHandler):
         except OSError:
             self.handleError(record)
 
-    @override
-    def flush(self) -> None:
-        super().flush()
-        self.failing = False
 
-    @override
-    def handleError(self, record: logging.LogRecord) -> None:
-        self.failed()
-
-
-class _Stream(_Told, logging.StreamHandler[TextIO]):
+class _Stream(_Appending):
     def __init__(self, stream: TextIO, complain: Complain) -> None:
         super().__init__(stream)
         self.complain = complain
-
-    @override
-    def flush(self) -> None:
-        super().flush()
-        self.failing = False
-
-    @override
-    def handleError(self, record: logging.LogRecord) -> None:
-        self.failed()
 
 
 def _rule(policy: PolicyRef, rule: str) -> dict[str, Any]:
