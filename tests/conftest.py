@@ -16,12 +16,12 @@ from xdist.remote import Producer
 from devcluster.binaries import Binaries, locate, read_source
 from devcluster.cluster import Cluster, ControlPlane
 from devcluster.install import install
-from devcluster.programs import CONTROLLER, Programs, start_programs
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
 from tests.distribution import Distribution, group_of, place_of
-from tests.faults.rig import SHORT_LEASE, SHORT_WAR
+from tests.faults.rig import SHORT_LEASE, SHORT_WAR, audit_log
 from tests.sharing import Shared
 from tests.usedrights import UsedRights, audited
 
@@ -204,9 +204,10 @@ def _programs(
 ) -> Iterator[Programs]:
     with _cluster(binaries, tmp_path_factory) as cluster:
         settings = install(cluster, "demo")
-        shipped = settings[CONTROLLER]
-        more = (*SHORT_LEASE, *SHORT_WAR)
-        settings[CONTROLLER] = replace(shipped, flags=(*shipped.flags, *more))
+        for name, more in ((CONTROLLER, (*SHORT_LEASE, *SHORT_WAR)), (ADMISSION, ())):
+            audit = f"--audit-log={audit_log(cluster, name)}"
+            shipped = settings[name]
+            settings[name] = replace(shipped, flags=(*shipped.flags, *more, audit))
         with start_programs(cluster, settings=settings) as programs:
             yield programs
 

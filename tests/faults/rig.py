@@ -85,6 +85,11 @@ _KNOWN = {
 }
 
 
+def audit_log(cluster: Cluster, program: str) -> Path:
+    """Return the file that a program of these tests appends its audit log to."""
+    return cluster.directory / f"{program}.audit"
+
+
 def clock_environment(clock: Path) -> dict[str, str]:
     """Return the variables by which a program's wall clock is what a file says."""
     return {"PYTHONPATH": str(_WRONG_CLOCK), "RETROFIT_TEST_CLOCK": str(clock)}
