@@ -25,6 +25,20 @@ RUN /opt/retrofit/bin/python -c "import importlib, pkgutil, admission, reconcile
     [importlib.import_module(module.name) for package in (admission, reconciler) \
      for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.')]"
 
+# Executables as hooks: docker build --target hooks. Users' images begin FROM this one and add files to /hooks.
+FROM python:${PYTHON} AS hooks
+LABEL org.opencontainers.image.title="kube-retrofit-hooks" \
+      org.opencontainers.image.description="Runs executables as hooks of a Kubernetes cluster, durably" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN apt-get update && apt-get install -y --no-install-recommends bash jq kubernetes-client && rm -rf /var/lib/apt/lists/*
+ENV PATH=/opt/retrofit/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp
+COPY --from=build /opt/retrofit /opt/retrofit
+RUN mkdir /hooks
+USER 65532:65532
+EXPOSE 9115
+ENTRYPOINT ["retrofit-hooks"]
+CMD ["start"]
+
 FROM python:${PYTHON}
 LABEL org.opencontainers.image.title="kube-retrofit" \
       org.opencontainers.image.description="Changes the objects that a Kubernetes cluster already has, by policy, durably" \

@@ -6,7 +6,7 @@ program. Both see the binding contexts, which are what an executable reads.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref
@@ -79,6 +79,7 @@ class DeclaredHook:
         uid: Of the object, empty where it has none yet.
         run: None where an executable runs it.
         executable: Its path; empty where it is declared.
+        source: Its ``spec``, as it is stored.
     """
 
     ref: PolicyRef
@@ -87,11 +88,21 @@ class DeclaredHook:
     config: HookConfig
     run: DeclaredRun | None
     executable: str
+    source: Mapping[str, Any] = field(repr=False, compare=False)
 
     @property
     def confined_to(self) -> str:
-        """Return the namespace that it never leaves, empty where it is for the whole cluster."""
-        return self.ref.namespace
+        """Return the namespace that it never leaves, empty where it is for the whole cluster.
+
+        An executable has the rights of its Pod, wherever they reach; its Hook only shows it.
+        """
+        return "" if self.executable else self.ref.namespace
+
+
+def is_executable(obj: Object) -> bool:
+    """Tell whether a hook is an executable, whatever else is wrong with it."""
+    spec = obj.get("spec")
+    return isinstance(spec, Mapping) and bool(spec.get("executable"))
 
 
 def compile_hook(obj: Object) -> DeclaredHook:
@@ -132,6 +143,7 @@ def compile_hook(obj: Object) -> DeclaredHook:
         config=config,
         run=run,
         executable=executable,
+        source=spec,
     )
 
 
@@ -152,14 +164,14 @@ def _config(spec: Mapping[str, Any]) -> HookConfig:
 
 
 def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> None:
-    for field, bindings in (
+    for name, bindings in (
         ("kubernetesValidating", config.validating),
         ("kubernetesMutating", config.mutating),
         ("kubernetesCustomResourceConversion", config.conversions),
     ):
         if bindings:
             reason = "only an executable answers the API server: write a policy for it"
-            errors.add(InvalidPolicy(f"spec.{field}", reason))
+            errors.add(InvalidPolicy(f"spec.{name}", reason))
     if not namespace:
         return
     for index, binding in enumerate(config.kubernetes):

@@ -75,6 +75,16 @@ class KubeWatching:
         return WatchEvent(type=event["type"], version=resource_version(obj), object=named)
 
 
+async def write_hook_status(client: Client, hook: Object, status: Mapping[str, Any]) -> Object:
+    """Merge into the status of this very version of a hook; return the new one."""
+    ref = policy_ref(hook)
+    kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
+    statuses = client.resource(replace(kind, subresource="status"))
+    patch = guarded({"status": dict(status)}, resource_version(hook))
+    answer: Object = await statuses.merge(patch, ref.name, ref.namespace)
+    return answer
+
+
 class KubeHooks:
     """Hooks of one namespace, or with none given those of the cluster and all namespaces."""
 
@@ -118,9 +128,4 @@ class KubeHooks:
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of this very version of a hook; return the new one."""
-        ref = policy_ref(hook)
-        kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
-        statuses = self._client.resource(replace(kind, subresource="status"))
-        patch = guarded({"status": dict(status)}, resource_version(hook))
-        answer: Object = await statuses.merge(patch, ref.name, ref.namespace)
-        return answer
+        return await write_hook_status(self._client, hook, status)

@@ -44,6 +44,7 @@ class KubeRequests:
         adopt: bool = False,
         for_hooks: bool = False,
         installation: Installation = REPLACING,
+        recorded_in: str = "",
     ) -> None:
         """Prepare it.
 
@@ -54,6 +55,7 @@ class KubeRequests:
             adopt: List those of a Kyverno as well.
             for_hooks: List those for hooks instead.
             installation: Whose they are.
+            recorded_in: Where Secrets that go with some of them are; empty: where its own are.
         """
         self._kind = kinds_of(installation).requests
         self._requests = client.resource(self._kind)
@@ -64,7 +66,9 @@ class KubeRequests:
         self._read: Callable[[Object], UpdateRequest | None] = (
             read_hook_request if for_hooks else partial(read_request, adopt=adopt)
         )
-        self._recorded = RecordedSecrets(client, installation.recorded, former=namespace)
+        self._recorded = RecordedSecrets(
+            client, recorded_in or installation.recorded, former=namespace
+        )
 
     @classmethod
     def of(cls, client: Client, settings: ControllerSettings) -> Self:

@@ -1,11 +1,15 @@
 """HTTP server of /metrics, /healthz and /readyz."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import (
+    CONTENT_TYPE_LATEST,
+    CONTENT_TYPE_PLAIN_0_0_4,
+    generate_latest,
+)
 
 Check = Callable[[], str | None]
 """Returns why a part is not ready, None when it is."""
@@ -45,13 +49,24 @@ class Readiness:
 
 
 class HealthServer:
-    """Serves the probes and the metrics until it is closed."""
+    """Serves the probes and the metrics until it is closed.
 
-    def __init__(self, registry: CollectorRegistry, readiness: Readiness) -> None:
+    More metrics, in their text form, may stand at paths of their own.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        readiness: Readiness,
+        more: Mapping[str, Callable[[], str]] | None = None,
+    ) -> None:
+        self._more = more or {}
         self._registry = registry
         self._readiness = readiness
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
+        for path in self._more:
+            app.router.add_get(path, self._further)
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/readyz", self._ready)
         self._runner = web.AppRunner(app, access_log=None)
@@ -68,6 +83,10 @@ class HealthServer:
     async def _metrics(self, _request: web.Request) -> web.Response:
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _further(self, request: web.Request) -> web.Response:
+        body = self._more[request.path]().encode()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _health(self, _request: web.Request) -> web.Response:
         # An answer at all is the news: the event loop runs.

@@ -18,19 +18,28 @@ Logger = structlog.stdlib.BoundLogger
 _EXTRAS = ("k8s_ref",)
 
 
-def configure(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
+def configure(
+    log_format: str,
+    level: str,
+    *,
+    stream: TextIO | None = None,
+    colours: bool = False,
+    timed: bool = True,
+) -> None:
     """Send the logs of this process and of its libraries to one stream, standard error.
 
     Args:
         log_format: ``json`` or ``console``.
         level: The least serious level to write, as ``info``.
         stream: Where the lines go instead.
+        colours: Of lines for a console.
+        timed: Lines have their time.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        *([structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")] if timed else []),
         structlog.processors.StackInfoRenderer(),
     ]
     handler = logging.StreamHandler(stream or sys.stderr)
@@ -39,7 +48,7 @@ def configure(log_format: str, level: str, *, stream: TextIO | None = None) -> N
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(allow=_EXTRAS)],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_renderers(log_format),
+                *_renderers(log_format, colours=colours),
             ],
         )
     )
@@ -64,11 +73,11 @@ def logger(name: str) -> Logger:
     return structlog.stdlib.get_logger(name)
 
 
-def _renderers(log_format: str) -> list[Processor]:
+def _renderers(log_format: str, *, colours: bool) -> list[Processor]:
     if log_format == "console":
         return [
             structlog.dev.ConsoleRenderer(
-                colors=False,
+                colors=colours,
                 # The other formatters print local variables, and with them objects and tokens.
                 exception_formatter=_print_traceback,
             )

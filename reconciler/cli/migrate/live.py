@@ -32,7 +32,7 @@ async def show_preview(found: Sequence[tuple[str, Object]], move: Move, address:
         ClusterError: Something cannot be read.
     """
     async with live_cluster(address) as live:
-        stored = KubePolicies(live.client, move.source)
+        stored = KubePolicies(live.client, installation=move.source)
         for _, policy in found:
             ref = policy_ref(policy)
             with contextlib.suppress(NotFound, NoKindMatch):

@@ -9,7 +9,7 @@ from reconciler.api.meta import Object, policy_ref
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import InvalidPolicy
-from reconciler.hooks.declared import DeclaredHook, compile_hook
+from reconciler.hooks.declared import DeclaredHook, compile_hook, is_executable
 from reconciler.hooks.ports import HookRef, Runs
 from reconciler.hooks.records import HookIdentity, Passed, passed_of
 from reconciler.services.hooks.accounts import HookAccount, HookAccounts
@@ -146,8 +146,10 @@ class Hooks:
                 return
             await self._compile_programs(declared)
         except InvalidPolicy as error:
-            said = "; ".join(map(str, (error, *error.others)))
-            self.accounts.refuse(ref, obj, said)
+            # Who registered an executable says itself what is wrong with it.
+            if not is_executable(obj):
+                said = "; ".join(map(str, (error, *error.others)))
+                self.accounts.refuse(ref, obj, said)
             return
         hook = self._activate(declared, obj)
         self.active[ref] = hook

@@ -12,11 +12,11 @@ import click
 
 from reconciler.cli.output.screen import warn
 from reconciler.errors import InvalidPolicy, InvalidSetting
+from reconciler.execution.configuring import read_printed
 from reconciler.execution.discovery import Executable, find_executables
 from reconciler.execution.environment import clean_environment
 from reconciler.execution.executables import Executables
 from reconciler.hooks.bindings import HookConfig
-from reconciler.hooks.config import load_config
 from reconciler.isolation.jq import JqWorkers
 from reconciler.services.ports.jq import Jq
 
@@ -85,11 +85,7 @@ async def config_of(executables: Executables, executable: Executable, jq: Jq) ->
     Raises:
         InvalidPolicy: It prints none that can be used; all places.
     """
-    config = load_config(await executables.config(executable))
-    for index, binding in enumerate(config.kubernetes):
-        if binding.jq_filter:
-            await jq.compile(binding.jq_filter, location=f"kubernetes[{index}].jqFilter")
-    return config
+    return await read_printed(await executables.config(executable), jq)
 
 
 def faults_of(error: InvalidPolicy) -> Iterator[str]:

@@ -1,0 +1,279 @@
+"""Composition of the program and its life from start to drain."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from reconciler.api.kinds import kinds_of
+from reconciler.clock import Clock, SystemClock
+from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, RetrofitError
+from reconciler.execution.environment import clean_environment
+from reconciler.execution.executables import Executables
+from reconciler.execution.limits import HookLimits
+from reconciler.execution.runs import ExecutableRuns
+from reconciler.execution.workspace import clear
+from reconciler.hooks.declared import HOOKS
+from reconciler.hooks.metrics import HookMetrics
+from reconciler.installation import REPLACING
+from reconciler.isolation.jq import JqWorkers
+from reconciler.kube.client import Client, connect
+from reconciler.kube.events import KubeEvents
+from reconciler.kube.hookregistry import KubeHookRegistry
+from reconciler.kube.lease import LEASE_NAME, Election, new_identity
+from reconciler.kube.leases import KubeLeases
+from reconciler.kube.retrying import until_done
+from reconciler.kube.watch import Watch
+from reconciler.observe.health import HealthServer, Readiness
+from reconciler.observe.hookmetrics import HookProgramMetrics
+from reconciler.observe.listening import bind
+from reconciler.observe.logs import Logger, configure, logger
+from reconciler.observe.loops import run_loops, until_signal
+from reconciler.requests.adoption import read_hook_request
+from reconciler.runner.finding import FoundHooks, find_hooks
+from reconciler.runner.output import RunOutput
+from reconciler.runner.settings import RunnerSettings
+from reconciler.services.hooks.registration import Registration
+from reconciler.wiring.executables import ExecutableHooks
+
+_REQUESTS: Final = kinds_of(REPLACING).requests
+_LEASE: Final = "kube-retrofit-hooks"
+_TICK: Final = 10.0
+_FORMATS: Final = {"json": "json", "text": "console", "color": "console"}
+_OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class LeaseLost(RetrofitError):
+    """Another process may lead now."""
+
+
+async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
+    """Run until a signal ends it.
+
+    Args:
+        settings: Of the process.
+        notes: Sentences for the log on what somebody has set.
+
+    Raises:
+        RetrofitError: It cannot start, or has lost its Lease; the text says what to do.
+    """
+    configure(
+        _FORMATS[settings.log_type],
+        settings.log_level,
+        colours=settings.log_type == "color",
+        timed=settings.log_time,
+    )
+    log = logger("hooks")
+    for note in notes:
+        log.warning(note)
+    metrics, readiness = HookProgramMetrics.of(settings.prefix), Readiness()
+    reported = HookMetrics()
+    clear(settings.tmp_dir)
+    health = HealthServer(metrics.registry, readiness, {"/metrics/hooks": reported.exposition})
+    listener = bind(settings.listen_address, settings.listen_port, flag="--listen-port")
+    await health.start(listener)
+    jq = JqWorkers()
+    try:
+        async with _clients(settings, metrics) as (client, lease_client):
+            program = Program(
+                settings=settings,
+                client=client,
+                lease_client=lease_client,
+                clock=SystemClock(),
+                jq=jq,
+                metrics=metrics,
+                reported=reported,
+                readiness=readiness,
+                log=log,
+            )
+            await until_signal(program.run())
+    finally:
+        readiness.stop()
+        await jq.close()
+        await health.close()
+        log.info("hooks stopped")
+
+
+@contextlib.asynccontextmanager
+async def _clients(
+    settings: RunnerSettings, metrics: HookProgramMetrics
+) -> AsyncIterator[tuple[Client, Client]]:
+    made = [
+        await connect(settings.kube_config, settings.kube_context, on_call=metrics.on_call)
+        for _ in range(2)
+    ]
+    try:
+        # Load must never starve the renewal of the Lease.
+        yield made[0], made[1]
+    finally:
+        for client in made:
+            await client.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class Program:
+    """One process."""
+
+    settings: RunnerSettings
+    client: Client
+    lease_client: Client
+    clock: Clock
+    jq: JqWorkers
+    metrics: HookProgramMetrics
+    reported: HookMetrics
+    readiness: Readiness
+    log: Logger
+    _started: bool = False
+    _won: asyncio.Event = field(default_factory=asyncio.Event)
+    _lost: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Start, wait for the Lease, and work until cancelled."""
+        self.readiness.add("hooks", lambda: None if self._started else "not loaded yet")
+        namespace = self.settings.namespace or own_namespace()
+        await self.client.wait_until_served(self.log.warning)
+        await until_done(lambda: self._check(namespace), self.log.warning)
+        executables = self._executables()
+        found = await find_hooks(
+            self.settings.hooks_dir,
+            executables,
+            self.jq,
+            namespace=namespace,
+            say=self.log.error,
+        )
+        self.log.info("hooks found", hooks=[hook.spec["executable"] for hook in found.registered])
+        identity = new_identity()
+        election = Election(
+            self.lease_client, self.clock, namespace=namespace, identity=identity, name=_LEASE
+        )
+        self.client.allow_writes(lambda: election.leading)
+        election.started.subscribe(self._won.set)
+        election.lost.subscribe(self._lost.set)
+        self._started = True
+        events = KubeEvents(self.client, self.clock, instance=identity)
+        hooks = self._hooks(namespace, executables, found, events, lambda: election.term)
+        await run_loops(
+            {
+                "election": election.run(),
+                "lease": self._end_when_lost(),
+                "events": events.run(),
+                "hooks": self._lead(namespace, found, hooks),
+                "gauges": self._tick(found, hooks),
+            }
+        )
+
+    def _executables(self) -> Executables:
+        settings = self.settings
+        return Executables(
+            folder=settings.tmp_dir,
+            environment=clean_environment(os.environ, settings.hook_env),
+            limits=HookLimits(memory=settings.hook_memory),
+            keep_files=settings.keep_files,
+        )
+
+    def _hooks(
+        self,
+        namespace: str,
+        executables: Executables,
+        found: FoundHooks,
+        events: KubeEvents,
+        term: Callable[[], int],
+    ) -> ExecutableHooks:
+        proxied = sys.stdout if self.settings.proxy_json else None
+        runs = ExecutableRuns(
+            executables=executables,
+            known=found.known,
+            metrics=self.reported,
+            observer=RunOutput(log=self.log, metrics=self.metrics, proxied=proxied),
+            seconds=self.settings.hook_timeout or None,
+        )
+        return ExecutableHooks.of(
+            self.client,
+            self.clock,
+            namespace=namespace,
+            specs=found.specs,
+            runs=runs,
+            jq=self.jq,
+            events=events,
+            term=term,
+            say=self.log.warning,
+        )
+
+    async def _check(self, namespace: str) -> None:
+        """Look whether the program can work there."""
+        for kind in (HOOKS, _REQUESTS):
+            try:
+                await self.client.resource(kind).get(namespace=namespace, limit=1, serialize=False)
+            except NoKindMatch as error:
+                raise NoKindMatch(
+                    f"the cluster does not serve {kind.resource}:"
+                    " apply crds/ and crds/hooks/ (kubectl apply -k crds -k crds/hooks)"
+                ) from error
+            except Forbidden as error:
+                raise Forbidden(
+                    f"no right to {error.permission}: apply manifests/hooks in this namespace",
+                    permission=error.permission,
+                ) from error
+        if await KubeLeases(self.client, namespace).lease(LEASE_NAME) is not None:
+            raise InvalidSetting(
+                f"namespace {namespace} is that of retrofit-controller, which would take the"
+                " requests of executables for its own: run them in another one"
+            )
+
+    async def _lead(self, namespace: str, found: FoundHooks, hooks: ExecutableHooks) -> None:
+        await self._won.wait()
+        self.log.info("leading", namespace=namespace)
+        registration = Registration(
+            registry=KubeHookRegistry(self.client, self.clock, namespace),
+            hooks=found.registered,
+            say=self.log.warning,
+        )
+        await run_loops(
+            {
+                "registration": registration.run(),
+                "queues": hooks.hooks.run(),
+                "requests": self._follow(namespace, hooks),
+                "finished requests": hooks.collector.run(),
+            }
+        )
+
+    async def _follow(self, namespace: str, hooks: ExecutableHooks) -> None:
+        """Take in what others do with requests: delete one, or want the next attempt now."""
+        watch = Watch(self.client, _REQUESTS, self.clock, namespace=namespace)
+        async for change, obj in watch.events():
+            request = read_hook_request(obj)
+            if request is None:
+                continue
+            if change == "DELETED":
+                hooks.hooks.dispatcher.remove(request.name)
+                hooks.collector.on_deleted(request)
+            else:
+                hooks.hooks.dispatcher.on_stored(request)
+                hooks.collector.on_stored(request)
+
+    async def _tick(self, found: FoundHooks, hooks: ExecutableHooks) -> None:
+        while True:
+            self.metrics.live_ticks.inc()
+            waiting: dict[str, int] = {}
+            for ref in found.known:
+                account = hooks.hooks.accounts.of(ref)
+                for name, queue in account.queues.items() if account is not None else ():
+                    waiting[name] = waiting.get(name, 0) + queue.waiting
+            for name, count in waiting.items():
+                self.metrics.queue_length.labels(name).set(count)
+            await asyncio.sleep(_TICK)
+
+    async def _end_when_lost(self) -> None:
+        await self._lost.wait()
+        raise LeaseLost("the Lease is lost: the process ends, so that only one works")
+
+
+def own_namespace() -> str:
+    """Return the namespace of the Pod that this process runs in; else ``default``."""
+    with contextlib.suppress(OSError):
+        return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
+    return "default"

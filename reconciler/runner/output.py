@@ -1,0 +1,81 @@
+"""What runs of executables say, as log lines and metrics."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+import orjson
+
+from reconciler.execution.executables import Answer
+from reconciler.execution.runs import RunLabels
+from reconciler.hooks.ports import RunFailure
+from reconciler.observe.hookmetrics import HookProgramMetrics
+from reconciler.observe.logs import Logger
+
+_TASK: Final = "HookRun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutput:
+    """Takes what runs say.
+
+    Attributes:
+        proxied: Where JSON lines of hooks go as they are, with what ran them added; None where
+            they are lines of the log like any other.
+    """
+
+    log: Logger
+    metrics: HookProgramMetrics
+    proxied: TextIO | None = None
+
+    def said(self, run: RunLabels, line: str, stream: str) -> None:
+        """Log a line that a hook printed."""
+        if self.proxied is not None and (found := _json(line)) is not None:
+            event = {"event": run.event} if run.event else {}
+            shown = {**found, **_fields(run), **event}
+            self.proxied.write(orjson.dumps(shown).decode() + "\n")
+            self.proxied.flush()
+            return
+        self.log.info(line, **_fields(run), output=stream)
+
+    def noticed(self, run: RunLabels, problem: str) -> None:
+        """Log what went wrong without failing a run."""
+        self.log.warning(problem, **_fields(run))
+
+    def ended(
+        self, run: RunLabels, answer: Answer, seconds: float, failure: RunFailure | None
+    ) -> None:
+        """Count a run, and log how it ended."""
+        labels = run.hook, run.binding, run.queue
+        metrics = self.metrics
+        metrics.run_seconds.labels(*labels).observe(seconds)
+        if answer.ended is not None:
+            metrics.run_user_cpu.labels(*labels).observe(answer.ended.user)
+            metrics.run_system_cpu.labels(*labels).observe(answer.ended.system)
+            metrics.run_memory.labels(*labels).set(answer.ended.most_memory)
+        if failure is None:
+            metrics.run_successes.labels(*labels).inc()
+            self.log.info("hook executed", **_fields(run), seconds=round(seconds, 3))
+            return
+        errors = metrics.run_allowed_errors if run.allow_failure else metrics.run_errors
+        errors.labels(*labels).inc()
+        allowed = {"allowed": True} if run.allow_failure else {}
+        self.log.error("hook failed", **_fields(run), **allowed, reason=str(failure))
+
+
+def _fields(run: RunLabels) -> dict[str, Any]:
+    shown = {
+        "hook": run.hook,
+        "binding": run.binding,
+        "queue": run.queue,
+        "task": _TASK,
+    }
+    return {name: value for name, value in shown.items() if value}
+
+
+def _json(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

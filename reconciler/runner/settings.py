@@ -1,0 +1,209 @@
+"""What `retrofit-hooks start` takes: shell-operator's flags and variables by their names."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from typing_extensions import override
+
+from reconciler.config import parse_duration
+from reconciler.errors import InvalidSetting
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+_MIB: Final = 1024 * 1024
+_LEVELS: Final = {"debug": "debug", "info": "info", "error": "error"}
+_TYPES: Final = ("json", "text", "color")
+_YES: Final = frozenset({"yes", "true", "1"})
+
+_WITHOUT_EFFECT: Final = {
+    "kube_client_qps": ("KUBE_CLIENT_QPS", "there is no such limit: calls are not slowed down"),
+    "kube_client_burst": ("KUBE_CLIENT_BURST", "there is no such limit"),
+    "object_patcher_kube_client_timeout": (
+        "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT",
+        "each call has a time limit of its own",
+    ),
+    "jq_library_path": ("JQ_LIBRARY_PATH", "jq programs of bindings read no libraries"),
+    "debug_unix_socket": (
+        "DEBUG_UNIX_SOCKET",
+        "there is no socket: see kubectl get hooks, and kubectl get updaterequests",
+    ),
+}
+"""Flags of the original that are taken so that a Deployment keeps working, with what to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerSettings:
+    """The settings of one process.
+
+    Attributes:
+        hook_env: Names of variables that hooks get as well.
+        hook_memory: Bytes of address space of a process, 0 for no limit.
+        hook_timeout: Seconds that a run may take, 0 for no limit.
+    """
+
+    hooks_dir: Path
+    tmp_dir: Path
+    listen_address: str
+    listen_port: int
+    prefix: str
+    kube_context: str
+    kube_config: str
+    namespace: str
+    log_level: str
+    log_type: str
+    log_time: bool
+    proxy_json: bool
+    keep_files: bool
+    hook_env: tuple[str, ...]
+    hook_memory: int
+    hook_timeout: float
+
+
+class _Seconds(click.ParamType[float]):
+    name = "duration"
+
+    @override
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        try:
+            return float(value) if isinstance(value, int | float) else parse_duration(value)
+        except InvalidSetting as error:
+            self.fail(str(error), param, ctx)
+
+
+def _option(name: str, variable: str, default: Any, text: str, **more: Any) -> Callable[[T], T]:
+    more |= {"default": default, "envvar": variable, "help": text}
+    return click.option(f"--{name}", show_envvar=True, show_default=default != "", **more)
+
+
+def _flag(name: str, variable: str, text: str) -> Callable[[T], T]:
+    return click.option(
+        f"--{name}", is_flag=True, envvar=variable, show_envvar=True, default=False, help=text
+    )
+
+
+_OPTIONS: Final = (
+    _option("hooks-dir", "SHELL_OPERATOR_HOOKS_DIR", "/hooks", "Folder of the hooks."),
+    _option(
+        "tmp-dir",
+        "SHELL_OPERATOR_TMP_DIR",
+        "/tmp/shell-operator",  # noqa: S108 - the original's; made private before use
+        "Folder of the files that hooks read and write.",
+    ),
+    _option(
+        "listen-address",
+        "SHELL_OPERATOR_LISTEN_ADDRESS",
+        "0.0.0.0",  # noqa: S104
+        "Address of /metrics, /metrics/hooks, /healthz and /readyz.",
+    ),
+    _option("listen-port", "SHELL_OPERATOR_LISTEN_PORT", 9115, "Port of them."),
+    _option(
+        "prometheus-metrics-prefix",
+        "SHELL_OPERATOR_PROMETHEUS_METRICS_PREFIX",
+        "shell_operator_",
+        "How the names of the program's own metrics begin.",
+    ),
+    _option("kube-context", "KUBE_CONTEXT", "", "Context of the kubeconfig."),
+    _option(
+        "kube-config",
+        "KUBE_CONFIG",
+        "",
+        "File that names the cluster; empty: inside a cluster the ServiceAccount's own.",
+    ),
+    _option(
+        "namespace",
+        "POD_NAMESPACE",
+        "",
+        "Namespace of Hooks and requests; empty: that of the Pod, or of the context.",
+    ),
+    _option("log-level", "LOG_LEVEL", "info", "Least lines.", type=click.Choice([*_LEVELS])),
+    _option(
+        "log-type", "LOG_TYPE", "text", "How log lines are written.", type=click.Choice(_TYPES)
+    ),
+    _flag("log-no-time", "LOG_NO_TIME", "Leave the time out of log lines."),
+    _flag(
+        "log-proxy-hook-json",
+        "LOG_PROXY_HOOK_JSON",
+        "Print JSON lines of hooks as they are, with what ran them added.",
+    ),
+    _option(
+        "debug-keep-tmp-files",
+        "DEBUG_KEEP_TMP_FILES",
+        "no",
+        "yes: leave the files of runs where they are.",
+    ),
+    click.option(
+        "--hook-env",
+        multiple=True,
+        metavar="NAME",
+        envvar="RETROFIT_HOOK_ENV",
+        show_envvar=True,
+        help="A variable that hooks get as well. May be repeated.",
+    ),
+    _option(
+        "hook-memory",
+        "RETROFIT_HOOK_MEMORY",
+        4096 * _MIB,
+        "Largest address space of each process of a hook, bytes; 0: no limit.",
+    ),
+    _option(
+        "hook-timeout",
+        "RETROFIT_HOOK_TIMEOUT",
+        "0",
+        "Time that a run may take; 0: no limit.",
+        type=_Seconds(),
+    ),
+    *(
+        _option(name.replace("_", "-"), variable, "", f"Without effect: {reason}.", hidden=True)
+        for name, (variable, reason) in _WITHOUT_EFFECT.items()
+    ),
+)
+
+
+def runner_options(command: T) -> T:
+    """Give a click command one option for each setting."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def build(values: Mapping[str, Any]) -> RunnerSettings:
+    """Return the settings of a parsed command line.
+
+    Raises:
+        InvalidSetting: Values that do not go together.
+    """
+    hooks_dir, tmp_dir = Path(values["hooks_dir"]), Path(values["tmp_dir"])
+    if values["hook_memory"] < 0:
+        raise InvalidSetting("--hook-memory must not be negative; 0 is no limit")
+    if hooks_dir.resolve() == tmp_dir.resolve():
+        raise InvalidSetting("--tmp-dir must not be --hooks-dir")
+    return RunnerSettings(
+        hooks_dir=hooks_dir,
+        tmp_dir=tmp_dir,
+        listen_address=values["listen_address"],
+        listen_port=values["listen_port"],
+        prefix=values["prometheus_metrics_prefix"],
+        kube_context=values["kube_context"],
+        kube_config=values["kube_config"],
+        namespace=values["namespace"],
+        log_level=_LEVELS[values["log_level"]],
+        log_type=values["log_type"],
+        log_time=not values["log_no_time"],
+        proxy_json=values["log_proxy_hook_json"],
+        keep_files=values["debug_keep_tmp_files"].lower() in _YES,
+        hook_env=tuple(values["hook_env"]),
+        hook_memory=values["hook_memory"],
+        hook_timeout=values["hook_timeout"],
+    )
+
+
+def without_effect(values: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield what somebody has set that has no effect here, and why."""
+    for name, (_, reason) in _WITHOUT_EFFECT.items():
+        if values[name]:
+            yield f"--{name.replace('_', '-')} has no effect: {reason}"
+    if environment.get("JQ_EXEC"):
+        yield "JQ_EXEC has no effect: jq programs are evaluated by libjq"

@@ -1,0 +1,98 @@
+"""Every executable has a `Hook`, so that people see it: made, kept as it must be, and removed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.meta import Object, PolicyRef
+from reconciler.errors import AlreadyExists, Conflict, NotFound
+from reconciler.hooks.declared import HOOKS
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.ports.registration import HookRegistry
+
+_EVERY: Final = 15.0
+_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+_MANAGER: Final = "retrofit-hooks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredHook:
+    """An executable, as its object is to be.
+
+    Attributes:
+        spec: The path of the executable, and the configuration that it printed.
+        refused: Why it cannot be used; empty where it can.
+    """
+
+    ref: PolicyRef
+    spec: Mapping[str, Any]
+    refused: str = ""
+
+    def render(self) -> Object:
+        """Return the object."""
+        return {
+            "apiVersion": HOOKS.api_version,
+            "kind": HOOKS.kind,
+            "metadata": {
+                "name": self.ref.name,
+                "namespace": self.ref.namespace,
+                "labels": {_MANAGED_BY: _MANAGER},
+            },
+            "spec": dict(self.spec),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """Keeps the Hooks of a program; only a leader does.
+
+    An object that somebody edited becomes again what the executable printed: what runs is decided
+    by the image, not by who may write Hooks.
+    """
+
+    registry: HookRegistry
+    hooks: tuple[RegisteredHook, ...]
+    say: Callable[[str], None]
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        await repeat(
+            self.settle,
+            every=_EVERY,
+            pauses=(0.5, _EVERY),
+            tell=SaysOnce(say=self.say).tell,
+            failing="hooks cannot be registered: ",
+        )
+
+    async def settle(self) -> None:
+        """Make, restore and remove what has to be."""
+        stored = {obj["metadata"]["name"]: obj for obj in await self.registry.stored()}
+        for hook in self.hooks:
+            await self._settle(hook, stored.pop(hook.ref.name, None))
+        for name, obj in stored.items():
+            if _is_marked(obj):
+                await self.registry.delete(name)
+
+    async def _settle(self, hook: RegisteredHook, stored: Object | None) -> None:
+        wanted = hook.render()
+        try:
+            if stored is None:
+                stored = await self.registry.create(wanted)
+            elif stored.get("spec") != wanted["spec"] or not _is_marked(stored):
+                meta = stored["metadata"]
+                labels = {**(meta.get("labels") or {}), **wanted["metadata"]["labels"]}
+                restored = {
+                    **stored,
+                    "spec": wanted["spec"],
+                    "metadata": {**meta, "labels": labels},
+                }
+                stored = await self.registry.replace(restored)
+            if hook.refused:
+                await self.registry.refuse(stored, hook.refused)
+        except (AlreadyExists, Conflict, NotFound):
+            # Somebody wrote it at this moment; the next look shows what.
+            return
+
+
+def _is_marked(obj: Object) -> bool:
+    return (obj["metadata"].get("labels") or {}).get(_MANAGED_BY) == _MANAGER

@@ -1,0 +1,98 @@
+"""The hooks that `retrofit-hooks` runs: the executables of its image."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from reconciler.api.meta import Kind, PolicyRef
+from reconciler.api.updaterequest import State
+from reconciler.clock import Clock
+from reconciler.hooks.declared import DeclaredHook
+from reconciler.hooks.ports import Runs
+from reconciler.isolation.jq import JqWorkers
+from reconciler.kube.client import Client
+from reconciler.kube.discovery import KubeKinds
+from reconciler.kube.reader import KubeReader
+from reconciler.kube.requests import KubeRequests
+from reconciler.kube.writer import KubeWriter
+from reconciler.requests.lifecycle import Retention
+from reconciler.services.hooks.service import Hooks
+from reconciler.services.ports.reporting import Events
+from reconciler.services.upkeep.retention import FinishedRequestCollector
+from reconciler.services.upkeep.retries import Retries
+from reconciler.wiring.hooks import HookParts, hooks_of
+
+_MOST_SNAPSHOTS: Final = 64 * 1024 * 1024
+_KEPT: Final = {State.COMPLETED: 600.0, State.SKIP: 600.0, State.FAILED: 86400.0}
+"""Seconds that finished requests are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutableHooks:
+    """Hooks of one namespace, with the rights of the program's own account."""
+
+    hooks: Hooks
+    collector: FinishedRequestCollector
+
+    @classmethod
+    def of(
+        cls,
+        client: Client,
+        clock: Clock,
+        *,
+        namespace: str,
+        specs: Mapping[PolicyRef, Mapping[str, Any]],
+        runs: Runs,
+        jq: JqWorkers,
+        events: Events,
+        term: Callable[[], int],
+        say: Callable[[str], None],
+    ) -> Self:
+        """Return those of a program.
+
+        Args:
+            client: In its own name.
+            clock: Of this machine.
+            namespace: Of its Hooks and requests.
+            specs: Of the Hooks that it runs: one that says something else is not run.
+            runs: Runs them.
+            jq: Evaluates the filters of bindings.
+            events: Takes what people are to see.
+            term: Gives the number of the term of who leads.
+            say: Gets a sentence for the log.
+        """
+        requests = KubeRequests(client, namespace, for_hooks=True, recorded_in=namespace)
+        collector = FinishedRequestCollector(
+            requests=requests, clock=clock, retries=Retries(requests=requests, say=say)
+        )
+
+        def runs_here(hook: DeclaredHook) -> bool:
+            return specs.get(hook.ref) == hook.source
+
+        parts = HookParts(
+            client=client,
+            worker=client,
+            clock=clock,
+            namespace=namespace,
+            hooks_in=namespace,
+            max_snapshots=_MOST_SNAPSHOTS,
+            requests=requests,
+            collector=collector,
+            kinds=KubeKinds(client, clock),
+            reader=KubeReader(client),
+            writer=KubeWriter(client, clock),
+            jq=jq,
+            retention=Retention(seconds=_KEPT),
+            events=events,
+            refuses=_nothing,
+            runs_here=runs_here,
+            runs_of=lambda _: runs,
+            term=term,
+            say=say,
+        )
+        return cls(hooks=hooks_of(parts), collector=collector)
+
+
+def _nothing(_kind: Kind, _namespace: str) -> str:
+    """Refuse nothing: what the account may change is for whoever gave it its rights."""
+    return ""

@@ -1,0 +1,291 @@
+"""`retrofit-hooks` as a process: hooks with the rights of their own account only."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.cluster import Cluster
+from devcluster.parts import HOST, free_ports
+from devcluster.waiting import wait_until
+from reconciler.errors import ClusterError
+from tests.architecture.conftest import ROOT
+
+PODS = """#!/usr/bin/env bash
+if [[ $1 == "--config" ]] ; then
+  cat <<EOF
+configVersion: v1
+kubernetes:
+- apiVersion: v1
+  kind: Pod
+  executeHookOnEvent: ["Added"]
+EOF
+else
+  jq -r '.[] | if .type == "Event" then "Pod \\(.object.metadata.name) added"
+         else "\\(.objects | length) Pods found" end' $BINDING_CONTEXT_PATH
+fi
+"""
+LABELS = """#!/usr/bin/env bash
+if [[ $1 == "--config" ]] ; then
+  cat <<EOF
+configVersion: v1
+kubernetes:
+- name: labels
+  kind: namespace
+  jqFilter: .metadata.labels
+  executeHookOnSynchronization: false
+  executeHookOnEvent: [Modified]
+  queue: labels
+  labelSelector: {matchLabels: {watched: NAMESPACE}}
+EOF
+else
+  name=$(jq -r .[0].object.metadata.name $BINDING_CONTEXT_PATH)
+  colour=$(jq -r .[0].filterResult.colour $BINDING_CONTEXT_PATH)
+  echo "{\\"name\\": \\"changed\\", \\"add\\": 1}" > $METRICS_PATH
+  cat > $KUBERNETES_PATCH_PATH <<EOF
+operation: CreateOrUpdate
+object:
+  apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: seen, namespace: NAMESPACE}
+  data: {$name: "$colour"}
+EOF
+fi
+"""
+CLOCK = """#!/bin/sh
+if [ "$1" = --config ]; then
+  echo '{"configVersion": "v1",'
+  echo ' "schedule": [{"name": "tick", "crontab": "* * * * * *", "queue": "clock"}]}'
+else
+  kubectl get pods -n NAMESPACE -o name > "$TMPDIR/pods" || exit 1
+  echo "ticked with $(wc -l < "$TMPDIR/pods") Pods"
+fi
+"""
+BROKEN = """#!/bin/sh
+echo 'configVersion: v1'
+echo 'kubernetes: [{kind: Pod, jqFilter: ".a["}]'
+"""
+COPIES = """#!/bin/bash
+if [[ $1 == "--config" ]] ; then
+  cat <<EOF
+configVersion: v1
+kubernetes:
+- name: sources
+  kind: ConfigMap
+  labelSelector: {matchLabels: {copied: "yes"}}
+  namespace: {nameSelector: {matchNames: [NAMESPACE]}}
+  executeHookOnSynchronization: false
+  executeHookOnEvent: [Added, Deleted]
+EOF
+else
+  program='.[] | (if .watchEvent == "Added" then "copy-" else "gone-" end + .object.metadata.name)
+    | {operation: "Create", object: {apiVersion: "v1", kind: "ConfigMap",
+       metadata: {name: ., namespace: "NAMESPACE"}}}'
+  jq -c "$program" $BINDING_CONTEXT_PATH > $KUBERNETES_PATCH_PATH
+fi
+"""
+RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: NAMESPACE}
+rules:
+- {apiGroups: [""], resources: [pods, namespaces, configmaps], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [configmaps], verbs: [create, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAMESPACE}
+subjects: [{kind: ServiceAccount, name: retrofit-hooks, namespace: NAMESPACE}]
+"""
+
+
+class Runner:
+    """The program with hooks of a test's own, in its own namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self.hooks = folder / "hooks"
+        self._folder = folder
+        self._starts = 0
+        (self.port,) = free_ports(1)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def put(self, name: str, text: str) -> None:
+        path = self.hooks / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("NAMESPACE", self.namespace))
+        path.chmod(0o755)
+
+    def start(self, *flags: str) -> None:
+        account = self.cluster.service_account_kubeconfig(self.namespace, "retrofit-hooks")
+        self._starts += 1
+        command = [
+            str(Path(sys.executable).with_name("retrofit-hooks")),
+            "start",
+            f"--hooks-dir={self.hooks}",
+            f"--tmp-dir={self._folder / 'tmp'}",
+            f"--kube-config={account}",
+            f"--namespace={self.namespace}",
+            f"--listen-address={HOST}",
+            f"--listen-port={self.port}",
+            "--log-type=json",
+            *flags,
+        ]
+        environment = {**os.environ, "KUBECONFIG": str(account)}
+        with self._log().open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    def _log(self) -> Path:
+        return self._folder / f"log-{self._starts}"
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process is None:
+            return 0
+        self.process.send_signal(number)
+        code = self.process.wait(20)
+        self.process = None
+        return code
+
+    def lines(self) -> list[dict[str, Any]]:
+        found = self._log().read_text().splitlines()
+        return [json.loads(line) for line in found if line.startswith("{")]
+
+    def said(self, text: str, **fields: str) -> bool:
+        return any(
+            line["message"] == text and fields.items() <= line.items() for line in self.lines()
+        )
+
+    def page(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{HOST}:{self.port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def get(self, kind: str, name: str = "") -> dict[str, Any]:
+        words = [kind, *([name] if name else []), "-n", self.namespace, "-o", "json"]
+        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", *words))
+        return found
+
+    def hook(self, name: str) -> dict[str, Any]:
+        try:
+            return self.get("hooks", name)
+        except ClusterError:
+            return {}
+
+    def settle(self, condition: Any, what: str) -> None:
+        try:
+            wait_until(condition, within=40.0, what=what)
+        except Exception:
+            sys.stderr.write(self._log().read_text()[-6000:])
+            words = ["get", "hooks,updaterequests", "-n", self.namespace, "-o", "yaml"]
+            sys.stderr.write(self.cluster.kubectl(*words))
+            raise
+
+    def make_sources(self, numbers: range) -> None:
+        meta = {"namespace": self.namespace, "labels": {"copied": "yes"}}
+        made = [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {**meta, "name": f"source-{number}"},
+            }
+            for number in numbers
+        ]
+        self.cluster.kubectl("create", "-f", "-", stdin=json.dumps(_list(made)))
+
+    def maps(self) -> set[str]:
+        return {item["metadata"]["name"] for item in self.get("configmaps")["items"]}
+
+    def make_pod(self, name: str) -> None:
+        self.cluster.kubectl("run", name, "--image=none", "-n", self.namespace, "--restart=Never")
+
+
+def _list(items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def ready(hook: dict[str, Any]) -> str:
+    conditions = hook.get("status", {}).get("conditions", [])
+    return next((item["status"] for item in conditions if item["type"] == "Ready"), "")
+
+
+@pytest.fixture
+def runner(installed_cluster: Cluster, tmp_path: Path) -> Iterator[Runner]:
+    cluster, namespace = installed_cluster, f"hooks-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("apply", "-k", str(ROOT / "crds/hooks"))
+    cluster.kubectl("create", "namespace", namespace)
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", namespace)
+    cluster.kubectl("apply", "-n", namespace, "-f", str(ROOT / "manifests/hooks/rbac.yaml"))
+    cluster.kubectl("apply", "-f", "-", stdin=RIGHTS.replace("NAMESPACE", namespace))
+    made = Runner(cluster, namespace, tmp_path)
+    made.hooks.mkdir()
+    yield made
+    made.stop()
+
+
+def test_the_hooks_of_an_image_run_with_their_own_rights(runner: Runner) -> None:
+    runner.put("pods-hook.sh", PODS)
+    runner.put("002/labels.sh", LABELS)
+    runner.put("clock.sh", CLOCK)
+    runner.put("broken.sh", BROKEN)
+    runner.start()
+    runner.settle(lambda: ready(runner.hook("pods-hook.sh")) == "True", "the hook is Ready")
+    runner.make_pod("web")
+    fields = {"hook": "pods-hook.sh", "binding": "kubernetes", "output": "stdout"}
+    runner.settle(lambda: runner.said("Pod web added", **fields), "the hook saw the Pod")
+
+    name = f"{runner.namespace}-watched"
+    runner.cluster.kubectl("create", "namespace", name)
+    runner.cluster.kubectl("label", "namespace", name, f"watched={runner.namespace}")
+    runner.cluster.kubectl("label", "namespace", name, "colour=red")
+    runner.settle(lambda: seen(runner) == {name: "red"}, "the label arrived in the ConfigMap")
+
+    # kubectl in a hook has the rights of the program's account.
+    runner.settle(lambda: runner.said("ticked with 1 Pods", hook="clock.sh"), "the clock ticks")
+
+    broken = runner.hook("broken.sh")
+    assert ready(broken) == "False"
+    assert "kubernetes[0].jqFilter" in broken["status"]["message"]
+    assert runner.hook("002.labels.sh")["spec"]["executable"] == "002/labels.sh"
+
+    assert 'changed{hook="002/labels.sh"}' in runner.page("/metrics/hooks")
+    metrics = runner.page("/metrics")
+    assert 'shell_operator_hook_run_success_total{binding="labels"' in metrics
+    assert "shell_operator_live_ticks" in metrics
+    assert runner.page("/readyz").endswith("ready\n")
+    assert runner.stop() == 0
+
+
+def seen(runner: Runner) -> dict[str, str]:
+    try:
+        found: dict[str, str] = runner.get("configmap", "seen")["data"]
+    except ClusterError:
+        return {}
+    return found
+
+
+def test_killed_processes_lose_and_double_nothing(runner: Runner) -> None:
+    runner.put("copies.sh", COPIES)
+    runner.start()
+    runner.settle(lambda: ready(runner.hook("copies.sh")) == "True", "the hook is Ready")
+    for part in range(2):
+        runner.make_sources(range(part * 10, part * 10 + 10))
+        if part:
+            wanted = f"copy-source-{part * 10}"
+            runner.settle(lambda wanted=wanted: wanted in runner.maps(), "the hook is at work")
+        runner.stop(signal.SIGKILL)
+        if part:
+            runner.cluster.kubectl("delete", "configmap", f"source-{part}", "-n", runner.namespace)
+        runner.start()
+    answers = {f"copy-source-{number}" for number in range(20)} | {"gone-source-1"}
+    runner.settle(lambda: answers <= runner.maps(), "every event was answered")
+    assert {name for name in runner.maps() if name.startswith(("copy-", "gone-"))} == answers
+    runner.settle(lambda: runner.hook("copies.sh")["status"]["waiting"] == 0, "nothing waits")
+    assert runner.hook("copies.sh")["status"]["message"] == ""

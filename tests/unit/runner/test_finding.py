@@ -1,0 +1,110 @@
+"""The executables of a folder become Hooks, or say why they cannot be used."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.execution.executables import Executables
+from reconciler.execution.workspace import clear
+from reconciler.isolation.jq import JqWorkers
+from reconciler.runner.finding import FoundHooks, find_hooks
+
+
+@pytest.fixture
+async def jq() -> AsyncIterator[JqWorkers]:
+    made = JqWorkers(workers=1)
+    yield made
+    await made.close()
+
+
+class Folder:
+    def __init__(self, path: Path, jq: JqWorkers) -> None:
+        self.said: list[str] = []
+        self._path, self._jq = path, jq
+
+    def put(self, name: str, config: str) -> None:
+        path = self._path / "hooks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\ncat <<'END'\n{config}\nEND\n")
+        path.chmod(0o755)
+
+    async def find(self) -> FoundHooks:
+        clear(self._path / "tmp")
+        executables = Executables(folder=self._path / "tmp", environment={"PATH": "/usr/bin:/bin"})
+        hooks = self._path / "hooks"
+        return await find_hooks(
+            hooks, executables, self._jq, namespace="shop", say=self.said.append
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, jq: JqWorkers) -> Folder:
+    return Folder(tmp_path, jq)
+
+
+async def test_a_hook_is_what_its_executable_printed(folder: Folder) -> None:
+    folder.put("a/one.sh", "configVersion: v1\nonStartup: 1")
+    folder.put("two.sh", '{"configVersion": "v1", "schedule": [{"crontab": "0 3 * * *"}]}')
+    found = await folder.find()
+    assert [hook.render() for hook in found.registered] == [
+        hook("a.one.sh", {"executable": "a/one.sh", "onStartup": 1}),
+        hook("two.sh", {"executable": "two.sh", "schedule": [{"crontab": "0 3 * * *"}]}),
+    ]
+    assert [item.name for item in found.known.values()] == ["a/one.sh", "two.sh"]
+    assert list(found.specs) == list(found.known)
+    assert folder.said == []
+
+
+def hook(name: str, spec: dict[str, object]) -> dict[str, object]:
+    return {
+        "apiVersion": "kube-retrofit.dev/v1alpha1",
+        "kind": "Hook",
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "labels": {"app.kubernetes.io/managed-by": "retrofit-hooks"},
+        },
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("", "--config: prints nothing"),
+        ("configVersion: v1\nonstartup: 1", "onstartup: unknown field"),
+        (
+            "configVersion: v1\nkubernetes: [{kind: Pod, jqFilter: '.a['}]",
+            "kubernetes[0].jqFilter: the jq program cannot be compiled",
+        ),
+        (
+            """
+            configVersion: v1
+            kubernetes: [{kind: Pod, namespace: {labelSelector: {matchLabels: {a: b}}}}]
+            """,
+            "kubernetes[0].namespace.labelSelector: is not supported: name the namespaces",
+        ),
+        (
+            """
+            configVersion: v1
+            kubernetesValidating:
+            - name: a.b.c
+              rules:
+              - {apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}
+            """,
+            "kubernetesValidating: is not supported: this program serves no webhooks",
+        ),
+    ],
+)
+async def test_one_that_cannot_be_used_keeps_no_other_from_working(
+    folder: Folder, config: str, said: str
+) -> None:
+    folder.put("bad.sh", config)
+    folder.put("good.sh", "configVersion: v1\nonStartup: 1")
+    found = await folder.find()
+    bad, good = found.registered
+    assert bad.refused.startswith(said)
+    assert (bad.spec, good.refused) == ({"executable": "bad.sh"}, "")
+    assert [ref.name for ref in found.known] == ["good.sh"]
+    assert folder.said == [f"bad.sh is not run: {bad.refused}"]

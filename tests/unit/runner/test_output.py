@@ -1,0 +1,112 @@
+"""What runs say, as log lines and metrics."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from reconciler.execution.executables import Answer
+from reconciler.execution.process import Ended
+from reconciler.execution.runs import RunLabels
+from reconciler.hooks.ports import RunFailure
+from reconciler.observe import logs
+from reconciler.observe.hookmetrics import HookProgramMetrics
+from reconciler.runner.output import RunOutput
+from tests.architecture.conftest import ROOT
+
+RUN = RunLabels(hook="a.sh", binding="pods", queue="main", event="Added", allow_failure=False)
+ALLOWED = RunLabels(hook="a.sh", binding="x", queue="main", event="", allow_failure=True)
+ENDED = Ended(code=0, late=False, left_behind=False, user=0.5, system=0.25, most_memory=4096)
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    handlers, level = logging.root.handlers[:], logging.root.level
+    stream = io.StringIO()
+    logs.configure("json", "info", stream=stream, timed=False)
+    yield stream
+    logging.root.handlers[:], logging.root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def output(proxied: io.StringIO | None = None) -> RunOutput:
+    metrics = HookProgramMetrics.of("shell_operator_")
+    return RunOutput(log=logs.logger("hooks"), metrics=metrics, proxied=proxied)
+
+
+def test_a_line_is_logged_with_what_ran_it(written: io.StringIO) -> None:
+    output().said(RUN, "100% %s done", "stderr")
+    assert lines(written) == [
+        {
+            "message": "100% %s done",
+            "level": "info",
+            "logger": "hooks",
+            "hook": "a.sh",
+            "binding": "pods",
+            "queue": "main",
+            "task": "HookRun",
+            "output": "stderr",
+        }
+    ]
+
+
+def test_json_lines_go_on_as_they_are_with_what_ran_them(written: io.StringIO) -> None:
+    stream = io.StringIO()
+    shown = output(stream)
+    shown.said(RUN, '{"msg": "x", "level": "warn", "queue": "mine"}', "stdout")
+    shown.said(RUN, "[1]", "stdout")
+    assert lines(stream) == [
+        {
+            "msg": "x",
+            "level": "warn",
+            "hook": "a.sh",
+            "binding": "pods",
+            "event": "Added",
+            "queue": "main",
+            "task": "HookRun",
+        }
+    ]
+    assert [line["message"] for line in lines(written)] == ["[1]"]
+
+
+def test_ends_are_counted_and_failures_said(written: io.StringIO) -> None:
+    shown = output()
+    failure = RunFailure(reason="no such secret", exit_code=3)
+    shown.ended(RUN, Answer(ended=ENDED), 1.5, None)
+    shown.ended(RUN, Answer(ended=ENDED, failure=failure), 0.5, failure)
+    shown.ended(ALLOWED, Answer(failure=failure), 0.5, failure)
+    registry = shown.metrics.registry
+    labels = {"hook": "a.sh", "binding": "pods", "queue": "main"}
+
+    def value(name: str, **more: str) -> float | None:
+        return registry.get_sample_value(f"shell_operator_{name}", {**labels, **more})
+
+    assert value("hook_run_success_total") == 1
+    assert value("hook_run_errors_total") == 1
+    assert value("hook_run_errors_total", binding="x") is None
+    assert value("hook_run_allowed_errors_total", binding="x") == 1
+    assert value("hook_run_seconds_sum") == 2
+    assert value("hook_run_user_cpu_seconds_sum") == 1
+    assert value("hook_run_max_rss_bytes") == 4096
+    said = [(line["message"], line.get("reason"), line.get("allowed")) for line in lines(written)]
+    assert said == [
+        ("hook executed", None, None),
+        ("hook failed", "exit 3: no such secret", None),
+        ("hook failed", "exit 3: no such secret", True),
+    ]
+
+
+def test_every_metric_is_documented() -> None:
+    section = (
+        (ROOT / "docs/reference/metrics.md").read_text().partition("\n## retrofit-hooks\n")[2]
+    )
+    for family in HookProgramMetrics.of("shell_operator_").registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert f"| `{name}` |" in section
