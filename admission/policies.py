@@ -8,11 +8,13 @@ from admission.authoring import check_limits, check_policy
 from admission.checks import Check, ValidationDeps
 from admission.decide import AdmissionResponse
 from admission.entries import check_entry
+from admission.hooks import check_hook
 from admission.orders import check_orders
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
 from reconciler.dialects.registry import policy_kinds, variant_of
+from reconciler.hooks.declared import HOOK_KINDS
 from reconciler.installation import INSTALLATIONS
 from reconciler.requests.account import named_account
 from reconciler.requests.draft import AdmissionRequest, TypeName
@@ -25,12 +27,14 @@ _KINDS = tuple(kind for item in INSTALLATIONS.values() for kind in policy_kinds(
 CHECKS: Mapping[tuple[str, str], Check] = {
     **dict.fromkeys(((kind.group, kind.kind) for kind in _KINDS), check_policy),
     **{(item.group, kinds_of(item).entries.kind): check_entry for item in INSTALLATIONS.values()},
+    **dict.fromkeys(((kind.group, kind.kind) for kind in HOOK_KINDS), check_hook),
 }
 """By group and kind; the webhook configuration asks about these (`rollout.webhook_config`)."""
 
+_AUTHORED = (*_KINDS, *HOOK_KINDS)
 ASKED_AUTHORS: Mapping[str, frozenset[str]] = {
-    "policies": frozenset(kind.kind for kind in _KINDS if kind.namespaced),
-    "all": frozenset(kind.kind for kind in _KINDS),
+    "policies": frozenset(kind.kind for kind in _AUTHORED if kind.namespaced),
+    "all": frozenset(kind.kind for kind in _AUTHORED),
     "none": frozenset(),
 }
 """The kinds whose authors are asked, by the setting."""

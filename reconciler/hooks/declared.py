@@ -18,6 +18,7 @@ from reconciler.hooks.config import VERSION, read_config
 from reconciler.hooks.operations import OperationType
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.templates import Render, compile_document
+from reconciler.languages.jmespath import braces
 from reconciler.languages.jmespath.expression import Expression, compile_expression
 
 GROUP: Final = "kube-retrofit.dev"
@@ -127,6 +128,8 @@ def compile_hook(obj: Object) -> DeclaredHook:
             errors.add(InvalidPolicy("spec.run", reason))
         elif not executable:
             run = errors.attempt(_run, spec.get("run"))
+            for index, text in enumerate(run.texts if run is not None else ()):
+                _check_confined(text, ref.namespace, f"spec.run.operations[{index}]", errors)
             if config is not None:
                 _check_declared(config, ref.namespace, errors)
         for index, binding in enumerate(config.kubernetes if config is not None else ()):
@@ -179,6 +182,25 @@ def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> No
         if set(binding.selection.namespaces or ()) - {namespace}:
             reason = f"a Hook sees its own namespace {namespace} only: use a ClusterHook"
             errors.add(InvalidPolicy(f"{place}.nameSelector.matchNames", reason))
+
+
+def _check_confined(
+    text: Mapping[str, Any], namespace: str, location: str, errors: ErrorList
+) -> None:
+    """Note a namespace that is written out and not the Hook's; a run looks at all others."""
+    obj = text.get("object")
+    meta = obj.get("metadata") if isinstance(obj, Mapping) else None
+    for place, found in (
+        ("namespace", text.get("namespace")),
+        (
+            "object.metadata.namespace",
+            meta.get("namespace") if isinstance(meta, Mapping) else None,
+        ),
+    ):
+        plain = isinstance(found, str) and not braces.contains(found)
+        if namespace and found and plain and found != namespace:
+            reason = f"a Hook changes its own namespace {namespace} only: use a ClusterHook"
+            errors.add(InvalidPolicy(f"{location}.{place}", reason))
 
 
 def _run(raw: Any) -> DeclaredRun:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from reconciler.api.meta import Object, policy_ref
 from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.installation import REPLACING
 from reconciler.requests.lifecycle import FINAL
@@ -73,6 +74,16 @@ class PolicyLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookTrouble:
+    """What holds up a queue of a hook, or the hook itself where the queue is empty."""
+
+    hook: str
+    queue: str
+    waiting: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """All there is to say; troubles with the most requests first.
 
@@ -84,12 +95,38 @@ class Overview:
     sweeps: list[Sweep]
     troubles: list[Trouble]
     role_label: str
+    hooks: list[HookTrouble] = field(default_factory=list)
+
+
+def hook_troubles(hooks: Iterable[Object]) -> list[HookTrouble]:
+    """Return what holds hooks up, as their statuses say it."""
+    found: list[HookTrouble] = []
+    for hook in hooks:
+        status, ref = hook.get("status") or {}, policy_ref(hook)
+        name = f"{ref.kind} {ref}"
+        conditions = status.get("conditions") or ()
+        problem = next((item.get("message") for item in conditions if item.get("message")), "")
+        if problem:
+            waiting = int(status.get("waiting") or 0)
+            found.append(HookTrouble(hook=name, queue="", waiting=waiting, message=problem))
+        found += [
+            HookTrouble(
+                hook=name,
+                queue=queue.get("name", ""),
+                waiting=int(queue.get("waiting") or 0),
+                message=queue["blocked"],
+            )
+            for queue in status.get("queues") or ()
+            if queue.get("blocked")
+        ]
+    return found
 
 
 def overview(
     requests: Iterable[UpdateRequest],
     *,
     policies: Iterable[tuple[str, str]],
+    hooks: Iterable[Object] = (),
     complete: bool = True,
     namespace: str = "",
     role_label: str = REPLACING.background_label,
@@ -99,6 +136,7 @@ def overview(
     Args:
         requests: As they are stored; one that comes twice counts once.
         policies: Keys, each with why it is not Ready, or an empty text.
+        hooks: As they are stored.
         complete: No policy that requests may name is missing there for want of a right.
         namespace: Only triggers in there; sweeps always.
         role_label: Of roles whose rights policies get.
@@ -126,6 +164,7 @@ def overview(
         sweeps=sorted(sweeps, key=lambda item: (item.state in FINAL, item.policy, item.rule)),
         troubles=sorted(troubles.values(), key=lambda item: (item.state, -item.count)),
         role_label=role_label,
+        hooks=hook_troubles(hooks),
     )
 
 

@@ -8,7 +8,7 @@ from reconciler.api.updaterequest import Reason, State, render_time
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
-from reconciler.cli.work.overview import Overview, PolicyLine, Sweep, Trouble
+from reconciler.cli.work.overview import HookTrouble, Overview, PolicyLine, Sweep, Trouble
 from reconciler.config import render_duration
 
 _COLUMNS = (State.PENDING, State.COMPLETED, State.SKIP, State.FAILED)
@@ -17,13 +17,13 @@ _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
 
 def lines_of(found: Overview, screen: Screen, *, now: datetime) -> Iterator[str]:
     """Yield the lines that tell a person; times are told from ``now``."""
-    if not found.policies:
+    if not found.policies and not found.hooks:
         yield "no policy and no request is there"
         return
-    yield from table([_HEAD, *(_policy(line, now) for line in found.policies)], screen.width)
-    for line in found.policies:
-        if text := _unready(line):
-            yield from screen.fold(f"policy {line.policy} {text}", hanging="  ")
+    if found.policies:
+        yield from table([_HEAD, *(_policy(line, now) for line in found.policies)], screen.width)
+    for text in _remarks(found):
+        yield from screen.fold(text, hanging="  ")
     if found.sweeps:
         yield ""
         yield "All triggers of a rule:"
@@ -50,6 +50,15 @@ def data_of(found: Overview) -> dict[str, Any]:
                 "oldestWaiting": _moment(line.oldest),
             }
             for line in found.policies
+        ],
+        "hooks": [
+            {
+                "hook": item.hook,
+                "queue": item.queue,
+                "waiting": item.waiting,
+                "message": item.message,
+            }
+            for item in found.hooks
         ],
         "sweeps": [
             {
@@ -90,6 +99,19 @@ def data_of(found: Overview) -> dict[str, Any]:
 def _policy(line: PolicyLine, now: datetime) -> tuple[str, ...]:
     age = "" if line.oldest is None else span((now - line.oldest).total_seconds())
     return (line.policy, *(str(line.states[state]) for state in _COLUMNS), age)
+
+
+def _remarks(found: Overview) -> Iterator[str]:
+    for line in found.policies:
+        if text := _unready(line):
+            yield f"policy {line.policy} {text}"
+    yield from map(_hook, found.hooks)
+
+
+def _hook(item: HookTrouble) -> str:
+    if not item.queue:
+        return f"{item.hook} is not ready: {item.message}"
+    return f"{item.hook}, queue {item.queue}, {number(item.waiting, 'request')}: {item.message}"
 
 
 def _sweep(item: Sweep) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from reconciler.api.meta import policy_ref
+from reconciler.api.meta import Object, policy_ref
 from reconciler.cli.output.screen import screen_of
 from reconciler.cli.work.overview import Overview, overview
 from reconciler.cli.work.place import (
@@ -24,6 +24,7 @@ from reconciler.cli.work.place import (
 from reconciler.cli.work.report import data_of, lines_of
 from reconciler.cli.work.watch import looks, show_frame
 from reconciler.errors import Forbidden, InvalidSetting
+from reconciler.kube.hooks import KubeHooks
 
 _EPILOG = """\b
 Examples:
@@ -85,10 +86,20 @@ async def _look(place: Workplace, key: str, namespace: str) -> Overview:
     return overview(
         found,
         policies=named,
+        hooks=[] if key else await _hooks(place, namespace),
         complete=complete,
         namespace=namespace,
         role_label=place.live.installation.background_label,
     )
+
+
+async def _hooks(place: Workplace, namespace: str) -> list[Object]:
+    """Return the hooks that the user may see, of one namespace if it is named."""
+    live = place.live
+    try:
+        return await KubeHooks(live.client, live.kinds, live.clock, namespace).stored()
+    except Forbidden:
+        return []
 
 
 def _show(found: Overview, place: Workplace, output: str, *, more_follow: bool) -> None:

@@ -13,6 +13,7 @@ from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Kind, Object, own_namespaces
 from reconciler.dialects.registry import DIALECTS, required_kinds
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
+from reconciler.hooks.declared import HOOK_KINDS
 from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.policy_store import digest_of
 from reconciler.services.catalog.settings import WebhookSettings
@@ -258,7 +259,7 @@ def _of_authors(registration: WebhookConfig) -> Iterator[Object]:
     yield _written(
         "policy",
         "/policies",
-        (*registration.policy_kinds, own.entries),
+        (*registration.policy_kinds, own.entries, *HOOK_KINDS),
         registration,
         standing.harmless_edits(),
     )

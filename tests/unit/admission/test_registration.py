@@ -323,6 +323,9 @@ def test_policies_have_a_webhook_of_their_own():
     assert (asked["resources"], asked["apiVersions"]) == (["policyexceptions"], ["v2"])
     assert hook["clientConfig"]["service"]["path"] == "/policies"
     assert hook["rules"] == [
+        rule(
+            "kube-retrofit.dev", ["clusterhooks", "hooks"], ["CREATE", "UPDATE"], "*", "v1alpha1"
+        ),
         rule("kyverno.io", ["clusterpolicies", "policies"], ["CREATE", "UPDATE"], "*"),
         rule("kyverno.io", ["globalcontextentries"], ["CREATE", "UPDATE"], "*", "v2"),
     ]

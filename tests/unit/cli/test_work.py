@@ -175,3 +175,22 @@ def test_a_patch_war_names_the_way_on() -> None:
     assert f"  1 request of p / r, PatchWar: {war}" in lines
     (cure,) = [line for line in lines if "to do:" in line]
     assert cure.endswith("kubectl retrofit retry p")
+
+
+def test_a_queue_that_is_held_up_is_explained_in_one_line() -> None:
+    hook = {
+        "apiVersion": "kube-retrofit.dev/v1alpha1",
+        "kind": "Hook",
+        "metadata": {"name": "sync", "namespace": "shop"},
+        "status": {
+            "waiting": 37,
+            "queues": [
+                {"name": "main", "waiting": 0, "blocked": ""},
+                {"name": "slow", "waiting": 37, "blocked": "exit 1: no; tried again at 12:00:24"},
+            ],
+        },
+    }
+    found = overview([], policies=[], hooks=[hook])
+    (line,) = lines_of(found, Screen(), now=NOW)
+    assert line == "Hook shop/sync, queue slow, 37 requests: exit 1: no; tried again at 12:00:24"
+    assert data_of(found)["hooks"][0]["waiting"] == 37

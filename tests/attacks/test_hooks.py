@@ -1,0 +1,117 @@
+"""A tenant's Hook stays in its namespace, whatever rights the controller has."""
+
+import json
+import uuid
+
+import pytest
+
+from reconciler.api.meta import Object
+from reconciler.errors import ClusterError
+from tests.faults.hooked import create, following, hook, install_hooks, seed, seeds, status_of
+from tests.faults.rig import Rig
+
+pytestmark = pytest.mark.cluster
+
+
+def elsewhere(place: str) -> list[Object]:
+    """Return operations whose text does not say where they lead."""
+    told = f"{{{{ '{place}' }}}}"
+    named = create("stolen")
+    named["object"]["metadata"]["namespace"] = told
+    text = f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: x, namespace: {place}}}}}"
+    kept = {"kind": "ConfigMap", "namespace": told, "name": "kept"}
+    return [
+        named,
+        {"operation": "Create", "object": text},
+        {**named, "operation": "CreateOrUpdate"},
+        {**kept, "operation": "MergePatch", "mergePatch": {"data": {"a": "b"}}},
+        {**kept, "operation": "JQPatch", "kind": "cm", "jqFilter": '.data.a = "b"'},
+        {**kept, "operation": "Delete"},
+        {"operation": "DeleteInBackground", "kind": "{{ 'Namespace' }}", "name": place},
+    ]
+
+
+async def test_no_operation_leaves_the_namespace(rig: Rig) -> None:
+    await install_hooks(rig)
+    place = f"other-{uuid.uuid4().hex[:8]}"
+    await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
+    await rig.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": place}}
+    )
+    operations = elsewhere(place)
+    names = [f"thief-{index}" for index in range(len(operations))]
+    for name, operation in zip(names, operations, strict=True):
+        run = {"foreach": "contexts[?type=='Event']", "operations": [operation]}
+        binding = seeds(queue=name)
+        await rig.create(hook(rig.namespace, name, kubernetes=[binding], run=run))
+    await following(rig, *names)
+    await rig.create(seed(rig.namespace, "go"))
+
+    async def silent() -> list[str]:
+        found = {name: await status_of(rig, name) for name in names}
+        return [
+            name
+            for name, status in found.items()
+            if "use a ClusterHook" not in status.get("message", "")
+        ]
+
+    await rig.settle(silent, within=30.0)
+    left = await rig.items("ConfigMap", place)
+    there = {item["metadata"]["name"]: item.get("data") for item in left}
+    assert there.pop("kept", "gone") is None
+    assert not {"stolen", "x"} & there.keys()
+    assert await rig.find("Namespace", place, "") is not None
+
+
+async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
+    await install_hooks(rig)
+    own = create("intruder")
+    own["object"]["metadata"]["namespace"] = "kyverno"
+    run = {"operations": [own]}
+    name = f"intruder-{uuid.uuid4().hex[:8]}"
+    await rig.create(hook("", name, onStartup=1, run=run))
+
+    async def silent() -> object:
+        status = (await rig.get("ClusterHook", name, "")).get("status") or {}
+        return "" if "that of the programs" in status.get("message", "") else status
+
+    await rig.settle(silent, within=30.0)
+    assert await rig.find("ConfigMap", "intruder", "kyverno") is None
+    await rig.delete("ClusterHook", name, "")
+
+
+async def test_what_leads_elsewhere_by_its_text_is_refused_with_the_place(rig: Rig) -> None:
+    await install_hooks(rig)
+    named = create("stolen")
+    named["object"]["metadata"]["namespace"] = "default"
+    with pytest.raises(ClusterError) as caught:
+        await rig.create(
+            hook(rig.namespace, "thief", kubernetes=[seeds()], run={"operations": [named]})
+        )
+    assert "spec.run.operations[0].object.metadata.namespace" in str(caught.value)
+
+
+async def test_a_hook_does_nothing_that_its_author_may_not_do(rig: Rig) -> None:
+    await install_hooks(rig)
+    rules = [{"apiGroups": ["kube-retrofit.dev"], "resources": ["hooks"], "verbs": ["create"]}]
+    meta = {"name": "writes-hooks", "namespace": rig.namespace}
+    rig.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(_role(meta, rules)))
+    written = json.dumps(
+        hook(rig.namespace, "thief", kubernetes=[seeds()], run={"operations": [create("made")]})
+    )
+    with pytest.raises(ClusterError, match="'mallory' may not list configmaps") as caught:
+        rig.cluster.kubectl("create", "--as", "mallory", "-f", "-", stdin=written)
+    assert "may not create configmaps" in str(caught.value)
+
+
+def _role(meta: Object, rules: list[Object]) -> Object:
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": rules}
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": meta["name"]},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "mallory"}],
+    }
+    return {"apiVersion": "v1", "kind": "List", "items": [role, binding]}

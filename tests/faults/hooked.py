@@ -1,0 +1,95 @@
+"""Hooks in the namespace of a test, and what they say of themselves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.meta import Object
+from reconciler.cli.manifests import find_manifests
+from tests.faults.rig import REACHES_THE_CONTROLLER, Rig
+
+API = "kube-retrofit.dev/v1alpha1"
+RIGHTS = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "team:hooks", "labels": {REACHES_THE_CONTROLLER: "true"}},
+    "rules": [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps", "secrets"],
+            "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+        }
+    ],
+}
+
+
+async def install_hooks(rig: Rig) -> None:
+    """Have the cluster serve Hooks, and the controller may do what these tests ask for."""
+    rig.cluster.kubectl("apply", "--server-side", "-k", str(find_manifests() / "crds" / "hooks"))
+    await rig.learn(API, "Hook")
+    await rig.learn(API, "ClusterHook")
+    if await rig.find("ClusterRole", "team:hooks", "") is None:
+        await rig.create(RIGHTS)
+
+
+def hook(namespace: str, name: str, **spec: Any) -> Object:
+    """Return a Hook; without a namespace a ClusterHook."""
+    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+    kind = "Hook" if namespace else "ClusterHook"
+    return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def create(name: str, **labels: str) -> Object:
+    """Return an operation that creates a ConfigMap."""
+    meta = {"name": name, "labels": labels}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"made": "yes"}}
+    return {"operation": "Create", "object": obj}
+
+
+def seeds(**more: Any) -> Object:
+    """Return a binding to the ConfigMaps with the label that tests give."""
+    return {
+        "name": "seeds",
+        "kind": "ConfigMap",
+        "labelSelector": {"matchLabels": {"seed": "yes"}},
+        "executeHookOnSynchronization": False,
+        **more,
+    }
+
+
+def seed(namespace: str, name: str) -> Object:
+    """Return a ConfigMap that `seeds` is bound to."""
+    meta = {"namespace": namespace, "name": name, "labels": {"seed": "yes"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+
+async def status_of(rig: Rig, name: str) -> Mapping[str, Any]:
+    """Return what a Hook of the test's namespace says of itself."""
+    found = await rig.get("Hook", name)
+    return found.get("status") or {}
+
+
+async def following(rig: Rig, *names: str) -> None:
+    """Wait until Hooks are Ready in the generation that is stored."""
+
+    async def missing() -> list[str]:
+        found = [await rig.get("Hook", name) for name in names]
+        return [
+            f"{item['metadata']['name']}: {item.get('status')}"
+            for item in found
+            if not _ready(item)
+        ]
+
+    await rig.settle(missing, within=40.0)
+
+
+def _ready(obj: Object) -> bool:
+    status = obj.get("status") or {}
+    conditions = {item["type"]: item["status"] for item in status.get("conditions") or ()}
+    current = status.get("observedGeneration") == obj["metadata"]["generation"]
+    return current and conditions.get("Ready") == "True"
+
+
+async def made(rig: Rig, label: str = "made-by=hook") -> set[str]:
+    """Return the names of the ConfigMaps that hooks have created."""
+    items = await rig.items("ConfigMap", labelSelector=label)
+    return {item["metadata"]["name"] for item in items}

@@ -1,0 +1,90 @@
+"""Hooks whose program is killed: what happened is given once, in order, deletions too."""
+
+import asyncio
+
+import pytest
+
+from devcluster.programs import CONTROLLER
+from tests.faults.hooked import (
+    create,
+    following,
+    hook,
+    install_hooks,
+    made,
+    seed,
+    seeds,
+    status_of,
+)
+from tests.faults.rig import Rig
+
+pytestmark = pytest.mark.cluster
+
+EVENTS = 100
+SHARES = (1, 7, 3, 11)
+"""Objects that are made between two kills."""
+NAME = "{{ element.object.metadata.name }}-{{ to_lower(element.watchEvent) }}"
+ONCE = {
+    "foreach": "contexts[?type=='Event']",
+    "operations": [create(NAME, **{"made-by": "hook"})],
+}
+
+
+async def test_every_event_makes_its_object_once_although_the_program_is_killed(rig: Rig) -> None:
+    await install_hooks(rig)
+    binding = seeds(executeHookOnEvent=["Added", "Deleted"])
+    await rig.create(hook(rig.namespace, "once", kubernetes=[binding], run=ONCE))
+    await following(rig, "once")
+    triggers = [seed(rig.namespace, f"seed-{number}") for number in range(EVENTS)]
+    sending = asyncio.create_task(rig.burst(triggers, per_second=EVENTS / 8))
+    for share in SHARES:
+        seen = len(await made(rig))
+
+        async def more(least: int = min(seen + share, EVENTS)) -> str:
+            there = len(await made(rig))
+            said = "" if there >= least else await status_of(rig, "once")
+            return f"{there} of {least}: {said}" if said else ""
+
+        await rig.settle(more, within=40.0)
+        await rig.kill(CONTROLLER)
+        await rig.restart(CONTROLLER)
+    await sending
+    wanted = {f"seed-{number}-added" for number in range(EVENTS)}
+
+    async def left() -> set[str]:
+        return wanted - await made(rig)
+
+    await rig.settle(left, within=60.0)
+
+    async def waiting() -> object:
+        status = await status_of(rig, "once")
+        return status if status.get("waiting") else ""
+
+    await rig.settle(waiting, within=20.0)
+    status = await status_of(rig, "once")
+    assert status["failed"] == 0, "a Create was done twice, or was refused"
+    assert not status.get("message")
+
+
+async def test_what_was_deleted_while_nobody_was_there_is_given(rig: Rig) -> None:
+    await install_hooks(rig)
+    names = [f"seed-{number}" for number in range(8)]
+    await rig.create_all(seed(rig.namespace, name) for name in names)
+    await rig.create(hook(rig.namespace, "gone", kubernetes=[seeds()], run=ONCE))
+    await following(rig, "gone")
+
+    async def stored() -> str:
+        return "" if (await status_of(rig, "gone")).get("cursors") else "no cursor yet"
+
+    await rig.settle(stored, within=10.0)
+    await rig.kill(CONTROLLER)
+    for name in names:
+        await rig.delete("ConfigMap", name)
+    await rig.create(seed(rig.namespace, "late"))
+    await rig.restart(CONTROLLER)
+    wanted = {f"{name}-deleted" for name in names} | {"late-added"}
+
+    async def left() -> set[str]:
+        return wanted - await made(rig)
+
+    await rig.settle(left, within=40.0)
+    assert await made(rig) == wanted
