@@ -30,7 +30,6 @@ from admission.following import (
 from admission.global_entries import NamedEntries
 from admission.heartbeat import Heartbeat
 from admission.lookup import RuleLookup
-from admission.pki import Pair
 from admission.policies import ASKED_AUTHORS, PolicyWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
@@ -120,7 +119,7 @@ async def run(settings: AdmissionSettings) -> None:
                 NamedSecrets(client, settings.namespace),
                 names,
                 clock,
-                _told_expiry(metrics),
+                lambda pair: metrics.certificate_expiry.set(pair.until.timestamp()),
                 callers,
             )
             program = Admission(
@@ -421,13 +420,6 @@ class Admission:
 
 def _say(text: str) -> None:
     _log.warning("waiting", reason=text)
-
-
-def _told_expiry(metrics: Metrics) -> Any:
-    def tell(pair: Pair) -> None:
-        metrics.certificate_expiry.set(pair.until.timestamp())
-
-    return tell
 
 
 @contextlib.asynccontextmanager

@@ -37,7 +37,7 @@ from reconciler.requests.adoption import read_hook_request
 from reconciler.runner.finding import FoundHooks, find_hooks
 from reconciler.runner.output import RunOutput
 from reconciler.runner.settings import RunnerSettings
-from reconciler.services.hooks.registration import Registration
+from reconciler.services.hooks.registration import HookRegistrar
 from reconciler.wiring.executables import ExecutableHooks
 
 _REQUESTS: Final = kinds_of(REPLACING).requests
@@ -227,7 +227,7 @@ class Program:
     async def _lead(self, namespace: str, found: FoundHooks, hooks: ExecutableHooks) -> None:
         await self._won.wait()
         self.log.info("leading", namespace=namespace)
-        registration = Registration(
+        registration = HookRegistrar(
             registry=KubeHookRegistry(self.client, self.clock, namespace),
             hooks=found.registered,
             say=self.log.warning,

@@ -43,7 +43,7 @@ class RegisteredHook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class HookRegistrar:
     """Keeps the Hooks of a program; only a leader does.
 
     An object that somebody edited becomes again what the executable printed: what runs is decided

@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 async def page(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Page]:
     """The server of the page, as a person starts it."""
     file = write_kubeconfig(tmp_path / "kubeconfig", cluster.api.address, {"token": "t"})
-    address = {"kubeconfig": str(file), "context": "", "user": ""}
+    address = {"kubeconfig": str(file), "context": "", "user": "", "policy_group": "kyverno.io"}
     async with workplace(**address, requests_namespace="kyverno") as place:
         server = TestServer(application(place, ["ui.example.com"]))
         async with TestClient(server) as client:

@@ -2,7 +2,7 @@
 
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.errors import AlreadyExists, Conflict
-from reconciler.services.hooks.registration import RegisteredHook, Registration
+from reconciler.services.hooks.registration import HookRegistrar, RegisteredHook
 
 MARK = {"app.kubernetes.io/managed-by": "retrofit-hooks"}
 
@@ -50,8 +50,8 @@ def registered(name: str, *, refused: str = "") -> RegisteredHook:
     return RegisteredHook(ref=ref, spec={"executable": name, "onStartup": 1}, refused=refused)
 
 
-def registration(registry: Registry, *hooks: RegisteredHook) -> Registration:
-    return Registration(registry=registry, hooks=hooks, say=print)
+def registration(registry: Registry, *hooks: RegisteredHook) -> HookRegistrar:
+    return HookRegistrar(registry=registry, hooks=hooks, say=print)
 
 
 async def test_hooks_are_made_once() -> None:
