@@ -11,7 +11,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, own_namespaces
 from reconciler.clock import Deadline
 from reconciler.dialects.registry import compile_policy
-from reconciler.engine.program import CompiledPolicy
+from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import ClusterError, Forbidden, Invalid, InvalidPolicy
 from reconciler.installation import Installation
 from reconciler.requests.account import PLACE, parse_account
@@ -90,7 +90,7 @@ async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) ->
                 *_texts(told),
                 *_unfired(lack),
                 *_believed(unverified, means.installation),
-                *_failing(unread, means.installation),
+                *failing(unread, means.installation),
             ]
         )
     )
@@ -125,18 +125,20 @@ async def _unverified(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[
     if means.verifier is None:
         return ()
     with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
-        return await _rights_of(means.verifier, means).unverified(compiled)
+        return await rights_of(means.verifier, means).unverified(compiled)
     return ()
 
 
 async def _unread(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[Need, ...]:
     """Return the rights that the admission server lacks to read context entries."""
     with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
-        return await _rights_of(means.reader, means).unread(compiled)
+        kept = means.stored_entries(compiled.global_entries(Phase.ADMISSION))
+        return await rights_of(means.reader, means).unread(compiled, kept)
     return ()
 
 
-def _rights_of(access: Access, means: ValidationDeps) -> RightsCheck:
+def rights_of(access: Access, means: ValidationDeps) -> RightsCheck:
+    """Return what asks about an account, no more at a time than all checks may."""
     bounded = BoundedAccess(access=access, gate=means.gate)
     return RightsCheck(kinds=means.kinds, access=bounded)
 
@@ -302,7 +304,8 @@ def _believed(needs: Iterable[Need], installation: Installation) -> Iterator[tup
         yield f"{what}: grant {account} {', '.join(texts)}", ""
 
 
-def _failing(needs: Iterable[Need], installation: Installation) -> Iterator[tuple[str, str]]:
+def failing(needs: Iterable[Need], installation: Installation) -> Iterator[tuple[str, str]]:
+    """Yield what happens without rights to read before an object is stored, and the cure."""
     for place, texts in _by_place(needs).items():
         text = (
             f"{place}: requests for which it is read fail unless a role grants"

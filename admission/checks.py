@@ -10,6 +10,8 @@ from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
 from reconciler.clock import Deadline
+from reconciler.dialects.registry import CompiledEntry
+from reconciler.engine.program import EntryNames
 from reconciler.installation import REPLACING, Installation
 from reconciler.services.authoring.lint import Scope
 from reconciler.services.catalog.protection import Protection
@@ -53,6 +55,8 @@ class ValidationDeps:
         author: About who sent the request; None where it is not asked what that one may do.
         author_name: The name, for people.
         installation: Whose names stand in what is said.
+        stored_entries: Gives the GlobalContextEntries of some names, None: all.
+        read_entries: Gives the names of those that rules read before objects are stored.
         verifier: About the admission server, which verifies deleted and old objects; None where
             it need not.
     """
@@ -76,6 +80,8 @@ class ValidationDeps:
     author_name: str = ""
     installation: Installation = REPLACING
     verifier: Access | None = None
+    stored_entries: Callable[[EntryNames], Iterable[CompiledEntry]] = lambda _: ()
+    read_entries: Callable[[], EntryNames] = frozenset
 
     @contextlib.asynccontextmanager
     async def turn(self, deadline: Deadline) -> AsyncIterator[None]:

@@ -1,16 +1,21 @@
 """The check of a GlobalContextEntry: one that cannot be kept is refused."""
 
+import asyncio
+import contextlib
+
+from admission.authoring import failing, rights_of
 from admission.checks import ValidationDeps, refuse, warnings
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
+from reconciler.api.rights import Need
 from reconciler.clock import Deadline
-from reconciler.dialects.registry import compile_entry
-from reconciler.errors import InvalidPolicy
+from reconciler.dialects.registry import CompiledEntry, compile_entry
+from reconciler.errors import ClusterError, InvalidPolicy
 from reconciler.services.authoring.lint import entry_refusals
 
 
 async def check_entry(
-    entry: Object, means: ValidationDeps, _deadline: Deadline
+    entry: Object, means: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse:
     """Return whether an entry can be stored, and what its author should know."""
     try:
@@ -21,4 +26,22 @@ async def check_entry(
         f"{item.location}: {item.text}" for item in entry_refusals(compiled, means.protection)
     ]:
         return refuse(entry, refusals)
-    return AdmissionResponse(warnings=warnings((text, "") for text in compiled.warnings))
+    told = [(text, "") for text in compiled.warnings]
+    return AdmissionResponse(
+        warnings=warnings(
+            [*told, *failing(await _unkept(compiled, means, deadline), means.installation)]
+        )
+    )
+
+
+async def _unkept(
+    entry: CompiledEntry, means: ValidationDeps, deadline: Deadline
+) -> tuple[Need, ...]:
+    """Return the rights that the admission server lacks to keep what its rules read."""
+    names = means.read_entries()
+    if names is not None and entry.name not in names:
+        return ()
+    with contextlib.suppress(ClusterError, TimeoutError):  # It would be a warning, no refusal.
+        async with asyncio.timeout(deadline.left):
+            return await rights_of(means.reader, means).unkept(entry)
+    return ()

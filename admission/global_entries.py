@@ -4,15 +4,15 @@ Each replica keeps those that some policy names, and no others. It writes no sta
 leading controller says what holds there, and the log of this process what holds here.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Final, Self, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
+from admission.checks import ValidationDeps
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.clock import Clock
 from reconciler.config import AdmissionSettings
-from reconciler.engine.program import CompiledPolicy, Phase
+from reconciler.engine.program import EntryNames, Phase, joined
 from reconciler.isolation import ChildProcesses
 from reconciler.kube.client import Client
 from reconciler.kube.entries import KubeEntries
@@ -37,9 +37,6 @@ ENTRY_PATIENCE: Final = 1.0
 
 _PACE: Final = Pace(grace=ENTRY_PATIENCE, missing=ENTRY_PATIENCE, patience=ENTRY_PATIENCE)
 
-Names: TypeAlias = frozenset[str] | None
-"""Of entries; None for all of them."""
-
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -48,7 +45,7 @@ class NamedEntries:
     """Has those entries kept that rules name which run before an object is stored."""
 
     context: GlobalContext
-    _by_policy: dict[PolicyRef, Names] = field(default_factory=dict)
+    _by_policy: dict[PolicyRef, EntryNames] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -89,12 +86,18 @@ class NamedEntries:
         stored = after or before
         if stored is None:
             return
-        names = _named(None if after is None else after.compiled)
+        policy = None if after is None else after.compiled
+        names = _NONE if policy is None else policy.global_entries(Phase.ADMISSION)
         if names == _NONE:
             self._by_policy.pop(stored.ref, None)
         else:
             self._by_policy[stored.ref] = names
-        self.context.want(_union(self._by_policy.values()))
+        self.context.want(joined(self._by_policy.values()))
+
+    def known_to(self, means: ValidationDeps) -> ValidationDeps:
+        """Return what the checks of policies may ask for, the entries included."""
+        context = self.context
+        return replace(means, stored_entries=context.stored, read_entries=lambda: context.wanted)
 
     def show(self, metrics: Metrics) -> None:
         """Have metrics show how many entries rules can read, and how often that ended."""
@@ -115,17 +118,3 @@ class NamedEntries:
     async def begun(self) -> None:
         """Return when the data of all has come once, or something is in its way."""
         await self.context.begun()
-
-
-def _named(policy: CompiledPolicy | None) -> Names:
-    programs = () if policy is None else policy.in_phase(Phase.ADMISSION)
-    return _union(program.global_entries for program in programs)
-
-
-def _union(all_names: Iterable[Names]) -> Names:
-    found = _NONE
-    for names in all_names:
-        if names is None:
-            return None
-        found |= names
-    return found

@@ -213,7 +213,7 @@ class Admission:
             self._transport(),
             webhooks.judging(webhooks.recording(estimate, heartbeat.missed)),
             webhooks.mutating(heartbeat.missed),
-            self._policies(kinds, holder).review,
+            self._policies(kinds, holder, entries).review,
             ExceptionWebhook(honoured).review,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -373,9 +373,11 @@ class Admission:
             verifier=None if self.callers.authenticated else OwnAccess(self.client),
         )
 
-    def _policies(self, kinds: KubeKinds, holder: SettingsHolder) -> PolicyWebhook:
+    def _policies(
+        self, kinds: KubeKinds, holder: SettingsHolder, entries: NamedEntries
+    ) -> PolicyWebhook:
         return PolicyWebhook(
-            self._means(kinds, holder),
+            entries.known_to(self._means(kinds, holder)),
             about=partial(UserAccess, self.client),
             asked=ASKED_AUTHORS[self.settings.ask_authors],
         )

@@ -18,6 +18,7 @@ from reconciler.dialects.kyverno.globalcontext import (
     compile_entry,
 )
 from reconciler.dialects.kyverno.lint.exceptions import lint_exception
+from reconciler.dialects.kyverno.rights import source_rights
 from reconciler.engine.given import Given
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, NoKindMatch
@@ -45,6 +46,7 @@ __all__ = [
     "policy_kind",
     "policy_kinds",
     "required_kinds",
+    "source_rights",
     "variant_of",
 ]
 

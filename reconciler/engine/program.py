@@ -12,6 +12,9 @@ from reconciler.engine.ports import Binding, Condition, Match, Mutation, Refusal
 
 Paths = frozenset[tuple[str, ...]]
 
+EntryNames = frozenset[str] | None
+"""Of GlobalContextEntries; None for all of them."""
+
 _NONE: Final = frozenset[str]()
 
 
@@ -116,7 +119,7 @@ class Program:
     tier: int | None = None
     verdict: Refusal | None = None
     appends: bool = False
-    global_entries: frozenset[str] | None = frozenset()
+    global_entries: EntryNames = frozenset()
     filtered: bool = True
     before: "tuple[Program, ...]" = ()
 
@@ -236,6 +239,10 @@ class CompiledPolicy:
         """Return the programs whose work is done by requests, after an object was stored."""
         return (*self.in_phase(Phase.TRIGGERED), *self.on_existing)
 
+    def global_entries(self, phase: Phase) -> EntryNames:
+        """Return the GlobalContextEntries that its rules of a phase read."""
+        return joined(program.global_entries for program in self.in_phase(phase))
+
     def background_program(self, rule: str) -> Program | None:
         """Return the program of a rule that does its work by requests, None where none does."""
         return next((item for item in self.in_background if item.rule == rule), None)
@@ -243,6 +250,16 @@ class CompiledPolicy:
     def program(self, rule: str) -> Program | None:
         """Return the program of a rule, None where there is none of that name."""
         return next((item for item in self.programs if item.rule == rule), None)
+
+
+def joined(several: Iterable[EntryNames]) -> EntryNames:
+    """Return the names of all of them."""
+    found = set[str]()
+    for names in several:
+        if names is None:
+            return None
+        found |= names
+    return frozenset(found)
 
 
 def _acting_as(programs: Iterable[Program], account: ServiceAccount | None) -> tuple[Program, ...]:

@@ -4,14 +4,19 @@ What only a trigger tells, a variable as namespace or name, is asked for in all 
 any object.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from reconciler.api.meta import CONFIG_MAPS
 from reconciler.api.paths import parse_path, segments
 from reconciler.api.rights import ANY, Right, TargetNeed
 from reconciler.dialects.kyverno.entries import ApiCallEntry, ConfigMapEntry, Entry
+from reconciler.dialects.kyverno.globalcontext import CallSource, ResourceSource
 from reconciler.dialects.kyverno.match import Matcher
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import Context
+from reconciler.engine.loads import ApiLoad
 from reconciler.engine.values.wildcard import has_wildcard
 
 _NOTHING = Context({})
@@ -69,6 +74,22 @@ def entry_right(entry: Entry) -> Right | None:
             return None
 
 
+def source_rights(source: ResourceSource | CallSource) -> Iterator[Right]:
+    """Yield the rights that keeping the data of a GlobalContextEntry needs."""
+    if isinstance(source, ResourceSource):
+        for verb in ("list", "watch"):
+            yield Right(
+                verb=verb,
+                group=source.group,
+                resource=source.resource,
+                namespace=source.namespace,
+            )
+    elif isinstance(source.load, ApiLoad):
+        right = _of_path(source.load.path, source.load.method)
+        if right is not None:
+            yield right
+
+
 def constant(template: Template | None) -> str:
     """Return a text without variables as it is, else the empty text."""
     if template is None or not template.constant:
@@ -77,18 +98,26 @@ def constant(template: Template | None) -> str:
 
 
 def _of_call(entry: ApiCallEntry) -> Right:
-    meant = parse_path(segments(entry.outline))
-    if meant is None:
+    right = _of_path(entry.outline, entry.method)
+    if right is None:
         # Only values tell what it reads, within the namespace of a Policy.
         verb = "get" if entry.method == "GET" else "create"
         return Right(verb=verb, group=ANY, resource=ANY, namespace=entry.bound)
-    verb = "create" if entry.method != "GET" else "get" if meant.name else "list"
+    return replace(right, namespace=entry.bound or right.namespace)
+
+
+def _of_path(path: str, method: str) -> Right | None:
+    """Return the right that a path needs, in which ``{}`` may stand for a variable."""
+    meant = parse_path(segments(path))
+    if meant is None:
+        return None
+    verb = "create" if method != "GET" else "get" if meant.name else "list"
     return Right(
         verb=verb,
         group=_known(meant.group, otherwise=ANY),
         resource=_known(meant.resource, otherwise=ANY),
         subresource=_known(meant.subresource, otherwise=ANY),
-        namespace=entry.bound or _known(meant.namespace),
+        namespace=_known(meant.namespace),
         name=_known(meant.name),
     )
 

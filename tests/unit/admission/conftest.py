@@ -12,6 +12,7 @@ from admission.checks import ValidationDeps
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline, SystemClock
+from reconciler.dialects.registry import compile_entry
 from reconciler.errors import Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
@@ -174,6 +175,7 @@ def make_means(
     requests: Requests | None = None,
     verifier: Account | None = None,
     reader: Account | None = None,
+    entries: Sequence[Object] = (),
 ) -> ValidationDeps:
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
@@ -195,6 +197,12 @@ def make_means(
         patience=patience,
         reader=reader or Account(),
         verifier=verifier,
+        stored_entries=lambda names: [
+            compiled
+            for compiled in map(compile_entry, entries)
+            if names is None or compiled.name in names
+        ],
+        read_entries=lambda: frozenset(item["metadata"]["name"] for item in entries),
     )
 
 

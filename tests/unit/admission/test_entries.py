@@ -4,6 +4,7 @@ import pytest
 
 from admission.policies import PolicyWebhook
 from admission.review import parse_review
+from tests.unit.rights import Account
 
 GOOD = {"kubernetesResource": {"version": "v1", "resource": "pods"}}
 
@@ -61,3 +62,44 @@ async def test_one_about_the_programs_own_is_refused(make, spec):
     found = await reviewed(make, "CREATE", entry(spec))
     assert (found.allowed, found.code) == (False, 422)
     assert f"spec.{next(iter(spec))}: " in found.message
+
+
+CALLS = {"apiCall": {"urlPath": "/apis/apps/v1/namespaces/a/deployments/web"}}
+LACKS = {"watch pods", "get deployments.apps"}
+
+
+def reading(make, *names):
+    entries = [{"name": f"e{at}", "globalReference": {"name": it}} for at, it in enumerate(names)]
+    return make.mutating(context=entries)
+
+
+async def test_what_the_admission_server_may_not_keep_for_a_rule_gives_a_warning(make):
+    entries = [entry(GOOD), entry(CALLS, "calls"), entry(GOOD, "unnamed")]
+    for names, expected in (
+        (["teams.part"], ["GlobalContextEntry teams", "watch pods"]),
+        (["calls"], ["GlobalContextEntry calls", "get deployments.apps in namespace a"]),
+        (["missing"], None),
+    ):
+        means = make.means(reader=Account(lacks=LACKS), entries=entries)
+        request = parse_review(make.review("CREATE", reading(make, *names)))
+        found = await PolicyWebhook(means).review(request, make.deadline())
+        assert found.allowed
+        if expected is None:
+            assert found.warnings == ()
+            continue
+        place, right = expected
+        (warning,) = found.warnings
+        assert warning.startswith(
+            f"{place}: requests for which it is read fail unless a role grants"
+            f" kyverno-admission-controller {right}"
+        )
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_so_does_an_entry_that_a_rule_reads_already(make, is_read):
+    known = [entry(GOOD)] if is_read else []
+    means = make.means(reader=Account(lacks=LACKS), entries=known)
+    request = parse_review(make.review("CREATE", entry(GOOD)))
+    found = await PolicyWebhook(means).review(request, make.deadline())
+    assert found.allowed
+    assert ["watch pods" in text for text in found.warnings] == ([True] if is_read else [])

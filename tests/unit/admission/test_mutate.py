@@ -481,6 +481,21 @@ class TestCost:
             response = await ask(world, "/mutate/fail", body)
         assert "nested more deeply than" in response["status"]["message"]
 
+    async def test_400_policies_and_a_large_object(self, make):
+        chosen = ({"names": ["one"]}, {"selector": {"matchLabels": {"a": "b"}}}, {})
+        policies = [
+            make.mutating(
+                f"p{number}",
+                resources={"kinds": ["ConfigMap"], **chosen[number % 3]},
+                **labels(**{f"l{number}": "yes"}),
+            )
+            for number in range(400)
+        ]
+        obj = make.thing(metadata={"labels": {"a": "c"}}, data={"own": "x" * 1_000_000})
+        async with World(make.index(*policies), largest=1 << 22, together=1 << 22) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=obj))
+        assert len(patch_of(response)) == 133
+
 
 async def test_a_patch_that_makes_no_object_is_an_error(make):
     patch = '[{"op": "replace", "path": "/metadata/labels", "value": "x"}]'

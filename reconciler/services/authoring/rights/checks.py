@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.api.rights import ANY, Need, Right, TargetNeed
+from reconciler.dialects.registry import CompiledEntry, source_rights
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.engine.values.wildcard import has_wildcard
@@ -110,13 +111,29 @@ class RightsCheck:
                 needs += _of_trigger(program, kind, ("get",))
         return tuple(_missing(needs, await self._ask(needs)))
 
-    async def unread(self, policy: CompiledPolicy) -> tuple[Need, ...]:
+    async def unread(
+        self, policy: CompiledPolicy, kept: Iterable[CompiledEntry] = ()
+    ) -> tuple[Need, ...]:
         """Return the rights that are missing to read entries before an object is stored.
+
+        Args:
+            policy: Whose rules read them.
+            kept: The GlobalContextEntries among them.
 
         Raises:
             ClusterError: The API server could not be asked.
         """
         needs = [need for need in await self._of_admission(policy) if _is_told(need)]
+        needs += _of_kept(kept)
+        return tuple(_missing(needs, await self._ask(needs)))
+
+    async def unkept(self, entry: CompiledEntry) -> tuple[Need, ...]:
+        """Return the rights that are missing to keep the data of a GlobalContextEntry.
+
+        Raises:
+            ClusterError: The API server could not be asked.
+        """
+        needs = tuple(_of_kept([entry]))
         return tuple(_missing(needs, await self._ask(needs)))
 
     async def _of_admission(self, policy: CompiledPolicy) -> list[Need]:
@@ -214,6 +231,12 @@ def _of_namespaces(program: Program) -> Iterator[Need]:
     for name in (home,) if home else program.match.namespaces or _ALL:
         right = replace(Right.of("get", NAMESPACES, name=name), namespace=name)
         yield Need(location=f"{program.origin.location}.match", options=(right,))
+
+
+def _of_kept(entries: Iterable[CompiledEntry]) -> Iterator[Need]:
+    for entry in entries:
+        for right in source_rights(entry.source):
+            yield Need(location=f"GlobalContextEntry {entry.name}", options=(right,))
 
 
 def _known_kind(target: TargetNeed) -> bool:

@@ -7,7 +7,7 @@ and is woken, a webhook call fails.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -128,6 +128,14 @@ class GlobalContext:
             self._unwanted[name] = held.stored
         for name in [name for name in self._unwanted if self._is_wanted(name)]:
             self._keep(name, self._unwanted.pop(name))
+
+    def stored(self, names: frozenset[str] | None) -> Iterator[CompiledEntry]:
+        """Yield the entries of these names that are stored and can be compiled; None: all."""
+        known = {**self._unwanted, **{name: held.stored for name, held in self._held.items()}}
+        for name, entry in known.items():
+            if names is None or name in names:
+                with contextlib.suppress(InvalidPolicy):
+                    yield compile_entry(entry)
 
     async def begun(self) -> None:
         """Return when it is known of each that is wanted whether rules can read it."""
