@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from devcluster.install import ProgramSettings
 from devcluster.programs import ADMISSION, CONTROLLER
 from reconciler.api.meta import Object
 from reconciler.errors import ClusterError, Denied, Invalid, NotFound
@@ -212,6 +213,107 @@ async def test_a_rule_reads_a_config_map_and_an_api_path_in_the_call(rig: Rig) -
     patch = {"data": {"mode": "{{ settings.data.mode }}", "place": "{{ count }}"}}
     await rig.apply(change(rig, patch, context=entries))
     assert (await stored(rig, "trigger-1"))["data"] == {"mode": "fast", "place": settings}
+
+
+@pytest.fixture
+async def silence() -> AsyncIterator[str]:
+    """The address of a service that takes connections and does not answer."""
+    taken: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: taken.append(writer), "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    assert taken
+    server.close()
+    for writer in taken:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@pytest.fixture
+async def calling(rig: Rig) -> AsyncIterator[Rig]:
+    """An admission server that may call services of this machine."""
+    await asyncio.to_thread(rig.programs.kill, ADMISSION, signal.SIGTERM)
+    settings = ProgramSettings(flags=("--service-hosts=127.0.0.1",))
+    await asyncio.to_thread(rig.programs.start, ADMISSION, settings, name="calls-here")
+    yield rig
+    await asyncio.to_thread(rig.ensure)
+
+
+async def test_a_service_that_does_not_answer_is_an_error_after_a_second(
+    calling: Rig, silence: str
+) -> None:
+    entry = {"name": "said", "apiCall": {"service": {"url": silence}, "default": "nothing"}}
+    made = change(calling, {"data": {"a": "{{ said }}"}}, context=[entry], operations=["CREATE"])
+    await calling.apply(made)
+    begun = asyncio.get_running_loop().time()
+    with pytest.raises((Denied, Invalid), match=r"service 127\.0\.0\.1 does not answer"):
+        await calling.create(config_map(calling.namespace, "trigger-1"))
+    assert asyncio.get_running_loop().time() - begun < 5.0
+    await calling.apply(made, failurePolicy="Ignore")
+    assert "data" not in await stored(calling, "trigger-2")
+
+
+async def test_whoever_writes_is_warned_where_the_policy_says_so(rig: Rig) -> None:
+    await rig.apply(change(rig, {"data": {"x": "y"}}), emitWarning=True)
+    body = config_map(rig.namespace, "trigger-1")
+    said = f"Warning: policy {rig.namespace}.rule: mutated ConfigMap/trigger-1"
+    with pytest.raises(ClusterError, match=said):
+        await kubectl(rig, "create", "--warnings-as-errors", "-f", "-", stdin=body)
+    assert await rig.data("trigger-1") == {"x": "y"}
+
+
+async def test_what_rules_made_that_is_not_valid_the_api_server_refuses(rig: Rig) -> None:
+    await rig.apply(change(rig, {"data": {"bad key": "y"}}))
+    with pytest.raises(Invalid, match=r"data\[bad key\]: Invalid value"):
+        await rig.create(config_map(rig.namespace, "trigger-1"))
+    assert await rig.find("ConfigMap", "trigger-1") is None
+
+
+async def test_a_rule_that_costs_too_much_stops_no_other_policy(rig: Rig) -> None:
+    foreach = {
+        "list": "split(request.object.data.list, ',')",
+        "patchStrategicMerge": {"data": {"k{{ elementIndex }}": "{{ element }}"}},
+    }
+    made = change(rig, {}, operations=["CREATE"])
+    made["mutate"] = {"foreach": [foreach]}
+    await rig.apply(made, failurePolicy="Ignore")
+    other = change(rig, {"data": {"x": "y"}})
+    meta = {"name": f"{rig.namespace}-other"}
+    await rig.create(
+        {
+            "apiVersion": "kyverno.io/v1",
+            "kind": "ClusterPolicy",
+            "metadata": meta,
+            "spec": {"rules": [other]},
+        }
+    )
+    await kubectl(rig, "wait", "--for=condition=Ready", f"cpol/{meta['name']}", "--timeout=30s")
+    body = config_map(rig.namespace, "trigger-1", list=",".join(map(str, range(3000))))
+    body["metadata"]["annotations"] = {}
+    args = ("create", "--dry-run=server", "--warnings-as-errors", "-f", "-")
+    with pytest.raises(ClusterError, match="takes more than 200000 steps at one object"):
+        await kubectl(rig, *args, stdin=body)
+    assert sorted((await rig.create(body))["data"]) == ["list", "x"]
+
+
+async def test_an_object_as_large_as_the_api_server_stores_is_changed(rig: Rig) -> None:
+    group = f"{rig.namespace}.example.com"
+    made = change(rig, {"spec": {"added": "yes"}}, kinds=[f"{group}/v1/Widget"])
+    await define(rig, group)
+    try:
+        await rig.learn(f"{group}/v1", "Widget")
+        await rig.apply(made)
+        spec = {f"part-{number}": "x" * 1_000 for number in range(1_350)}
+        large = {
+            "apiVersion": f"{group}/v1",
+            "kind": "Widget",
+            "metadata": {"name": "trigger-large", "namespace": rig.namespace},
+            "spec": spec,
+        }
+        await kubectl(rig, "create", "-f", "-", stdin=large)
+        assert (await rig.get("Widget", "trigger-large"))["spec"] == {**spec, "added": "yes"}
+    finally:
+        await kubectl(rig, "delete", "crd", f"widgets.{group}")
 
 
 async def test_the_configuration_is_restored_and_its_policies_are_not_ready_meanwhile(

@@ -108,6 +108,18 @@ async def test_a_trigger_that_is_excepted_leaves_no_request(rig: Rig) -> None:
     assert await rig.data("target") == {"got": "trigger-2"}
 
 
+async def test_what_is_excepted_is_stored_as_it_was_written(rig: Rig) -> None:
+    place = rig.namespace
+    made = rule(place, [], {"data": {"added": "yes"}})
+    del made["mutate"]["targets"]
+    await rig.apply(made)
+    await rig.create(exception(rig, "trigger-1"))
+    await in_force(rig)
+    await rig.create_all([config_map(place, "trigger-1"), config_map(place, "trigger-2")])
+    assert await rig.data("trigger-1") == {}
+    assert await rig.data("trigger-2") == {"added": "yes"}
+
+
 async def test_an_exception_ends_when_it_is_deleted(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
