@@ -34,7 +34,8 @@ def demo(*, keep: bool, directory: Path) -> None:
     Starts a control plane of its own and both programs under their ServiceAccounts. Shows, with
     kubectl's own output: a restart of exactly the Deployments that mount a changed ConfigMap; a
     label of a Namespace spread to the workloads in it; a policy rolled out over 500 existing
-    objects; and a target that may not be changed, with what to grant.
+    objects; a sidecar in Pods before they are stored; a target that may not be changed, with what
+    to grant; and the rules of another language, KubeMod's.
 
     Exit code 1 when something is not as it should be.
     """

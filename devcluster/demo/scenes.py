@@ -1,4 +1,4 @@
-"""The five scenes; each shows something on real objects, checks it, and returns it as a fact."""
+"""The six scenes; each shows something on real objects, checks it, and returns it as a fact."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -182,7 +182,38 @@ def forbidden(stage: Stage) -> str:
     return fact
 
 
-SCENES: tuple[Callable[[Stage], str], ...] = (restart, spread, roll_out, admit, forbidden)
+def speak(stage: Stage) -> str:
+    """Install another policy language, and have its rules change and refuse Pods."""
+    stage.heading("6  ModRules, the rules of KubeMod, where somebody installs them")
+    stage.excerpt("shop.modrules.yaml", "spec:")
+    stage.install("manifests/dialects/kubemod")
+    stage.apply("shop.modrules.yaml")
+    stage.kubectl(
+        "wait", "--for=condition=Ready", "--timeout=60s", "modrules", "--all", "-n", "shop"
+    )
+    stage.kubectl("get", "modrules", "-n", "shop")
+    stage.say("A Pod of a version that is named, and one of none:")
+    stage.kubectl("run", "versioned", "-n", "shop", "--image=shop/web:2.1")
+    names = "custom-columns=NAME:.metadata.name,IMAGES:.spec.containers[*].image"
+    stage.kubectl("get", "pod", "versioned", "-n", "shop", "-o", names)
+    said = stage.refused("run", "unversioned", "-n", "shop", "--image=shop/web:latest")
+    _expect("unversioned says :latest" in said, expected=True, what="Pod refused")
+    (pod,) = stage.items("pods", "-n", "shop", "--field-selector=metadata.name=versioned")
+    images = {container["image"] for container in pod["spec"]["containers"]}
+    _expect("mirror.example.com/shop/web:2.1" in images, expected=True, what="image of the Pod")
+    fact = "a ModRule sent a Pod to the mirror, and another one refused one without a version"
+    stage.fact(fact)
+    return fact
+
+
+SCENES: tuple[Callable[[Stage], str], ...] = (
+    restart,
+    spread,
+    roll_out,
+    admit,
+    forbidden,
+    speak,
+)
 
 
 def _heal(stage: Stage) -> float:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from devcluster.cluster import Cluster
 from devcluster.install import NAMESPACE
+from reconciler.cli.manifests import find_manifests
 from reconciler.errors import ClusterError
 
 OBJECTS = Path(__file__).with_name("objects")
@@ -78,14 +79,26 @@ class Stage:
 
     def apply_refused(self, name: str) -> str:
         """Apply one of the files where the API server refuses it; show and return why."""
-        self._command("apply", "-f", name)
+        return self.refused("apply", "-f", name)
+
+    def refused(self, *args: str) -> str:
+        """Run kubectl where the API server refuses what it is sent; show and return why."""
+        self._command(*args)
+        files = [str(OBJECTS / arg) if (OBJECTS / arg).is_file() else arg for arg in args]
         try:
-            self.cluster.kubectl("apply", "-f", str(OBJECTS / name))
+            self.cluster.kubectl(*files)
         except ClusterError as error:
-            said = str(error).replace(str(OBJECTS / name), name)
+            said = str(error).replace(f"{OBJECTS}/", "")
             self._verbatim(said[max(0, said.find("Error from server")) :].rstrip())
             return said
         return ""
+
+    def install(self, folder: str) -> None:
+        """Apply a folder of the project's own manifests."""
+        self._command("apply", "-k", folder)
+        self._verbatim(
+            self.cluster.kubectl("apply", "-k", str(find_manifests() / folder)).rstrip()
+        )
 
     def apply_policy(self, name: str) -> None:
         """Apply a policy, and wait until the API server asks about what it matches."""

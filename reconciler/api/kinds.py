@@ -77,12 +77,19 @@ def installation_of(api_version: str) -> Installation:
     return INSTALLATIONS.get(split_api_version(api_version)[0], REPLACING)
 
 
+_BY_WORD: Final = {"modrule": MOD_RULES}
+
+
 def policy_named(key: str, installation: Installation = REPLACING) -> PolicyRef:
     """Return which policy a text means: ``name`` a ClusterPolicy, ``namespace/name`` a Policy.
 
-    People write it so, and so it stands in reports and in requests of older versions.
+    People write it so, and so it stands in reports and in requests of older versions. A kind may
+    stand in front, as in ``modrule/namespace/name``.
     """
-    namespace, _, name = key.rpartition("/")
-    kinds = kinds_of(installation)
-    kind = kinds.policies if namespace else kinds.cluster_policies
+    word, _, rest = key.partition("/")
+    kind = _BY_WORD.get(word) if "/" in rest else None
+    namespace, _, name = (key if kind is None else rest).rpartition("/")
+    if kind is None:
+        kinds = kinds_of(installation)
+        kind = kinds.policies if namespace else kinds.cluster_policies
     return PolicyRef(api_version=kind.api_version, kind=kind.kind, namespace=namespace, name=name)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from reconciler.api.kinds import kinds_of
+from reconciler.api.kinds import kinds_of, policy_named
 from reconciler.api.meta import Object, resource_version
 from reconciler.api.requestwire import parse_request, render_spec, render_status
 from reconciler.api.updaterequest import (
@@ -122,9 +122,18 @@ class KubeRequests:
         patch = {"metadata": {"annotations": dict(annotations)}}
         await self._requests.merge(patch, name, self._namespace)
 
-    def of_policy(self, policy: str = "") -> AsyncIterator[UpdateRequest]:
-        """Yield the requests of a policy, finished or not; an empty key means all policies."""
-        return self._all(f"spec.policy={_escaped(policy)}" if policy else "")
+    async def of_policy(self, policy: str = "") -> AsyncIterator[UpdateRequest]:
+        """Yield the requests of a policy, finished or not.
+
+        Args:
+            policy: As `policy_named` takes it; empty: of all policies.
+        """
+        ref = policy_named(policy) if policy else None
+        says_kind = ref is not None and ref.key != policy
+        async for request in self._all(f"spec.policy={_escaped(ref.key)}" if ref else ""):
+            # Policies of two kinds may have the same name.
+            if not says_kind or request.spec.policy == ref:
+                yield request
 
     async def page(
         self, *, policy: str = "", state: State | None = None, limit: int, token: str = ""

@@ -263,8 +263,11 @@ def _rules(place: str, way: str) -> list[Object]:
     return made
 
 
-async def _dump(rig: Rig) -> dict[str, str]:
+async def dump(rig: Rig) -> dict[str, str]:
     """Return everything that others than the readers of the Secret may see, by where it stands."""
+    for kind in REPORTS:
+        group = "wgpolicyk8s.io/v1alpha2" if "Report" in kind else "kyverno.io/v2"
+        await rig.learn(group, kind)
     seen = {kind: json.dumps(await rig.items(kind, "")) for kind in (*KINDS, *REPORTS)}
     for program in (ADMISSION, CONTROLLER):
         seen[f"log of {program}"] = (rig.programs.logs / f"{program}.log").read_text()
@@ -370,11 +373,8 @@ async def _all_ways(programs: Programs, canaries: Mapping[str, Canary], folder: 
                     return error
 
         said = dict(zip(WAYS, await asyncio.gather(*map(go, WAYS)), strict=True))
-        for kind in REPORTS:
-            group = "wgpolicyk8s.io/v1alpha2" if "Report" in kind else "kyverno.io/v2"
-            await first.learn(group, kind)
         return World(
-            said=said, seen=await _dump(first), recorded=await first.items("Secret", NAMESPACE)
+            said=said, seen=await dump(first), recorded=await first.items("Secret", NAMESPACE)
         )
 
 

@@ -581,6 +581,7 @@ class Rig:
         name: str = "",
         user: str | None = None,
         by: str = CONTROLLER_USER,
+        code: int = 0,
     ) -> int:
         """Return how often a program made a call in the test's namespace (audit log).
 
@@ -590,6 +591,7 @@ class Rig:
             name: Of the object; empty: any.
             user: In whose name; empty: its own, None: any.
             by: The program's user; else the controller is meant.
+            code: What it was answered; 0: anything.
         """
         assert isinstance(self.cluster, ControlPlane)
         assert self.cluster.audit_log is not None
@@ -613,6 +615,7 @@ class Rig:
             and (ref := event.get("objectRef") or {}).get("resource") == resource
             and (ref.get("namespace") == self.namespace or resource == "updaterequests")
             and (not name or ref.get("name") == name)
+            and code in (0, (event.get("responseStatus") or {}).get("code"))
             for event in events
         )
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from reconciler.cli.main import retrofit
 from reconciler.errors import ClusterError, Denied, Invalid
 from tests.faults.rig import Rig, config_map, pod
 from tests.unit.dialects.kubemod.modrules import POD, modrule
@@ -23,6 +25,16 @@ async def kubectl(rig: Rig, *args: str, stdin: Object | None = None) -> str:
     """Run kubectl as the admin."""
     text = "" if stdin is None else json.dumps(stdin)
     return await asyncio.to_thread(rig.cluster.kubectl, *args, stdin=text)
+
+
+async def desk(rig: Rig, *args: str) -> str:
+    """Return what a command says of the cluster."""
+
+    def run() -> str:
+        flags = ("--kubeconfig", str(rig.cluster.kubeconfig))
+        return CliRunner().invoke(retrofit, [*args, *flags]).output
+
+    return await asyncio.to_thread(run)
 
 
 async def install(rig: Rig, folder: str) -> None:
@@ -179,6 +191,10 @@ async def test_a_tenants_rule_does_not_leave_its_namespace(modrules: Rig) -> Non
     assert await rig.refused(config_map(rig.namespace, "refused"))
     figures = (await rig.get("ModRule", "rule"))["status"]["mutateExisting"]
     assert (figures["onExisting"], figures["failed"]) == (True, 0)
+    named = f"modrule/{rig.namespace}/rule"
+    assert "1 Completed" in await desk(rig, "status", named)
+    # All are as the rule wants them already.
+    assert "unchanged" in await desk(rig, "preview", named)
 
 
 async def test_rules_of_the_system_namespace_are_for_the_cluster(modrules: Rig) -> None:

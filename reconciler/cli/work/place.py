@@ -26,6 +26,7 @@ _REQUEST: Final = re.compile(
 _ALONE: Final = frozenset(
     {"policy", "policies", "pol", "retrofitpolicy", "retrofitpolicies", "rpol"}
 )
+_MOD_RULE: Final = re.compile(r"modrules?/([^/]+/[^/]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,17 +90,22 @@ def policy_key(name: str) -> str:
     """Return the key of a policy as a person names it.
 
     ``NAME``, ``clusterpolicy/NAME`` and ``cpol/NAME`` are ClusterPolicies; ``NAMESPACE/NAME``,
-    ``policy/NAMESPACE/NAME`` and ``pol/...`` are Policies.
+    ``policy/NAMESPACE/NAME`` and ``pol/...`` are Policies, ``modrule/NAMESPACE/NAME`` ModRules.
 
     Raises:
         InvalidSetting: It is none of these.
     """
+    if rule := _MOD_RULE.fullmatch(name):
+        return f"modrule/{rule[1]}"
     if wide := _CLUSTER_WIDE.fullmatch(name):
         return wide[1]
     inside = _NAMESPACED.fullmatch(name)
     if inside and inside[1] not in _ALONE:
         return f"{inside[1]}/{inside[2]}"
-    msg = f"{name}: name a ClusterPolicy as NAME, a Policy as NAMESPACE/NAME"
+    msg = (
+        f"{name}: name a ClusterPolicy as NAME, a Policy as NAMESPACE/NAME, a ModRule as"
+        " modrule/NAMESPACE/NAME"
+    )
     raise InvalidSetting(msg)
 
 

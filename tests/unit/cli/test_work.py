@@ -63,6 +63,8 @@ def forbidden(name: str, seconds: float) -> UpdateRequest:
         ("shop/restart", "shop/restart"),
         ("policy/shop/restart", "shop/restart"),
         ("pol/shop/restart", "shop/restart"),
+        ("modrule/shop/restart", "modrule/shop/restart"),
+        ("modrules/shop/restart", "modrule/shop/restart"),
     ],
 )
 def test_a_policy_is_named_as_kubectl_does(name: str, key: str) -> None:

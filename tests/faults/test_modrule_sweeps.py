@@ -1,0 +1,54 @@
+"""A ModRule on what exists: each object is changed once, however often the controller dies."""
+
+from typing import Any
+
+import pytest
+
+from devcluster.programs import CONTROLLER
+from reconciler.api.meta import ANNOTATION_EXISTING
+from tests.faults.rig import Rig, config_map
+from tests.integration.test_modrules import install, labelling
+
+pytestmark = pytest.mark.timeout(300)
+
+COUNT = 2000
+KILLS = 3
+
+
+async def changed(rig: Rig) -> int:
+    """Return how many ConfigMaps of the test's namespace have what the rule wants."""
+    return len(await rig.items("ConfigMap", label_selector="team=blue"))
+
+
+async def test_2000_objects_are_changed_once_although_the_controller_is_killed_three_times(
+    rig: Rig,
+) -> None:
+    await install(rig, "manifests/dialects/kubemod")
+    # The API server puts one into each namespace.
+    await rig.create_all(config_map(rig.namespace, f"it-{n:04}") for n in range(COUNT - 1))
+    rule = labelling(rig, annotations={ANNOTATION_EXISTING: "true"})
+    await rig.create(rule)
+    for turn in range(KILLS):
+        least = (turn + 1) * COUNT // (KILLS + 2)
+
+        async def begun(wanted: int = least) -> str:
+            done = await changed(rig)
+            return "" if done >= wanted else f"only {done} of {wanted} yet"
+
+        await rig.settle(begun, within=90.0)
+        await rig.kill(CONTROLLER)
+        assert await changed(rig) < COUNT, "it was killed too late to show anything"
+        await rig.restart(CONTROLLER)
+
+    async def left() -> Any:
+        figures = (await rig.get("ModRule", "rule"))["status"]["mutateExisting"]
+        return "" if figures.get("lastRun") and not figures["pending"] else figures
+
+    await rig.settle(left, within=120.0)
+    assert await changed(rig) == COUNT
+    # What a killed controller had written, the next one may try once more: that is a conflict.
+    assert await rig.calls("patch", "configmaps", user=None, code=200) == COUNT
+    (request,) = await rig.requests(f"{rig.namespace}/rule")
+    assert request.status.sweep is not None
+    assert (request.status.sweep.done, request.status.sweep.failed) == (COUNT, 0)
+    await rig.delete("ModRule", "rule")
