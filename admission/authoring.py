@@ -57,8 +57,12 @@ async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) ->
         async with means.turn(deadline):
             compiled = await asyncio.to_thread(compile_policy, policy)
         compiled = compiled.acting_as(parse_account(policy, own=own))
+        async with asyncio.timeout(deadline.left):
+            await _check_programs(compiled, means)
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
+    except ClusterError as error:
+        return _unanswered(policy, error)
     try:
         async with asyncio.timeout(deadline.left):
             lack, missed = await _missing_rights(compiled, means)
@@ -94,6 +98,18 @@ async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) ->
             ]
         )
     )
+
+
+async def _check_programs(compiled: CompiledPolicy, means: ValidationDeps) -> None:
+    """Look whether programs can be read.
+
+    Raises:
+        InvalidPolicy: One cannot, or nothing evaluates them.
+        Unavailable: Nobody could look.
+    """
+    if means.cue is not None:
+        for location, source in compiled.cue:
+            await means.cue.check(source, location=location)
 
 
 async def _missing_rights(

@@ -17,6 +17,7 @@ from reconciler.services.authoring.lint import Scope
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.ports.access import Access, Accesses
+from reconciler.services.ports.cue import Cue
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.policies import MatchConditions
 from reconciler.services.ports.requests import Requests
@@ -57,6 +58,7 @@ class ValidationDeps:
         installation: Whose names stand in what is said.
         stored_entries: Gives the GlobalContextEntries of some names, None: all.
         read_entries: Gives the names of those that rules read before objects are stored.
+        cue: Looks at programs in CUE; None where nobody does before they run.
         verifier: About the admission server, which verifies deleted and old objects; None where
             it need not.
     """
@@ -82,6 +84,7 @@ class ValidationDeps:
     verifier: Access | None = None
     stored_entries: Callable[[EntryNames], Iterable[CompiledEntry]] = lambda _: ()
     read_entries: Callable[[], EntryNames] = frozenset
+    cue: Cue | None = None
 
     @contextlib.asynccontextmanager
     async def turn(self, deadline: Deadline) -> AsyncIterator[None]:

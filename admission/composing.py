@@ -14,6 +14,7 @@ from admission.resources import ResourceWebhook
 from admission.verdicts import VerdictWebhook
 from reconciler.clock import Clock
 from reconciler.config import AdmissionSettings
+from reconciler.isolation.cue import WithCue, cue_at
 from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.reader import KubeReader
@@ -88,15 +89,16 @@ class RuleWebhooks:
         )
 
     def _admit(self) -> Admit:
+        settings = self.settings
         loader = KubeLoader(
             self.client,
-            self.settings.callable_hosts,
+            settings.callable_hosts,
             timeout=ENTRY_PATIENCE,
-            protection=Protection.of(self.settings),
+            protection=Protection.of(settings),
             kinds=self.lookup.kinds,
         )
         return Admit(
-            loader=WithEntries(entries=self.entries, loader=loader),
+            loader=WithEntries(entries=self.entries, loader=WithCue(loader, cue_at(settings.cue))),
             clock=self.clock,
             below=secrets.randbelow,
         )

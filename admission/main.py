@@ -39,6 +39,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.dialects.registry import policy_kinds, required_kinds
 from reconciler.errors import RetrofitError
+from reconciler.isolation.cue import cue_at, why_no_cue
 from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
@@ -154,7 +155,9 @@ class Admission:
     async def run(self) -> None:
         """Start, serve, and when it is cancelled drain."""
         kinds = KubeKinds(self.client, self.clock)
-        index = PolicyStore(namespace=self.settings.namespace)
+        index = PolicyStore(
+            namespace=self.settings.namespace, why_no_cue=why_no_cue(self.settings.cue)
+        )
         policies = PolicyFeed(index=index, metrics=self.metrics)
         honoured = exception_settings(self.settings)
         exceptions = ExceptionFeed(ExceptionIndex(exception_settings=honoured))
@@ -371,6 +374,7 @@ class Admission:
             patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
             reader=OwnAccess(self.client),
             verifier=None if self.callers.authenticated else OwnAccess(self.client),
+            cue=cue_at(settings.cue),
         )
 
     def _policies(

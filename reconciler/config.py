@@ -120,6 +120,11 @@ class ProcessSettings:
         "*.svc,*.svc.cluster.local",
         "Hosts that context entries may call, patterns separated by commas; empty: none.",
     )
+    cue: str = _setting(
+        "",
+        "File of the command cue, which evaluates the CUE of kinitiras' policies; empty: such"
+        " policies are refused.",
+    )
     max_entry: int = _setting(
         16 * 1024 * 1024,
         "Largest objects that one GlobalContextEntry keeps, together, bytes of JSON.",

@@ -99,7 +99,22 @@ class GlobalLoad:
     name: str
 
 
-Load = ConfigMapLoad | ObjectLoad | ApiLoad | ServiceLoad | GlobalLoad
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CueLoad:
+    """Asks what a program in CUE gives; the answer is the decoded value of one of its fields.
+
+    Attributes:
+        source: The program.
+        data: JSON text of what it is given.
+        output: The field; None is the answer where there is no such.
+    """
+
+    source: str = field(repr=False)
+    data: str = field(repr=False)
+    output: str
+
+
+Load = CueLoad | ConfigMapLoad | ObjectLoad | ApiLoad | ServiceLoad | GlobalLoad
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ class CompiledPolicy:
         account: In whose name its work is done, as `Origin.account`.
         object_labels: Names and values of labels without which no object concerns it, neither as
             it is nor as it was.
+        cue: Places and texts of programs in CUE, which not every installation evaluates.
         kinds: Those that its rules are for, for people, where its language does not name them.
         acts_once: What it does before an object is stored may only be done once.
         chained: The language in whose tiers its rules stand, together with those of all other
@@ -187,6 +188,7 @@ class CompiledPolicy:
     generated: tuple[Any, ...] = ()
     variant: tuple[str, ...] = ()
     object_labels: tuple[tuple[str, str], ...] = ()
+    cue: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     kinds: tuple[str, ...] = ()
     acts_once: bool = field(init=False, repr=False, compare=False)
     chained: str = field(init=False, repr=False, compare=False)

@@ -20,6 +20,7 @@ from reconciler.clock import SystemClock
 from reconciler.engine.loads import (
     ApiLoad,
     ConfigMapLoad,
+    CueLoad,
     GlobalLoad,
     Load,
     ObjectLoad,
@@ -96,6 +97,8 @@ class KubeLoader:
                 return await self._ask(load)
             case ServiceLoad():
                 return await self._ask_service(load)
+            case CueLoad():
+                raise Invalid("nothing evaluates CUE here", status=_REFUSED)
             case GlobalLoad():
                 msg = f"GlobalContextEntry {load.name}: only programs in the cluster keep its data"
                 raise Invalid(msg, status=_REFUSED)

@@ -8,6 +8,7 @@ from reconciler.api.meta import Kind, Object, split_api_version
 from reconciler.engine.loads import (
     ApiLoad,
     ConfigMapLoad,
+    CueLoad,
     GlobalLoad,
     Load,
     ObjectLoad,
@@ -47,6 +48,8 @@ class MemoryLoader:
                 raise _refused(f"{load.method} {load.path}")
             case ServiceLoad():
                 raise _refused(f"service {urlsplit(load.url).hostname or ''}")
+            case CueLoad():
+                raise Invalid("CUE is not evaluated at the desk", status=400)
             case GlobalLoad():
                 raise _refused(f"GlobalContextEntry {load.name}")
 

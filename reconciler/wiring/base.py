@@ -8,6 +8,7 @@ from reconciler.api.kinds import kinds_of
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.isolation import ChildProcesses
+from reconciler.isolation.cue import WithCue, cue_at, why_no_cue
 from reconciler.kube.client import Client
 from reconciler.kube.cluster import KubeCluster
 from reconciler.kube.entries import KubeEntries
@@ -65,6 +66,7 @@ class Base:
                 languages=Languages(settings.installation),
                 namespace=settings.namespace,
                 forces_ignore=settings.force_failure_policy_ignore,
+                why_no_cue=why_no_cue(settings.cue),
             ),
             known=KnownRequests(),
             live=SettingsHolder.of(settings.namespace, filter_targets=settings.filter_targets),
@@ -84,11 +86,14 @@ class Base:
             Dependencies(
                 entries=entries,
                 kinds=self.cluster.kinds,
-                loader=KubeLoader(
-                    worker,
-                    settings.callable_hosts,
-                    protection=protection,
-                    kinds=self.cluster.kinds,
+                loader=WithCue(
+                    KubeLoader(
+                        worker,
+                        settings.callable_hosts,
+                        protection=protection,
+                        kinds=self.cluster.kinds,
+                    ),
+                    cue_at(settings.cue),
                 ),
                 clock=self.clock,
                 spread=jittered,

@@ -8,10 +8,12 @@ from reconciler.api.kinds import CLUSTER_VALIDATE_POLICIES, OVERRIDE_POLICIES
 from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.base import PLACE as EXISTING
 from reconciler.dialects.base import Unchanged, failure_policy_of, wants_existing
+from reconciler.dialects.kinitiras.cue import CueProgram
 from reconciler.dialects.kinitiras.labelled import Labelled, read_label
 from reconciler.dialects.kinitiras.parts import Names, Refusal
 from reconciler.dialects.kinitiras.rule import OverrideRule, Spec, ValidateRule, read_spec
 from reconciler.dialects.kinitiras.scope import Scope
+from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine.itself import on_existing
 from reconciler.engine.program import FAIL, CompiledPolicy, Origin, Phase, Program, Projection
 from reconciler.errors import InvalidPolicy
@@ -72,7 +74,21 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
         timeout=_SECONDS,
         warnings=(*_warnings(spec.rules), *_past(programs, existing)),
         object_labels=(label,) if label else (),
+        cue=_programs(spec.rules),
     )
+
+
+def _programs(rules: Sequence[OverrideRule | ValidateRule]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (source.location, source.source)
+        for rule in rules
+        for source in _sources(rule)
+        if isinstance(source, CueProgram)
+    )
+
+
+def _sources(rule: OverrideRule | ValidateRule) -> tuple[Source, ...]:
+    return rule.overriders.sources if isinstance(rule, OverrideRule) else rule.condition.sources
 
 
 def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tuple[Program, ...]:
@@ -118,7 +134,7 @@ def _program(
 ) -> Program:
     refusal = rule.condition if isinstance(rule, ValidateRule) else None
     overriders = rule.overriders if isinstance(rule, OverrideRule) else None
-    sources = refusal.sources if refusal else overriders.sources if overriders else ()
+    sources = _sources(rule)
     return Program(
         origin=origin,
         phases=frozenset({Phase.VERDICT if refusal else Phase.ADMISSION}),
@@ -134,5 +150,5 @@ def _program(
         appends=overriders is not None and overriders.appends,
         filtered=False,
         tier=_SECOND if origin.policy.kind == OVERRIDE_POLICIES.kind else _FIRST,
-        verdict=Refusal(policy=origin.policy.key, text=refusal.text) if refusal else None,
+        verdict=Refusal(policy=origin.policy.key, refusal=refusal) if refusal else None,
     )

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from reconciler.dialects.kinitiras.texts import ABSENT, read_number
 from reconciler.dialects.kinitiras.values import (
@@ -17,6 +17,7 @@ from reconciler.dialects.kinitiras.values import (
 from reconciler.engine import reading
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import ConditionResult
+from reconciler.engine.ports import Condition
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 _FIELDS: Final = (
@@ -56,6 +57,51 @@ class Process:
         return _CALCULATIONS[self.operation](value, self.operand)
 
 
+class Refuses(Condition, Protocol):
+    """The requests that a rule refuses."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where what it looks at comes from."""
+        ...
+
+    def reason(self, context: Context) -> str:
+        """Return what the refusal says."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstOf:
+    """What any of several conditions refuses."""
+
+    conditions: tuple[Refuses, ...]
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """All that they read."""
+        return frozenset().union(*(item.roots for item in self.conditions))
+
+    @property
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """All that they read."""
+        return frozenset().union(*(item.reads for item in self.conditions))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All that they look at."""
+        return tuple(source for item in self.conditions for source in item.sources)
+
+    def evaluate(self, context: Context) -> ConditionResult:
+        """Decide; the last one says why the request is not refused."""
+        results = [item.evaluate(context) for item in self.conditions]
+        return next((item for item in results if item.passed), results[-1])
+
+    def reason(self, context: Context) -> str:
+        """Return what the first one says that refuses."""
+        refusing = (item for item in self.conditions if item.evaluate(context).passed)
+        return next(refusing).reason(context)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedWhen:
     """The requests that a rule refuses; see `reconciler.engine.ports.Condition`.
@@ -85,6 +131,11 @@ class RefusedWhen:
     def reads(self) -> frozenset[tuple[str, ...]]:
         """What its two sides read."""
         return frozenset().union(*(source.reads for source in self.sources))
+
+    def reason(self, context: Context) -> str:
+        """Return what the refusal says."""
+        del context
+        return self.text
 
     def evaluate(self, context: Context) -> ConditionResult:
         """Decide whether the request is refused.

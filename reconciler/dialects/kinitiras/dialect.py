@@ -68,9 +68,11 @@ class Kinitiras:
         guard: Guard,
         wrong: Sequence[InvalidPolicy] = (),
     ) -> Iterator[Finding]:
-        """Yield nothing: what compiles holds no surprise of its own."""
-        del policy, compiled, scope, guard, wrong
-        return iter(())
+        """Yield what only the text of the policy shows."""
+        from reconciler.dialects.kinitiras.lint import find_surprises  # noqa: PLC0415
+
+        del scope, guard, wrong
+        return find_surprises(policy, compiled)
 
 
 KINITIRAS: Final = Kinitiras()

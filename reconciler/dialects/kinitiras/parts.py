@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.rights import Need, ReadNeed
+from reconciler.dialects.kinitiras.condition import Refuses
+from reconciler.dialects.kinitiras.cue import CueProgram
 from reconciler.dialects.kinitiras.origin import OriginEdit
 from reconciler.dialects.kinitiras.template import TemplateEdit
 from reconciler.dialects.kinitiras.values import Source
@@ -48,6 +50,7 @@ class Overriders:
     """
 
     template: TemplateEdit | None = None
+    programs: tuple[CueProgram, ...] = ()
     origin: tuple[OriginEdit, ...] = ()
     plaintext: tuple[Operation, ...] = ()
     merge_keys: bool = False
@@ -56,12 +59,13 @@ class Overriders:
     def sources(self) -> tuple[Source, ...]:
         """Where values come from."""
         source = self.template and self.template.source
-        return (source,) if source else ()
+        return (*((source,) if source else ()), *self.programs)
 
     @property
     def appends(self) -> bool:
         """Whether it adds to lists by position."""
-        return any(
+        # What a program adds, nobody knows before.
+        return bool(self.programs) or any(
             item.name == "add" and bool(item.path) and _may_insert(item.path[-1])
             for item in self.plaintext
         )
@@ -69,7 +73,7 @@ class Overriders:
     @property
     def convergence(self) -> Convergence:
         """An operation that appends shows itself only at an object."""
-        return Convergence.PROBED if self.plaintext else Convergence.YES
+        return Convergence.PROBED if self.plaintext or self.programs else Convergence.YES
 
     def apply(
         self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
@@ -79,6 +83,8 @@ class Overriders:
         changed: dict[str, Any] = dict(obj)
         if self.template is not None:
             changed = _patched(changed, tuple(self.template.operations(changed, context)))
+        for program in self.programs:
+            changed = _patched(changed, program.patch(context, changed))
         for edit in self.origin:
             changed = _patched(changed, (edit.patch(changed),))
         return _patched(changed, self.plaintext)
@@ -97,10 +103,9 @@ class Refusal:
     """What a rule says that refuses."""
 
     policy: str
-    text: str
+    refusal: Refuses
     heading: str = ""
 
     def message(self, context: Context) -> str:
         """Return which policy refuses, and why."""
-        del context
-        return f"{self.policy}: {self.text}"
+        return f"{self.policy}: {self.refusal.reason(context)}"

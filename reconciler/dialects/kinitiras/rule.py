@@ -1,11 +1,12 @@
 """The fields of the policies, and the places where they are wrong."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from reconciler.dialects.kinitiras.condition import RefusedWhen, read_condition
+from reconciler.dialects.kinitiras.condition import FirstOf, Refuses, read_condition
+from reconciler.dialects.kinitiras.cue import RefusedByProgram, read_programs
 from reconciler.dialects.kinitiras.origin import read_origin
 from reconciler.dialects.kinitiras.parts import Overriders
 from reconciler.dialects.kinitiras.selectors import Selector, read_selector
@@ -19,7 +20,6 @@ _EVERY: Final = "*"
 _CONNECT: Final = "CONNECT"
 _OVERRIDERS: Final = ("plaintext", "cue", "template", "renderedCue", "origin")
 _VALIDATORS: Final = ("targetOperations", "cue", "template", "renderedCue")
-_CUE: Final = "CUE is not evaluated: write template or plaintext"
 
 _Part = TypeVar("_Part")
 
@@ -37,7 +37,7 @@ class ValidateRule:
     """A rule that refuses requests."""
 
     operations: tuple[str, ...]
-    condition: RefusedWhen
+    condition: Refuses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,24 +110,16 @@ def _read_override(raw: Any, location: str, *, home: str) -> OverrideRule:
 
 def _read_overriders(raw: Any, location: str, home: str) -> Overriders:
     fields = reading.mapping(raw, location, allowed=_OVERRIDERS)
-    _refuse_cue(fields, location)
     template = fields.get("template")
     overriders = Overriders(
         template=read_template(template, f"{location}.template", home) if template else None,
+        programs=read_programs(fields, location, refuses=False),
         origin=read_origin(fields.get("origin"), f"{location}.origin"),
         plaintext=_read_plaintext(fields.get("plaintext"), f"{location}.plaintext"),
     )
     if overriders == Overriders():
-        raise InvalidPolicy(location, "expected plaintext, template or origin")
+        raise InvalidPolicy(location, "expected plaintext, template, origin or cue")
     return overriders
-
-
-def _refuse_cue(fields: Mapping[str, Any], location: str) -> None:
-    if fields.get("cue"):
-        raise InvalidPolicy(f"{location}.cue", _CUE)
-    # What the original stores there beside a template means the same as the template.
-    if fields.get("renderedCue") and not fields.get("template"):
-        raise InvalidPolicy(f"{location}.renderedCue", _CUE)
 
 
 def _read_plaintext(raw: Any, location: str) -> tuple[Operation, ...]:
@@ -142,14 +134,17 @@ def _read_plaintext(raw: Any, location: str) -> tuple[Operation, ...]:
 
 def _read_validation(raw: Any, location: str) -> ValidateRule:
     fields = reading.mapping(raw, location, allowed=_VALIDATORS)
-    _refuse_cue(fields, location)
     place = f"{location}.template"
-    template = reading.mapping(fields.get("template"), place, allowed=("type", "condition"))
-    if template.get("type") != "condition":
-        raise InvalidPolicy(f"{place}.type", "expected condition")
+    programs = read_programs(fields, location, refuses=True)
+    refusing: list[Refuses] = [RefusedByProgram(program=program) for program in programs]
+    if fields.get("template") or not programs:
+        template = reading.mapping(fields.get("template"), place, allowed=("type", "condition"))
+        if template.get("type") != "condition":
+            raise InvalidPolicy(f"{place}.type", "expected condition")
+        refusing.insert(0, read_condition(template.get("condition"), f"{place}.condition"))
     return ValidateRule(
         operations=_read_operations(
             fields.get("targetOperations"), f"{location}.targetOperations"
         ),
-        condition=read_condition(template.get("condition"), f"{place}.condition"),
+        condition=refusing[0] if len(refusing) == 1 else FirstOf(conditions=tuple(refusing)),
     )

@@ -109,11 +109,13 @@ class PolicyStore:
     Attributes:
         namespace: Of the programs, whose accounts no policy works as.
         forces_ignore: Every policy is under ``Ignore``, whatever its author wrote.
+        why_no_cue: Why a policy with a program in CUE cannot act; empty where it can.
         languages: Which of those that a cluster need not have are at work.
     """
 
     namespace: str = OWN_NAMESPACE
     forces_ignore: bool = False
+    why_no_cue: str = ""
     languages: Languages = field(default_factory=Languages)
     _known: dict[PolicyRef, StoredPolicy] = field(default_factory=dict)
     _subscribers: list[OnChange] = field(default_factory=list)
@@ -249,7 +251,11 @@ class PolicyStore:
         if known is not None and self._is_compiled(policy):
             return known.result
         version, result = self._prepared.pop(policy_ref(policy), (None, None))
-        return _compile(policy) if result is None or version != _edition(policy) else result
+        if result is None or version != _edition(policy):
+            result = _compile(policy)
+        if self.why_no_cue and isinstance(result, CompiledPolicy) and result.cue:
+            return InvalidPolicy(result.cue[0][0], self.why_no_cue)
+        return result
 
     def _account(self, policy: Object) -> tuple[ServiceAccount | None, InvalidPolicy | None]:
         try:

@@ -431,9 +431,9 @@ def test_what_is_named_is_looked_for_whatever_its_labels_are() -> None:
 @pytest.mark.parametrize(
     ("overriders", "place", "reason"),
     [
-        ({}, "overriders", "expected plaintext, template or origin"),
-        ({"cue": "x"}, "overriders.cue", "CUE is not evaluated"),
-        ({"renderedCue": "x"}, "overriders.renderedCue", "CUE is not evaluated"),
+        ({}, "overriders", "expected plaintext, template, origin or cue"),
+        ({"cue": ["x"]}, "overriders.cue", "expected a text, got a list"),
+        ({"renderedCue": "x" * 100_001}, "overriders.renderedCue", "longer than 100000"),
         ({"plaintext": [{"path": "/a", "op": "move"}]}, "plaintext[0].op", "add, remove"),
         ({"plaintext": [{"path": "a", "op": "remove"}]}, "plaintext[0].path", "forward slash"),
         ({"origin": [{"type": "x"}]}, "origin[0].type", "expected one of annotations"),

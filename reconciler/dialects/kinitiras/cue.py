@@ -1,0 +1,161 @@
+"""Programs in CUE, which another command evaluates: what they are given, and what they answer."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.api.rights import Need, ReadNeed
+from reconciler.engine import reading
+from reconciler.engine.context import Context
+from reconciler.engine.loads import CueLoad, answer_to
+from reconciler.engine.outcome import ConditionResult
+from reconciler.engine.patch.rfc6902 import Operation, compile_operations
+from reconciler.errors import EvaluationError, InvalidPolicy
+
+_PATCHES, _VERDICT = "patches", "validate"
+_LONGEST: Final = 100_000
+_OPERATIONS: Final = ("add", "remove", "replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CueProgram:
+    """One program.
+
+    Attributes:
+        location: Of its text in the policy.
+        rendered: It is one that the original has made of a template, which finds everything
+            below ``data``; others find ``object``, and ``oldObject`` where they refuse.
+        refuses: It gives ``validate``, not ``patches``.
+    """
+
+    source: str = field(repr=False)
+    location: str
+    rendered: bool
+    refuses: bool
+
+    loads = True
+
+    @property
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """What it is given."""
+        names = ("object", "oldObject") if self.rendered or self.refuses else ("object",)
+        return frozenset(("request", name) for name in names)
+
+    def needs(self) -> Iterator[Need | ReadNeed]:
+        """Yield nothing: it reads what it is given."""
+        return iter(())
+
+    def of(self, context: Context) -> Any:
+        """Return what it gives, None where it gives nothing of the name.
+
+        Raises:
+            EvaluationError: It cannot be evaluated.
+            NeedsLoad: It has not been evaluated yet.
+        """
+        request = context.data["request"]
+        obj, old = request.get("object") or {}, request.get("oldObject") or {}
+        return self.given(context, obj, old)
+
+    def given(self, context: Context, obj: Mapping[str, Any], old: Mapping[str, Any]) -> Any:
+        """Return what it gives for these objects, as `of`."""
+        data: dict[str, Any] = {"object": obj}
+        if self.rendered:
+            data = {"data": {**data, "oldObject": old, "extraParams": {}}}
+        elif self.refuses and context.data["request"].get("operation") == "UPDATE":
+            data["oldObject"] = old
+        load = CueLoad(
+            source=self.source,
+            data=json.dumps(data, sort_keys=True),
+            output=_VERDICT if self.refuses else _PATCHES,
+        )
+        return answer_to(load, context.loads, "the CUE program gives nothing")
+
+    def patch(self, context: Context, obj: Mapping[str, Any]) -> tuple[Operation, ...]:
+        """Return the operations that it gives for an object.
+
+        Raises:
+            EvaluationError: It gives none that can be read.
+        """
+        old = context.data["request"].get("oldObject") or {}
+        found = self.given(context, obj, old)
+        if not isinstance(found, list):
+            raise EvaluationError("the CUE program gives no list of patches").bare(
+                "the CUE program gives no list of patches"
+            )
+        wrong = "the CUE program gives a patch that is none"
+        if not all(isinstance(item, dict) and item.get("op") in _OPERATIONS for item in found):
+            raise EvaluationError(wrong).bare(wrong)
+        try:
+            return compile_operations([{"value": None, **item} for item in found], location="")
+        except InvalidPolicy as error:
+            raise EvaluationError(wrong).bare(wrong) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedByProgram:
+    """The requests that a program refuses; see `reconciler.engine.ports.Condition`."""
+
+    program: CueProgram
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """It reads the request."""
+        return frozenset({"request"})
+
+    @property
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        """What the program is given."""
+        return self.program.reads
+
+    @property
+    def sources(self) -> tuple[CueProgram, ...]:
+        """The program."""
+        return (self.program,)
+
+    def evaluate(self, context: Context) -> ConditionResult:
+        """Decide; a program that says nothing lets the request pass."""
+        verdict = self._verdict(context)
+        refused = verdict.get("valid") is False
+        return ConditionResult(passed=refused, message="" if refused else "valid is not false")
+
+    def reason(self, context: Context) -> str:
+        """Return why it refuses."""
+        return str(self._verdict(context).get("reason") or "it is refused")
+
+    def _verdict(self, context: Context) -> Mapping[str, Any]:
+        found = self.program.of(context)
+        if not isinstance(found, Mapping):
+            raise EvaluationError("the CUE program gives no validate").bare(
+                "the CUE program gives no validate"
+            )
+        return found
+
+
+def read_programs(
+    fields: Mapping[str, Any], location: str, *, refuses: bool
+) -> tuple[CueProgram, ...]:
+    """Read ``renderedCue``, unless it stands beside the template that it was made of, and ``cue``.
+
+    Raises:
+        InvalidPolicy: One is no text, or too long.
+    """
+    names = ("cue",) if fields.get("template") else ("renderedCue", "cue")
+    return tuple(
+        CueProgram(
+            source=_read(fields[name], f"{location}.{name}"),
+            location=f"{location}.{name}",
+            rendered=name == "renderedCue",
+            refuses=refuses,
+        )
+        for name in names
+        if fields.get(name)
+    )
+
+
+def _read(raw: Any, location: str) -> str:
+    if not isinstance(raw, str):
+        raise InvalidPolicy(location, f"expected a text, got {reading.kind_of(raw)}")
+    if len(raw) > _LONGEST:
+        raise InvalidPolicy(location, f"it is longer than {_LONGEST} characters")
+    return raw

@@ -1,0 +1,227 @@
+"""The `Cue` port: the command ``cue``, a process for each program.
+
+A process has a folder of its own with the program and its data, which goes with it; nothing of
+the environment; and limits on time, memory, files and output. What it says of a program may quote
+the data, so that only the place of a fault is told.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import signal
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from reconciler.api.account import ServiceAccount
+from reconciler.engine.loads import CueLoad, Load
+from reconciler.errors import Invalid, InvalidPolicy, InvalidSetting, Unavailable
+from reconciler.services.ports.cue import Cue
+from reconciler.services.ports.objects import Loader, RuleLoader
+
+NO_CUE: Final = (
+    "CUE is not evaluated: write template or plaintext, or start both programs with --cue=PATH of"
+    " the command cue"
+)
+_MIB: Final = 1024 * 1024
+_FILES: Final = 64
+_TOGETHER: Final = 2
+_ERRORS: Final = 16_384
+"""Bytes that are read of what the command says."""
+_REFUSED: Final = 400
+_PLACE: Final = re.compile(r"policy\.cue:([0-9]+):([0-9]+)")
+_MISSING: Final = re.compile(r'reference "[a-z]+" not found:\n\s*--expression:1:1')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CueLimits:
+    """What one program may take.
+
+    Attributes:
+        seconds: Until it is killed, by the clock on the wall.
+        memory: Bytes of its data; Go reserves far more addresses than it uses.
+        answer: Bytes of JSON.
+    """
+
+    seconds: float = 2.0
+    memory: int = 256 * _MIB
+    answer: int = 1 * _MIB
+
+
+class NoCue:
+    """Evaluates nothing, and says what to do about it."""
+
+    available = False
+
+    async def check(self, source: str, *, location: str) -> None:
+        """Refuse a program."""
+        del source
+        raise InvalidPolicy(location, NO_CUE)
+
+    async def evaluate(self, load: CueLoad) -> Any:
+        """Refuse a program."""
+        del load
+        raise Invalid(NO_CUE, status=_REFUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CueCommand:
+    """Evaluates programs by an executable file."""
+
+    file: Path
+    limits: CueLimits = CueLimits()
+    available: bool = True
+    _gate: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(_TOGETHER), repr=False
+    )
+
+    async def check(self, source: str, *, location: str) -> None:
+        """Look whether a program can be read."""
+        try:
+            code, _, said = await self._run(source, None, "vet", "-c=false", "policy.cue")
+        except Invalid as error:
+            raise InvalidPolicy(location, str(error)) from error
+        if code:
+            # No data is involved yet, but the first line is all that people need.
+            raise InvalidPolicy(location, f"the CUE program cannot be read{_place(said)}")
+
+    async def evaluate(self, load: CueLoad) -> Any:
+        """Return what a program gives."""
+        code, answer, said = await self._run(
+            load.source,
+            load.data,
+            *("export", "policy.cue", "data.json", "-e", load.output, "--out", "json"),
+        )
+        if not code:
+            return orjson.loads(answer)
+        if _MISSING.search(said):
+            return None
+        msg = f"the CUE program cannot be evaluated{_place(said)}"
+        raise Invalid(msg, status=_REFUSED)
+
+    async def _run(self, source: str, data: str | None, *args: str) -> tuple[int, bytes, str]:
+        async with self._gate:
+            with tempfile.TemporaryDirectory(prefix="cue-") as folder:
+                place = Path(folder)
+                await asyncio.to_thread(_write, place, source, data)
+                return await self._ended(place, args)
+
+    async def _ended(self, folder: Path, args: tuple[str, ...]) -> tuple[int, bytes, str]:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                str(self.file),
+                *args,
+                cwd=folder,
+                env={"HOME": str(folder), "CUE_REGISTRY": "none", "GOMAXPROCS": "1"},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            msg = f"the command cue cannot be started: {error.strerror}"
+            raise Unavailable(msg) from error
+        try:
+            self._limit(process.pid)
+            async with asyncio.timeout(self.limits.seconds):
+                answer, said = await asyncio.gather(
+                    _read(process.stdout, self.limits.answer + 1), _read(process.stderr, _ERRORS)
+                )
+                if len(answer) > self.limits.answer:
+                    msg = f"the CUE program gives more than {self.limits.answer} bytes"
+                    raise Invalid(msg, status=_REFUSED)
+                code = await process.wait()
+        except TimeoutError:
+            msg = f"the CUE program takes more than {self.limits.seconds:g} s"
+            raise Invalid(msg, status=_REFUSED) from None
+        finally:
+            # Whatever it has started goes with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        return code, answer, said.decode(errors="replace")
+
+    def _limit(self, pid: int) -> None:
+        if not hasattr(resource, "prlimit"):
+            return
+        wanted = {
+            resource.RLIMIT_DATA: self.limits.memory,
+            resource.RLIMIT_FSIZE: self.limits.answer,
+            resource.RLIMIT_NOFILE: _FILES,
+            resource.RLIMIT_CORE: 0,
+        }
+        with contextlib.suppress(ProcessLookupError):
+            for limit, most in wanted.items():
+                resource.prlimit(pid, limit, (most, most))
+
+
+@dataclass(frozen=True, slots=True)
+class WithCue:
+    """A `RuleLoader` that has programs evaluated, and everything else read by another."""
+
+    loader: RuleLoader
+    cue: Cue
+
+    def acting_as(self, account: ServiceAccount | None) -> "Loader":
+        """Return one that reads in an account's name; a program reads nothing."""
+        return self if account is None else _Evaluating(self.loader.acting_as(account), self.cue)
+
+    async def load(self, load: Load) -> Any:
+        """Return what is asked for."""
+        return await _Evaluating(self.loader, self.cue).load(load)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluating:
+    loader: Loader
+    cue: Cue
+
+    async def load(self, load: Load) -> Any:
+        if isinstance(load, CueLoad):
+            return await self.cue.evaluate(load)
+        return await self.loader.load(load)
+
+
+def why_no_cue(path: str) -> str:
+    """Return why programs are not evaluated, empty where a command is named."""
+    return "" if path else NO_CUE
+
+
+def cue_at(path: str) -> Cue:
+    """Return what evaluates programs; an empty path: nothing does.
+
+    Raises:
+        InvalidSetting: There is no such command.
+    """
+    if not path:
+        return NoCue()
+    file = Path(path)
+    if not file.is_absolute() or not os.access(file, os.X_OK) or file.is_dir():
+        raise InvalidSetting(f"--cue={path}: expected the whole path of the command cue")
+    return CueCommand(file=file)
+
+
+def _write(folder: Path, source: str, data: str | None) -> None:
+    (folder / "policy.cue").write_text(source, encoding="utf-8")
+    if data is not None:
+        (folder / "data.json").write_text(data, encoding="utf-8")
+
+
+async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
+    """Return the first bytes of what comes, and pass over the rest."""
+    found = b""
+    while stream is not None and (part := await stream.read(65_536)):
+        found += part[: most - len(found)]
+        # What comes without a pause would let nobody else look at the time.
+        await asyncio.sleep(0)
+    return found
+
+
+def _place(said: str) -> str:
+    found = _PLACE.search(said)
+    return f": line {found[1]}, column {found[2]}" if found else ""

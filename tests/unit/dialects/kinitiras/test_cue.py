@@ -1,0 +1,216 @@
+"""Programs in CUE: what they are given, what becomes of what they give, and who is refused."""
+
+import json
+from collections.abc import Hashable
+from typing import Any
+
+import pytest
+
+from reconciler.dialects.finding import Level
+from reconciler.dialects.kinitiras import KINITIRAS
+from reconciler.dialects.kinitiras.labelled import ANNOTATION
+from reconciler.engine.context import Context, request_context
+from reconciler.engine.loads import CueLoad, LoadFailure, NeedsLoad
+from reconciler.engine.outcome import Unmet
+from reconciler.engine.patch import SHIPPED
+from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.services.catalog.policy_store import PolicyStore
+
+OBJECT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"l": "1"}}}
+OLD = {**OBJECT, "metadata": {"name": "a"}}
+
+
+def stored(kind: str, *rules: dict[str, Any]) -> dict[str, Any]:
+    field = "validateRules" if kind == "ClusterValidatePolicy" else "overrideRules"
+    return {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "p", "annotations": {ANNOTATION: "all"}},
+        "spec": {field: list(rules)},
+    }
+
+
+def overriding(**overriders: Any) -> CompiledPolicy:
+    return KINITIRAS.compile(stored("ClusterOverridePolicy", {"overriders": overriders}))
+
+
+def refusing(**rule: Any) -> CompiledPolicy:
+    return KINITIRAS.compile(stored("ClusterValidatePolicy", rule))
+
+
+def context(loads: dict[Hashable, Any] | None = None, operation: str = "UPDATE") -> Context:
+    found = request_context(
+        operation=operation,
+        obj=OBJECT,
+        old_object=OLD if operation == "UPDATE" else None,
+        name="a",
+        namespace="",
+        kind=("", "v1", "ConfigMap"),
+        user_info=None,
+    )
+    return found.with_loads(loads or {})
+
+
+def asked(policy: CompiledPolicy, operation: str = "UPDATE") -> CueLoad:
+    """Return the one program that a policy wants to be evaluated."""
+    (program,) = policy.programs
+    asking = context(operation=operation)
+    condition, mutation = program.condition, program.mutation
+    with pytest.raises(NeedsLoad) as needed:
+        _ = (
+            condition.evaluate(asking)
+            if condition
+            else mutation.apply(None, asking, OBJECT, SHIPPED)
+        )
+    (load,) = needed.value.loads
+    assert isinstance(load, CueLoad)
+    return load
+
+
+def changed(policy: CompiledPolicy, answer: Any) -> dict[str, Any]:
+    (program,) = policy.programs
+    loads: dict[Hashable, Any] = {asked(policy): answer}
+    found = program.mutation.apply(None, context(loads), OBJECT, SHIPPED)
+    assert not isinstance(found, Unmet)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("policy", "operation", "data", "output"),
+    [
+        (overriding(cue="x"), "UPDATE", {"object": OBJECT}, "patches"),
+        (
+            overriding(renderedCue="x"),
+            "UPDATE",
+            {"data": {"object": OBJECT, "oldObject": OLD, "extraParams": {}}},
+            "patches",
+        ),
+        (refusing(cue="x"), "CREATE", {"object": OBJECT}, "validate"),
+        (refusing(cue="x"), "UPDATE", {"object": OBJECT, "oldObject": OLD}, "validate"),
+        (
+            refusing(renderedCue="x"),
+            "CREATE",
+            {"data": {"object": OBJECT, "oldObject": {}, "extraParams": {}}},
+            "validate",
+        ),
+    ],
+)
+def test_a_program_is_given_the_objects(policy, operation, data, output) -> None:
+    load = asked(policy, operation)
+    assert (load.source, json.loads(load.data), load.output) == ("x", data, output)
+    assert "x" not in repr(load)
+
+
+def test_what_a_program_gives_is_applied_before_origin_and_plaintext() -> None:
+    policy = overriding(
+        cue="x",
+        origin=[{"type": "labels", "labels": {"b": "origin"}}],
+        plaintext=[{"op": "replace", "path": "/metadata/labels/c", "value": "plaintext"}],
+    )
+    patches = [{"op": "add", "path": f"/metadata/labels/{name}", "value": "cue"} for name in "abc"]
+    labels = {"l": "1", "a": "cue", "b": "origin", "c": "plaintext"}
+    assert changed(policy, patches)["metadata"]["labels"] == labels
+    assert policy.acts_once
+
+
+def test_a_program_beside_a_template_is_not_the_rendered_one() -> None:
+    template = {"type": "labels", "operation": "add", "path": "a", "value": {"string": "b"}}
+    assert overriding(template=template, renderedCue="x").cue == ()
+    both = overriding(template=template, renderedCue="x", cue="y")
+    assert both.cue == (("spec.overrideRules[0].overriders.cue", "y"),)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "gives no list of patches"),
+        ({"op": "add"}, "gives no list of patches"),
+        ([{"op": "move", "path": "/a", "from": "/b"}], "a patch that is none"),
+        ([{"op": "add", "path": "a"}], "a patch that is none"),
+        (["canary"], "a patch that is none"),
+        (LoadFailure("line 3"), "gives nothing: line 3"),
+    ],
+)
+def test_what_is_no_patch_is_an_error_without_values(answer, reason) -> None:
+    with pytest.raises(EvaluationError, match=reason) as failed:
+        changed(overriding(cue="x"), answer)
+    assert "canary" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"valid": False, "reason": "no"}, "p: no"),
+        ({"valid": False}, "p: it is refused"),
+        ({"valid": True, "reason": "no"}, None),
+        ({}, None),
+    ],
+)
+def test_a_verdict_refuses_with_its_reason(answer, message) -> None:
+    policy = refusing(cue="x")
+    (program,) = policy.programs
+    asking = context({asked(policy): answer})
+    assert program.condition is not None
+    assert program.condition.evaluate(asking).passed is (message is not None)
+    if message:
+        assert program.verdict is not None
+        assert program.verdict.message(asking) == message
+
+
+def test_a_condition_and_a_program_refuse_each_for_itself() -> None:
+    condition = {
+        "cond": "Exist",
+        "message": "labelled",
+        "dataRef": {"from": "current", "path": "/metadata/labels/l"},
+    }
+    policy = refusing(cue="x", template={"type": "condition", "condition": condition})
+    (program,) = policy.programs
+    asking = context({asked(policy): {"valid": False, "reason": "the program"}})
+    assert program.condition is not None
+    assert program.verdict is not None
+    assert program.condition.evaluate(asking).passed
+    assert program.verdict.message(asking) == "p: labelled"
+
+
+def test_without_a_command_a_policy_with_a_program_does_not_act() -> None:
+    policy = stored("ClusterOverridePolicy", {"overriders": {"cue": "x"}})
+    able, unable = PolicyStore(), PolicyStore(why_no_cue="CUE is not evaluated")
+    for store in (able, unable):
+        store.apply(policy)
+    assert len(able.policies()) == 1
+    assert unable.policies() == ()
+    (invalid,) = unable.invalid()
+    assert isinstance(invalid.result, InvalidPolicy)
+    assert str(invalid.result) == "spec.overrideRules[0].overriders.cue: CUE is not evaluated"
+
+
+def test_lint_names_programs_and_what_nobody_should_read() -> None:
+    http = {"url": "http://a.b.svc", "auth": {"staticToken": "canary"}}
+    reference = {"from": "http", "path": "a", "http": http}
+    template = {"type": "labels", "operation": "add", "path": "a", "valueRef": reference}
+    rules = [{"overriders": {"cue": "x"}}, {"overriders": {"template": template}}]
+    policy = stored("ClusterOverridePolicy", *rules)
+    compiled = KINITIRAS.compile(policy)
+    found = list(
+        KINITIRAS.lint(policy, compiled, scope=lambda _version, _kind: None, guard=_NOTHING)
+    )
+    place = "spec.overrideRules[1].overriders.template.valueRef.http.auth.staticToken"
+    assert [(item.level, item.code, item.location) for item in found] == [
+        (Level.NOTE, "cue", "spec.overrideRules[0].overriders.cue"),
+        (Level.WARNING, "credentials", place),
+    ]
+    assert "canary" not in repr(found)
+
+
+class _Nothing:
+    """Guards nothing."""
+
+    def of_field(self, field: str) -> str:
+        return ""
+
+    def of_call(self, method: str, path: str) -> str:
+        return ""
+
+
+_NOTHING = _Nothing()

@@ -1,0 +1,159 @@
+"""The command cue in a process: its limits by stand-ins, programs where it is there."""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.engine.loads import ApiLoad, CueLoad
+from reconciler.errors import Invalid, InvalidPolicy, InvalidSetting, Unavailable
+from reconciler.isolation.cue import CueCommand, CueLimits, NoCue, WithCue, cue_at
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.loader import MemoryLoader
+
+LOAD = CueLoad(source="patches: []", data='{"object": {"a": "canary"}}', output="patches")
+SOON = CueLimits(seconds=0.5, memory=64 << 20, answer=1000)
+
+
+@pytest.fixture
+def standing_in(tmp_path: Path) -> Callable[[str], CueCommand]:
+    """Return a shell script in the place of the command."""
+
+    def made(script: str, limits: CueLimits = SOON) -> CueCommand:
+        file = tmp_path / "cue"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o700)
+        return CueCommand(file=file, limits=limits)
+
+    return made
+
+
+class TestProcess:
+    async def test_it_is_given_a_folder_and_nothing_of_the_environment(
+        self, standing_in, monkeypatch
+    ):
+        monkeypatch.setenv("CANARY", "canary")
+        script = 'printf "[%s, %s]" "$(env | wc -l)" "$(ls | wc -l)"; env >&2; exit 0'
+        found = await standing_in(script, CueLimits()).evaluate(LOAD)
+        # HOME, CUE_REGISTRY, GOMAXPROCS, and PWD of the shell itself.
+        assert found == [4, 2]
+
+    async def test_its_folder_is_gone_afterwards(self, standing_in):
+        where = await standing_in('printf "\\"%s\\"" "$PWD"', CueLimits()).evaluate(LOAD)
+        assert not Path(where).exists()
+
+    async def test_what_does_not_end_is_killed_with_all_that_it_started(
+        self, standing_in, tmp_path
+    ):
+        pids = tmp_path / "pids"
+        script = f"sleep 60 & echo $! > {pids}; echo $$ >> {pids}; wait"
+        begun = time.monotonic()
+        with pytest.raises(Invalid, match=r"takes more than 0\.5 s"):
+            await standing_in(script).evaluate(LOAD)
+        assert time.monotonic() - begun < 20
+        for pid in pids.read_text().split():
+            assert not await _lives(int(pid))
+
+    async def test_what_says_too_much_is_refused(self, standing_in):
+        with pytest.raises(Invalid, match="gives more than 1000 bytes"):
+            await standing_in("head -c 2000 /dev/zero").evaluate(LOAD)
+
+    async def test_what_never_stops_to_say_something_is_killed(self, standing_in):
+        with pytest.raises(Invalid, match="takes more than"):
+            await standing_in("cat /dev/zero").evaluate(LOAD)
+
+    async def test_what_wants_too_much_memory_fails(self, standing_in):
+        script = "exec python3 -c \"x = bytearray(200 << 20); print('[]')\""
+        limits = CueLimits(seconds=20.0, memory=64 << 20)
+        command = standing_in(f"PATH={os.environ['PATH']} {script}", limits)
+        with pytest.raises(Invalid, match="cannot be evaluated"):
+            await command.evaluate(LOAD)
+
+    async def test_no_file_grows_beyond_the_answer(self, standing_in):
+        script = "head -c 4000 /dev/zero > file; wc -c < file"
+        assert await standing_in(script, CueLimits(answer=1000)).evaluate(LOAD) == 1000
+
+    async def test_what_it_says_is_not_shown_but_for_the_place(self, standing_in):
+        script = "echo 'conflicting values \"canary\": ./policy.cue:3:7' >&2; exit 1"
+        command = standing_in(script)
+        with pytest.raises(Invalid) as failed:
+            await command.evaluate(LOAD)
+        text = "the CUE program cannot be evaluated: line 3, column 7"
+        assert str(failed.value) == text
+        with pytest.raises(InvalidPolicy, match="cannot be read: line 3, column 7"):
+            await command.check("x", location="spec")
+
+    async def test_a_command_that_cannot_be_started_may_be_another_time(self, tmp_path):
+        with pytest.raises(Unavailable, match="cannot be started"):
+            await CueCommand(file=tmp_path / "none").evaluate(LOAD)
+
+
+async def _lives(pid: int) -> bool:
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+class TestSetting:
+    async def test_without_a_command_programs_are_refused(self):
+        command = cue_at("")
+        assert isinstance(command, NoCue)
+        with pytest.raises(InvalidPolicy, match="start both programs with --cue=PATH"):
+            await command.check("x", location="spec")
+        with pytest.raises(Invalid, match="start both programs with --cue=PATH"):
+            await command.evaluate(LOAD)
+
+    @pytest.mark.parametrize("path", ["cue", "/none", "/"])
+    def test_a_path_that_leads_to_no_command_is_refused(self, path):
+        with pytest.raises(InvalidSetting, match="expected the whole path of the command cue"):
+            cue_at(path)
+
+    async def test_everything_else_is_read_by_another(self):
+        loader = WithCue(MemoryLoader(MemoryCluster()), NoCue())
+        load = ApiLoad(method="GET", path="/api/v1/namespaces")
+        assert (await loader.load(load))["items"] == []
+        with pytest.raises(Invalid, match="CUE is not evaluated"):
+            await loader.acting_as(None).load(LOAD)
+
+
+@pytest.mark.skipif(shutil.which("cue") is None, reason="the command cue is not installed")
+class TestPrograms:
+    @pytest.fixture
+    def command(self) -> CueCommand:
+        return CueCommand(file=Path(str(shutil.which("cue"))), limits=CueLimits(seconds=20.0))
+
+    async def test_a_program_sees_its_data(self, command):
+        source = 'object: _ @tag(object)\npatches: [{op: "add", path: "/b", value: object.a}]'
+        load = CueLoad(source=source, data='{"object": {"a": "x"}}', output="patches")
+        assert await command.evaluate(load) == [{"op": "add", "path": "/b", "value": "x"}]
+
+    async def test_a_program_without_the_field_gives_nothing(self, command):
+        assert await command.evaluate(CueLoad(source="a: 1", data="{}", output="patches")) is None
+
+    @pytest.mark.parametrize("source", ["patches: [", "patches: [{a: string}]"])
+    async def test_a_program_that_is_wrong_is_refused(self, command, source):
+        with pytest.raises(Invalid, match="cannot be evaluated"):
+            await command.evaluate(CueLoad(source=source, data="{}", output="patches"))
+
+    async def test_a_program_that_fills_memory_is_ended(self, command):
+        source = 'import "list"\npatches: list.Range(0, 100000000, 1)'
+        with pytest.raises(Invalid, match=r"cannot be evaluated|takes more"):
+            await command.evaluate(CueLoad(source=source, data="{}", output="patches"))
+
+    async def test_a_program_reads_no_file(self, command):
+        for source in (
+            '@extern(embed)\npackage a\npatches: _ @embed(file="/etc/hostname",type=text)',
+            'import "example.com/a"\npatches: a.b',
+        ):
+            with pytest.raises(Invalid):
+                await command.evaluate(CueLoad(source=source, data="{}", output="patches"))
