@@ -5,7 +5,7 @@ the tasks where a crash does not reach them, and makes the queue of them again. 
 knows how a hook runs, or what time it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Final
@@ -50,6 +50,10 @@ class Run:
     def hook(self) -> str:
         """Return which hook."""
         return self.tasks[0].hook
+
+    def within(self, orders: Collection[int]) -> "Run":
+        """Return it for its first tasks alone, those in these places."""
+        return Run(tuple(takewhile(lambda task: task.order in orders, self.tasks)))
 
     @property
     def contexts(self) -> tuple[Context, ...]:

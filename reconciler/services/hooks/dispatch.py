@@ -159,11 +159,26 @@ class HookDispatcher:
             if isinstance(step, Pause):
                 asyncio.get_running_loop().call_later(step.until - now, self._woken.set)
             elif step is not None and self._may_begin(step, line):
-                line.queue = line.queue.begin(step)
+                run = self._as_planned(step, line)
+                line.queue = line.queue.begin(run)
                 self._running[key] = asyncio.create_task(
-                    self._run(key, line, step), name=f"hook queue {'/'.join(key)}"
+                    self._run(key, line, run), name=f"hook queue {'/'.join(key)}"
                 )
         self._count()
+
+    def _as_planned(self, run: Run, line: _Line) -> Run:
+        """Return a run without what its plan is not for, where an earlier attempt left one."""
+        first = line.members[run.tasks[0].order][0]
+        names = self.requests.planned_with(first.name)
+        if not names:
+            return run
+        return run.within(
+            {
+                order
+                for order, members in line.members.items()
+                if all(request.name in names for request in members)
+            }
+        )
 
     def _may_begin(self, run: Run, line: _Line) -> bool:
         hook = self.hooks.get(line.members[run.tasks[0].order][0].spec.policy)

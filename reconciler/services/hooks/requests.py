@@ -108,6 +108,13 @@ class HookRequests:
             await self.requests.delete_recorded(_plan_of(name))
         self.ended(stored)
 
+    def planned_with(self, name: str) -> frozenset[str]:
+        """Return the names of the requests that the plan of one is for; none without a plan."""
+        request = self._known.get(name)
+        if request is None or request.status.plan is None:
+            return frozenset()
+        return frozenset({name, *parse_plan(request.status.plan).covers})
+
     async def read_plan(self, name: str) -> Plan | None:
         """Return the plan that a request holds, None where there is none."""
         request = self._known.get(name)

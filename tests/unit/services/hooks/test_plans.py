@@ -1,0 +1,154 @@
+"""A plan is for the requests that it names, and for no other that stands in the queue."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from reconciler.api.meta import CONFIG_MAPS, ObjectRef
+from reconciler.api.updaterequest import State, UpdateRequest
+from reconciler.clock import SystemClock
+from reconciler.hooks.bindings import HookConfig
+from reconciler.hooks.contexts import Context, ContextType
+from reconciler.hooks.declared import compile_hook
+from reconciler.hooks.operations import read_operations
+from reconciler.hooks.plan import planned
+from reconciler.hooks.ports import HookRef, RunResult
+from reconciler.hooks.records import HookIdentity, Record, spec_of
+from reconciler.isolation.jq import JqWorkers
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.operations import MemoryOperations
+from reconciler.memory.requests import MemoryRequests
+from reconciler.requests.lifecycle import Retention
+from reconciler.services.hooks.accounts import HookAccount
+from reconciler.services.hooks.active import ActiveHook
+from reconciler.services.hooks.dispatch import HookDispatcher
+from reconciler.services.hooks.operations import OperationRunner
+from reconciler.services.hooks.recorder import Recorder, RecorderDeps
+from reconciler.services.hooks.requests import HookRequests
+from reconciler.services.hooks.running import HookRun
+from tests.unit.services.conftest import until
+
+HOOK: Final = {
+    "apiVersion": "kube-retrofit.dev/v1alpha1",
+    "kind": "Hook",
+    "metadata": {"name": "copies", "namespace": "shop", "uid": "u1", "generation": 1},
+    "spec": {"executable": "copies.sh", "kubernetes": [{"name": "sources", "kind": "ConfigMap"}]},
+}
+DECLARED: Final = compile_hook(HOOK)
+
+
+def create(name: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "shop"}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    return {"operation": "Create", "object": obj}
+
+
+class Copies:
+    """Answers a copy of each object that it is run for."""
+
+    async def run(
+        self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
+    ) -> RunResult:
+        names = [context["object"]["metadata"]["name"] for context in contexts]
+        return RunResult(operations=[create(f"copy-{name}") for name in names])
+
+
+class World:
+    """A process that begins with three requests, the first of which an earlier one has planned."""
+
+    def __init__(self) -> None:
+        self.cluster, self.clock = MemoryCluster(), SystemClock()
+        self.requests = MemoryRequests(self.cluster, "shop")
+        self.ended: list[UpdateRequest] = []
+        self.known = HookRequests(
+            requests=self.requests,
+            clock=self.clock,
+            retention=Retention(seconds=dict.fromkeys(State, 600.0)),
+            ended=self.ended.append,
+        )
+        self.dispatcher = HookDispatcher(
+            requests=self.known,
+            hooks={DECLARED.ref: self._active()},
+            clock=self.clock,
+            jitter=float,
+        )
+
+    def _active(self) -> ActiveHook:
+        account = HookAccount.of(HOOK)
+        deps = RecorderDeps(
+            requests=self.requests,
+            clock=self.clock,
+            namespace="shop",
+            order=lambda: 9,
+            stored=self._stored,
+            say=print,
+            most=1000,
+        )
+        operations = OperationRunner(
+            kinds=self.cluster,
+            reader=self.cluster,
+            writer=self.cluster,
+            operations=MemoryOperations(self.cluster),
+            jq=JqWorkers(workers=0),
+        )
+        identity = HookIdentity(ref=DECLARED.ref, uid="u1", generation=1)
+        return ActiveHook(
+            declared=DECLARED,
+            account=account,
+            recorder=Recorder(deps=deps, hook=identity, account=account),
+            informers=(),
+            runner=HookRun(
+                requests=self.known,
+                runs=Copies(),
+                operations=operations,
+                ref=DECLARED.ref,
+                config=DECLARED.config,
+            ),
+        )
+
+    async def _stored(self, request: object) -> None:
+        raise AssertionError(request)
+
+    async def record(self, order: int) -> None:
+        name = f"s{order}"
+        shown = {"object": {"metadata": {"name": name, "namespace": "shop"}}}
+        context = Context(type=ContextType.EVENT, binding="sources", event="Added", shown=shown)
+        record = Record(
+            context=context,
+            queue="main",
+            allow_failure=False,
+            scope="shop",
+            at=str(order),
+            resource=ObjectRef(api_version="v1", kind="ConfigMap", namespace="shop", name=name),
+            watched="w",
+        )
+        identity = HookIdentity(ref=DECLARED.ref, uid="u1", generation=1)
+        await self.requests.create(f"r{order}", {}, spec_of(identity, [record], order))
+
+    async def plan(self, order: int) -> None:
+        """Leave what a process leaves that is killed before the first operation."""
+        documents = [create(f"copy-s{order}")]
+        await self.known.load()
+        plan = planned(documents, read_operations(documents), [f"r{order}"])
+        await self.known.store_plan(f"r{order}", plan)
+
+    async def names(self) -> set[str]:
+        page = await self.cluster.list_page(CONFIG_MAPS, namespace="shop")
+        return {item["metadata"]["name"] for item in page.items}
+
+
+async def test_what_came_after_a_plan_is_run_for_itself() -> None:
+    world = World()
+    for order in (1, 2, 3):
+        await world.record(order)
+    await world.plan(1)
+    await world.dispatcher.load()
+    work = asyncio.ensure_future(world.dispatcher.run())
+    try:
+        await until(lambda: len(world.ended) == 3)
+    finally:
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+    assert await world.names() == {"copy-s1", "copy-s2", "copy-s3"}
