@@ -88,7 +88,8 @@ class WebhookConfig:
         owner: Reference of an object with which the configurations shall be removed.
         forces_ignore: All policies are under ``Ignore``, whatever their authors wrote.
         installation: Whose they are.
-        policy_kinds: The kinds of policies that are looked at when they are written.
+        policy_kinds: The kinds of policies that are looked at when they are written; None: those
+            that every cluster with this installation has.
     """
 
     endpoint: Endpoint
@@ -99,7 +100,7 @@ class WebhookConfig:
     owner: Mapping[str, Any] | None = None
     forces_ignore: bool = False
     installation: Installation = REPLACING
-    policy_kinds: Sequence[Kind] = required_kinds(REPLACING)
+    policy_kinds: Sequence[Kind] | None = None
 
 
 def configurations(
@@ -255,11 +256,13 @@ def _of_rules(
 
 def _of_authors(registration: WebhookConfig) -> Iterator[Object]:
     """Yield the webhooks that are asked when people write policies and what belongs to them."""
-    own = kinds_of(registration.installation)
+    own, policies = kinds_of(registration.installation), registration.policy_kinds
+    if policies is None:
+        policies = required_kinds(registration.installation)
     yield _written(
         "policy",
         "/policies",
-        (*registration.policy_kinds, own.entries, *HOOK_KINDS),
+        (*policies, own.entries, *HOOK_KINDS),
         registration,
         standing.harmless_edits(),
     )

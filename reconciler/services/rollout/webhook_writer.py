@@ -15,7 +15,6 @@ from typing import Any, Protocol, Self
 from reconciler.api.meta import FIELD_MANAGER, Kind, Object, PolicyRef, resource_version
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
-from reconciler.dialects.registry import required_kinds
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
@@ -168,7 +167,7 @@ class WebhookWriter:
         self,
         policies: Sequence[CompiledPolicy],
         stored: Iterable[Object] = (),
-        kinds: Sequence[Kind] = required_kinds(REPLACING),
+        kinds: Sequence[Kind] | None = None,
     ) -> Mapping[PolicyRef, str]:
         """Have the API server ask about what the policies match; return when it does.
 
@@ -179,7 +178,7 @@ class WebhookWriter:
         Args:
             policies: All that can act.
             stored: The same and others as they are stored.
-            kinds: Of policies that are looked at when they are written.
+            kinds: Of policies that are looked at when they are written, as of a `WebhookConfig`.
 
         Returns:
             Why a policy is left out.
