@@ -63,6 +63,7 @@ def test_a_value_that_nobody_reads_is_refused(values: Any, place: str) -> None:
 def test_the_chart_holds_the_manifests_themselves() -> None:
     for link, folder in {
         "base": "manifests/base",
+        "beside": "manifests/beside",
         "components": "manifests/components",
         "crds": "crds",
         "dialects": "manifests/dialects",

@@ -46,8 +46,8 @@ class Tools:
             env={**os.environ, **folders},
         )
 
-    def render(self, *args: str, chart: Path = CHART) -> Objects:
-        done = self.run("template", "kube-retrofit", str(chart), "--namespace=kyverno", *args)
+    def render(self, *args: str, chart: Path = CHART, namespace: str = "kyverno") -> Objects:
+        done = self.run("template", "kube-retrofit", str(chart), f"--namespace={namespace}", *args)
         assert done.returncode == 0, done.stderr
         return by_name(done.stdout)
 
@@ -125,6 +125,22 @@ def test_a_value_brings_a_component(
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     assert tools.render(*WHOLE, f"--set={value}=true") == tools.built(tmp_path)
+
+
+def test_beside_a_kyverno_it_renders_that_overlay(tools: Tools) -> None:
+    beside = ("--set=besideKyverno=true", "--namespace=kube-retrofit")
+    found = tools.render(*WHOLE, beside[0], namespace="kube-retrofit")
+    assert found == tools.built(OVERLAYS / "beside-kyverno")
+    assert "add --namespace kube-retrofit" in tools.refusal(beside[0], "--namespace=kyverno")
+    assert "tenants goes with" in tools.refusal(*beside, "--set=tenants=true")
+    config = found["ConfigMap", "kube-retrofit", "kube-retrofit"]["data"]
+    changed = tools.render(
+        beside[0], "--set=config.excludeUsernames=me", namespace="kube-retrofit"
+    )
+    assert changed["ConfigMap", "kube-retrofit", "kube-retrofit"]["data"] == {
+        **config,
+        "excludeUsernames": "me",
+    }
 
 
 def test_reports_hooks_and_other_languages_come_with_their_values(tools: Tools) -> None:

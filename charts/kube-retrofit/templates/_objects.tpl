@@ -6,7 +6,7 @@
 {{- if and (eq $object.kind "Namespace") (eq $name (index . 0).Release.Namespace) -}}
 {{- if $values.namespace.create }}yes{{ end -}}
 {{- else if and (eq $object.kind "PodDisruptionBudget") (eq (int (include "kube-retrofit.program" . | fromYaml).replicas) 1) -}}
-{{- else if and $values.clientCertificate (eq $object.kind "ClusterRoleBinding") (eq $name "kyverno:admission-controller:view") -}}
+{{- else if and $values.clientCertificate (eq $object.kind "ClusterRoleBinding") (hasSuffix ":admission-controller:view" $name) -}}
 {{- else -}}
 yes
 {{- end -}}
@@ -30,7 +30,7 @@ yes
 {{- else -}}
 {{- if eq $object.kind "PodDisruptionBudget" -}}
 {{- $_ := mergeOverwrite $object.spec (include "kube-retrofit.program" . | fromYaml).podDisruptionBudget -}}
-{{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name "kyverno") -}}
+{{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name (index . 0).Release.Namespace) -}}
 {{- $_ := mergeOverwrite $object.data $values.config -}}
 {{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}
 {{- $_ := set $object.metadata "annotations" (merge (dict "helm.sh/resource-policy" "keep") ($object.metadata.annotations | default dict)) -}}
