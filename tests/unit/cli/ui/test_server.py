@@ -1,9 +1,13 @@
 """The server of the page: what it answers, to whom, and what it keeps to itself."""
 
+import asyncio
 import hashlib
 import re
+import signal
+import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from reconciler.api.updaterequest import State
@@ -11,6 +15,7 @@ from reconciler.cli.ui.server import HEADERS
 from tests.architecture.conftest import ROOT
 from tests.unit.cli.ui.cluster import APIS, REQUESTS, Cluster, name
 from tests.unit.cli.ui.conftest import Page
+from tests.unit.kube.conftest import write_kubeconfig
 
 STATIC = ROOT / "reconciler/cli/ui/static"
 
@@ -124,3 +129,22 @@ async def test_it_writes_nothing(page: Page, cluster: Cluster) -> None:
         await page.get(path)
         assert (await page.post(path)).status == 405
     assert {call.method for call in cluster.api.seen} == {"GET"}
+
+
+async def test_the_command_serves_until_it_is_interrupted(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    file = write_kubeconfig(tmp_path / "kubeconfig", cluster.api.address, {"token": "t"})
+    program = str(Path(sys.executable).with_name("retrofit"))
+    words = ("ui", "--port", "0", "--kubeconfig", str(file))
+    serving = await asyncio.create_subprocess_exec(
+        program, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert serving.stdout is not None
+    async with asyncio.timeout(60):
+        address = (await serving.stdout.readline()).decode().split()[0]
+        async with aiohttp.ClientSession() as session, session.get(address) as answer:
+            assert "<title>kube-retrofit</title>" in await answer.text()
+        serving.send_signal(signal.SIGINT)
+        _, said = await serving.communicate()
+    assert (serving.returncode, said) == (0, b"")
