@@ -3,19 +3,27 @@
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from admission.beliefs import Beliefs
+from admission.checks import ValidationDeps
 from admission.decide import Limits
 from admission.failures import RuleFailures
-from admission.global_entries import ENTRY_PATIENCE
+from admission.global_entries import ENTRY_PATIENCE, NamedEntries
 from admission.lookup import RuleLookup
 from admission.mutate import MutateWebhook
+from admission.policies import ASKED_AUTHORS, PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.verdicts import VerdictWebhook
+from reconciler.api.account import ServiceAccount
 from reconciler.clock import Clock
 from reconciler.config import AdmissionSettings
 from reconciler.isolation.cue import WithCue, cue_at
+from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.client import Client
+from reconciler.kube.conditions import KubeConditions
+from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
@@ -35,6 +43,9 @@ from reconciler.services.recording.recorder import Recorder
 from reconciler.wiring.shared import success_events
 
 _log = logger("admission.composing")
+
+_ROLE_PATIENCE: Final = 2.0
+"""Seconds for a role that is applied together with its policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +164,51 @@ def backlog_estimate(
     metrics.waiting_limit.labels("waiting").set_function(lambda: marks().limit)
     metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)
     return estimate
+
+
+def policy_webhook(
+    client: Client,
+    settings: AdmissionSettings,
+    kinds: KubeKinds,
+    holder: SettingsHolder,
+    *,
+    entries: NamedEntries,
+    authenticated: bool,
+) -> PolicyWebhook:
+    """Return what checks policies, and what belongs to them, when they are written.
+
+    Args:
+        client: Asks as this program.
+        settings: Of this program.
+        kinds: Discovery.
+        holder: Of the settings of the cluster.
+        entries: What rules read before objects are stored.
+        authenticated: Callers show a certificate.
+    """
+    own = partial(ServiceAccount, namespace=settings.namespace)
+    shared = own(name=settings.background_service_account)
+    controller = own(name=settings.controller_service_account)
+    means = ValidationDeps(
+        kinds=kinds,
+        forget=kinds.invalidate,
+        scope=kinds.scope,
+        access=PolicyAccess(client, shared=shared, controller=controller),
+        conditions=KubeConditions(client),
+        requests=KubeRequests.recorded(client, settings),
+        installation=settings.installation,
+        account=str(shared),
+        controller=controller,
+        filters=lambda: holder.current.filters,
+        protection=Protection.of(settings),
+        patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
+        reader=OwnAccess(client),
+        verifier=None if authenticated else OwnAccess(client),
+        cue=cue_at(settings.cue),
+        stored_entries=entries.context.stored,
+        read_entries=lambda: entries.context.wanted,
+    )
+    return PolicyWebhook(
+        means,
+        about=partial(UserAccess, client),
+        asked=ASKED_AUTHORS[settings.ask_authors],
+    )

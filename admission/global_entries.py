@@ -4,10 +4,9 @@ Each replica keeps those that some policy names, and no others. It writes no sta
 leading controller says what holds there, and the log of this process what holds here.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Self
 
-from admission.checks import ValidationDeps
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.clock import Clock
@@ -93,11 +92,6 @@ class NamedEntries:
         else:
             self._by_policy[stored.ref] = names
         self.context.want(joined(self._by_policy.values()))
-
-    def known_to(self, means: ValidationDeps) -> ValidationDeps:
-        """Return what the checks of policies may ask for, the entries included."""
-        context = self.context
-        return replace(means, stored_entries=context.stored, read_entries=lambda: context.wanted)
 
     def show(self, metrics: Metrics) -> None:
         """Have metrics show how many entries rules can read, and how often that ended."""

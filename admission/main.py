@@ -6,7 +6,6 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import click
@@ -15,8 +14,7 @@ import uvloop
 from admission.bodies import Bodies
 from admission.callers import Callers
 from admission.certificates import Certificates, server_names
-from admission.checks import ValidationDeps
-from admission.composing import RuleWebhooks, backlog_estimate
+from admission.composing import RuleWebhooks, backlog_estimate, policy_webhook
 from admission.connections import ConnectionLimits
 from admission.digests import Digests
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
@@ -30,28 +28,23 @@ from admission.following import (
 from admission.global_entries import NamedEntries
 from admission.heartbeat import Heartbeat
 from admission.lookup import RuleLookup
-from admission.policies import ASKED_AUTHORS, PolicyWebhook
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import Transport, WebhookServer
-from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.dialects.registry import policy_kinds, required_kinds
 from reconciler.errors import RetrofitError
-from reconciler.isolation.cue import cue_at, why_no_cue
-from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
+from reconciler.isolation.cue import why_no_cue
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.backlog import backlog_taker, backlog_watch
 from reconciler.kube.client import Client, connect
-from reconciler.kube.conditions import KubeConditions
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import new_identity
 from reconciler.kube.policies import follow_optional, policies_of
 from reconciler.kube.preflight import exception_kinds, wait_for_kinds
 from reconciler.kube.reader import KubeReader
-from reconciler.kube.requests import KubeRequests
 from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.settings import settings_watch
 from reconciler.kube.watch import BEAT, Watch
@@ -66,7 +59,6 @@ from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.wiring.shared import exception_settings, kyverno_detector
@@ -75,8 +67,6 @@ _log = logs.logger("admission.main")
 
 _PATIENCE = 5.0
 """Seconds at the start for what helps and is not needed."""
-_ROLE_PATIENCE = 2.0
-"""Seconds for a role that is applied together with its policy."""
 _NEEDED = (NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
@@ -216,7 +206,14 @@ class Admission:
             self._transport(),
             webhooks.judging(webhooks.recording(estimate, heartbeat.missed)),
             webhooks.mutating(heartbeat.missed),
-            self._policies(kinds, holder, entries).review,
+            policy_webhook(
+                self.client,
+                self.settings,
+                kinds,
+                holder,
+                entries=entries,
+                authenticated=self.callers.authenticated,
+            ).review,
             ExceptionWebhook(honoured).review,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -353,38 +350,6 @@ class Admission:
             )
             tasks.create_task(forever(stored.name, stored.run()))
             tasks.create_task(forever(f"problems of {stored.name}", stored.tell()))
-
-    def _means(self, kinds: KubeKinds, holder: SettingsHolder) -> ValidationDeps:
-        settings = self.settings
-        own = partial(ServiceAccount, namespace=settings.namespace)
-        shared = own(name=settings.background_service_account)
-        controller = own(name=settings.controller_service_account)
-        return ValidationDeps(
-            kinds=kinds,
-            forget=kinds.invalidate,
-            scope=kinds.scope,
-            access=PolicyAccess(self.client, shared=shared, controller=controller),
-            conditions=KubeConditions(self.client),
-            requests=KubeRequests.recorded(self.client, settings),
-            installation=settings.installation,
-            account=str(shared),
-            controller=controller,
-            filters=lambda: holder.current.filters,
-            protection=Protection.of(settings),
-            patience=min(_ROLE_PATIENCE, settings.webhook_timeout / 4),
-            reader=OwnAccess(self.client),
-            verifier=None if self.callers.authenticated else OwnAccess(self.client),
-            cue=cue_at(settings.cue),
-        )
-
-    def _policies(
-        self, kinds: KubeKinds, holder: SettingsHolder, entries: NamedEntries
-    ) -> PolicyWebhook:
-        return PolicyWebhook(
-            entries.known_to(self._means(kinds, holder)),
-            about=partial(UserAccess, self.client),
-            asked=ASKED_AUTHORS[self.settings.ask_authors],
-        )
 
     def _lookup(
         self,

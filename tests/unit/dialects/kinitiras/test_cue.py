@@ -189,7 +189,10 @@ def test_lint_names_programs_and_what_nobody_should_read() -> None:
     http = {"url": "http://a.b.svc", "auth": {"staticToken": "canary"}}
     reference = {"from": "http", "path": "a", "http": http}
     template = {"type": "labels", "operation": "add", "path": "a", "valueRef": reference}
-    rules: list[dict[str, Any]] = [{"overriders": {"cue": "x"}}, {"overriders": {"template": template}}]
+    rules: list[dict[str, Any]] = [
+        {"overriders": {"cue": "x"}},
+        {"overriders": {"template": template}},
+    ]
     policy = stored("ClusterOverridePolicy", *rules)
     compiled = KINITIRAS.compile(policy)
     found = list(
