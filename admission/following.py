@@ -32,6 +32,19 @@ class PolicyFeed:
     index: PolicyStore
     metrics: Metrics
 
+    def informers(self, watches: Mapping[Kind, Watch], clock: Clock) -> tuple["Informer", ...]:
+        """Return what hands over the policies of each kind."""
+        return tuple(
+            Informer(
+                name=kind.plural,
+                watch=watch,
+                take=self.on_event,
+                clock=clock,
+                prepare=self.index.prepare,
+            )
+            for kind, watch in watches.items()
+        )
+
     def on_event(self, change: Change, policy: Object) -> None:
         """Take in one change."""
         ref = policy_ref(policy)

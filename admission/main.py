@@ -159,19 +159,8 @@ class Admission:
         watches = {
             kind: Watch(self.client, kind, self.clock) for kind in required_kinds(installation)
         }
-        of_policies = tuple(
-            Informer(
-                name=kind.plural,
-                watch=watch,
-                take=policies.on_event,
-                clock=self.clock,
-                prepare=policies.index.prepare,
-            )
-            for kind, watch in {
-                **watches,
-                **follow_optional(self.client, kinds, self.clock),
-            }.items()
-        )
+        optional = follow_optional(self.client, kinds, self.clock)
+        of_policies = policies.informers({**watches, **optional}, self.clock)
         facts, of_facts = self._facts(exceptions)
         followers = (*of_policies, *of_facts, self._settings_follower(holder))
         for item in followers:
