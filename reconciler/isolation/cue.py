@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import re
-import resource
 import signal
 import tempfile
 from dataclasses import dataclass, field
@@ -28,8 +27,12 @@ NO_CUE: Final = (
     "CUE is not evaluated: write template or plaintext, or start both programs with --cue=PATH of"
     " the command cue"
 )
-_MIB: Final = 1024 * 1024
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+_BLOCK: Final = 512
 _FILES: Final = 64
+_NOT_STARTED: Final = frozenset({126, 127})
+"""What a shell ends with that finds no command, or may not start it."""
 _TOGETHER: Final = 2
 _ERRORS: Final = 16_384
 """Bytes that are read of what the command says."""
@@ -114,8 +117,7 @@ class CueCommand:
     async def _ended(self, folder: Path, args: tuple[str, ...]) -> tuple[int, bytes, str]:
         try:
             process = await asyncio.create_subprocess_exec(
-                str(self.file),
-                *args,
+                *("/bin/sh", "-c", self._limited, "sh", str(self.file), *args),
                 cwd=folder,
                 env={"HOME": str(folder), "CUE_REGISTRY": "none", "GOMAXPROCS": "1"},
                 stdin=asyncio.subprocess.DEVNULL,
@@ -127,7 +129,6 @@ class CueCommand:
             msg = f"the command cue cannot be started: {error.strerror}"
             raise Unavailable(msg) from error
         try:
-            self._limit(process.pid)
             async with asyncio.timeout(self.limits.seconds):
                 answer, said = await asyncio.gather(
                     _read(process.stdout, self.limits.answer + 1), _read(process.stderr, _ERRORS)
@@ -144,20 +145,18 @@ class CueCommand:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+        if code in _NOT_STARTED:
+            raise Unavailable("the command cue cannot be started")
         return code, answer, said.decode(errors="replace")
 
-    def _limit(self, pid: int) -> None:
-        if not hasattr(resource, "prlimit"):
-            return
-        wanted = {
-            resource.RLIMIT_DATA: self.limits.memory,
-            resource.RLIMIT_FSIZE: self.limits.answer,
-            resource.RLIMIT_NOFILE: _FILES,
-            resource.RLIMIT_CORE: 0,
-        }
-        with contextlib.suppress(ProcessLookupError):
-            for limit, most in wanted.items():
-                resource.prlimit(pid, limit, (most, most))
+    @property
+    def _limited(self) -> str:
+        """Return what a shell does before it becomes the command: no moment is without limits."""
+        blocks, kilobytes = self.limits.answer // _BLOCK, self.limits.memory // _KIB
+        return (
+            f"ulimit -c 0 && ulimit -n {_FILES} && ulimit -f {blocks} && ulimit -d {kilobytes}"
+            ' && exec "$@"'
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,17 @@ from collections.abc import Iterator
 
 from reconciler.api.meta import PREFIX, Object
 from reconciler.dialects.finding import Finding, Level, invalid
+from reconciler.dialects.registry import dialect_of
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.limits import CANARY, KNOWN, PROMOTE, parse_limits, place_of, unread
 
 
 def limit_findings(policy: Object) -> Iterator[Finding]:
     """Yield what is wrong with the annotations of ours that a policy carries."""
+    of_language = dialect_of(policy).annotations
     for name in unread(policy):
+        if name in of_language:
+            continue
         yield Finding(
             level=Level.WARNING,
             code="unknown-annotation",

@@ -74,6 +74,7 @@ def test_an_object_without_the_label_is_skipped(files: Desk) -> None:
         "metadata: {", "metadata: {annotations: {kube-retrofit.dev/objects: all}, "
     )
     files.write("policies.yaml", every)
+    assert files.run("lint", "--strict", "policies.yaml").exit_code == 0
     assert "owner: blue" in files.run("apply", "policies.yaml", "-r", "object.yaml").stdout
 
 
