@@ -1,7 +1,7 @@
 """The check of a Hook or ClusterHook: what compiles, and what may be done."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from admission.asking import BoundedAccess, TooManyRights
 from admission.checks import FORBIDDEN, UNAVAILABLE, ValidationDeps, refuse, warnings
@@ -80,9 +80,8 @@ async def _asked(
 
 
 def _not_allowed(
-    obj: Object, hook: DeclaredHook, lacking: Iterable[Need], means: ValidationDeps
+    obj: Object, hook: DeclaredHook, needs: Sequence[Need], means: ValidationDeps
 ) -> AdmissionResponse:
-    needs = tuple(lacking)
     lines = [f"{need.location}: '{means.account}' may not {need.options[0]}" for need in needs]
     told = refuse(obj, lines, code=FORBIDDEN).message
     role = cluster_role(hook.ref.key, needs, means.installation.background_label)

@@ -1,6 +1,6 @@
 """What is known of each hook that its status shows, and that a new leader goes on from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -18,6 +18,7 @@ from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
 _EVERY: Final = 1.0
+_UNLISTED: Final = "its objects are not listed yet"
 _LONGEST_MESSAGE: Final = 500
 
 
@@ -49,6 +50,8 @@ class HookAccount:
         object: The hook as it is stored, with the version that the next write is guarded by.
         started: The generation whose run at the start is recorded.
         problems: Why a binding sees nothing, by its name; empty texts where it does.
+        awaited: The watches without whose cursors it is not Ready: what happens after that is
+            found by whoever comes next.
         failure: Why the last run failed; empty where it went well.
         changed: Something is to be written.
     """
@@ -62,6 +65,7 @@ class HookAccount:
     last_run: datetime | None = None
     queues: dict[str, QueueAccount] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    awaited: frozenset[tuple[str, str]] = frozenset()
     failure: str = ""
     changed: bool = True
 
@@ -105,6 +109,11 @@ class HookAccount:
         names = named or {MAIN_QUEUE}
         self.queues = {name: self.queues.get(name, QueueAccount()) for name in names}
 
+    def expect(self, watches: Iterable[tuple[str, str]]) -> None:
+        """Have it be not Ready until each of these watches, by binding and scope, has a cursor."""
+        self.awaited = frozenset(watches)
+        self.problems = {binding: f"{binding}: {_UNLISTED}" for binding, _ in self.awaited}
+
     def wait(self, queue: str, waiting: int, blocked: str) -> None:
         """Note how many of its requests wait in a queue, and what holds them up."""
         account = self.queues.setdefault(queue, QueueAccount())
@@ -142,7 +151,12 @@ class HookAccount:
     @property
     def problem(self) -> str:
         """Return why a binding sees nothing, empty where all do."""
-        return next(filter(None, self.problems.values()), "")
+        unseen = (
+            f"{binding}: {_UNLISTED}"
+            for binding, scope in sorted(self.awaited)
+            if (binding, scope) not in self.cursors
+        )
+        return next(filter(None, self.problems.values()), "") or next(unseen, "")
 
     def render(self, now: datetime) -> dict[str, Any]:
         """Return the status as it is stored."""

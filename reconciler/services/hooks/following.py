@@ -125,6 +125,8 @@ class Informer:
         self._listed = await self._list(since)
         self._version = since or self._listed
         if not since:
+            # That of a binding that was another one says nothing of this one.
+            self.account.cursors.pop((self.binding.name, self.scope), None)
             await self._synchronize()
         self.synced.set()
         self.synchronized()
@@ -164,8 +166,8 @@ class Informer:
         context = of_synchronization(self.binding)
         if context is None:
             self.recorder.passed(self._passed(self._listed))
-            return
-        await self._record(context, self._listed, self.account.object)
+        else:
+            await self._record(context, self._listed, self.account.object)
 
     async def _miss(self) -> None:
         """Begin anew where the API server does not know any more what happened since."""

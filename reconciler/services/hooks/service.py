@@ -196,6 +196,7 @@ class Hooks:
             for binding in declared.config.kubernetes
             for scope in _scopes(declared, binding.selection.namespaces)
         )
+        account.expect((item.binding.name, item.scope) for item in informers)
         runner = HookRun(
             requests=self.deps.requests,
             runs=self.deps.runs_of(declared),
