@@ -322,6 +322,7 @@ def _assemble(
         stop=stop,
         exceptions=_exceptions(base, services, log),
     )
+    surroundings.kinds_changed.subscribe(hooks.hooks.look)
     election.started.subscribe(controller.lead)
     election.lost.subscribe(controller.on_lost)
     leadership.failed.subscribe(controller.on_failed)

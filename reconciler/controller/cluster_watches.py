@@ -28,6 +28,7 @@ from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.ports.webhooks import ConfigurationRef
 from reconciler.services.rollout.webhook_config import MANAGED_BY
 from reconciler.services.upkeep.coexistence import KyvernoDetector
+from reconciler.signals import Signal
 from reconciler.wiring.controller import Services
 
 _DEFINITIONS = Kind(
@@ -62,6 +63,7 @@ class ClusterWatches:
 
     Attributes:
         languages: Those that the cluster need not have.
+        kinds_changed: Other kinds may be served than before.
     """
 
     client: Client
@@ -76,6 +78,7 @@ class ClusterWatches:
     leading: Callable[[], bool]
     say: Callable[[str], None]
     languages: Sequence[OptionalLanguage] = ()
+    kinds_changed: Signal[[]] = field(default_factory=Signal)
     _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _secret_gone: asyncio.Event = field(default_factory=asyncio.Event)
     _settings: Watch = field(init=False)
@@ -196,6 +199,7 @@ class ClusterWatches:
             self.services.cluster.kinds.invalidate()
             for watch in self.services.cluster.policies.optional.values():
                 watch.look()
+            self.kinds_changed.emit()
             self.services.rollout.wake()
 
     def _honour_neighbour(self) -> None:

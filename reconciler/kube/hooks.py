@@ -116,6 +116,11 @@ class KubeHooks:
             while True:
                 yield await seen.get()
 
+    def look(self) -> None:
+        """Look now whether the kinds are served by now."""
+        for watch in self._watches:
+            watch.look()
+
     async def stored(self) -> list[Object]:
         """Return all that are stored; none where the kinds are not served."""
         found: list[Object] = []

@@ -91,6 +91,10 @@ class Hooks:
             failing="hooks cannot be read: ",
         )
 
+    def look(self) -> None:
+        """Look now whether hooks are served by now: a definition has come."""
+        self.deps.objects.look()
+
     async def _work(self) -> None:
         stored = await self.deps.objects.stored()
         waiting = await self.dispatcher.load()

@@ -55,6 +55,10 @@ class HookObjects(Protocol):
         """Yield ADDED, MODIFIED and DELETED with the object, for ever; none where not served."""
         ...
 
+    def look(self) -> None:
+        """Look now whether the kinds are served by now: a definition has come."""
+        ...
+
     async def stored(self) -> list[Object]:
         """Return all that are stored; none where the kinds are not served."""
         ...

@@ -184,6 +184,9 @@ class Objects:
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
 
+    def look(self) -> None:
+        """They are served all the time."""
+
     async def stored(self) -> list[Object]:
         return list((await self._cluster.list_page(HOOKS)).items)
 
