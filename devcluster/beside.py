@@ -22,6 +22,8 @@ CRDS: Final = Path("crds/beside")
 FOLDERS: Final = {
     Path("manifests/base"): Path("manifests/beside"),
     Path("manifests/overlays/conformance"): Path("manifests/overlays/conformance-beside"),
+    Path("manifests/dialects/kubemod"): Path("manifests/dialects-beside/kubemod"),
+    Path("manifests/dialects/kinitiras"): Path("manifests/dialects-beside/kinitiras"),
 }
 """Where each folder of manifests comes from, and goes."""
 
@@ -52,6 +54,7 @@ _RULES: Final = (
     (rf"(--namespace={REPLACING.namespace})", rf"--policy-group={BESIDE.group}, \1"),
     (r"Is a live Kyverno there, and (\w)", lambda found: found[1].upper()),
     (r" The names are\n# Kyverno's, so that users' roles and bindings go on working\.", ""),
+    (r"\bmanifests/dialects\b", r"\g<0>-beside"),
     # Cluster-wide objects, which an installation in the place of a Kyverno may have as well.
     (r"(?<=priorityClassName: )kube-retrofit-", f"{BESIDE.prefix}-"),
     (r"(?<=kind: PriorityClass\nmetadata:\n  name: )kube-retrofit-", f"{BESIDE.prefix}-"),
