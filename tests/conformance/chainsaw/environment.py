@@ -10,19 +10,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import pytest
 import yaml
 
 from devcluster.cluster import Cluster, ControlPlane
 from devcluster.install import install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from devcluster.supervision import last_lines
+from reconciler.api.kinds import kinds_of
 from reconciler.errors import ClusterError
+from tests.conformance.chainsaw.cluster import ApiServer
+from tests.conformance.chainsaw.model import Test
+from tests.conformance.chainsaw.operations import Failure
+from tests.conformance.chainsaw.runner import run
 from tests.conformance.chainsaw.shell import Shell
 from tests.conformance.kubeconfig import Access, read
 
 NODE = "kind-control-plane"
 TOOLS = ("curl", "jq", "openssl")
-_OVERLAY = "conformance"
 # The tests that want pods bound to a node, by the pattern of their folder.
 SCHEDULED = ("library/other/add-node-labels-pod/*",)
 _LOG_LINES = 25
@@ -51,17 +56,22 @@ _READY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a test needs, and what to show when it failed."""
+    """What a test needs, and what to show when it failed.
+
+    Attributes:
+        requests: What kubectl calls the UpdateRequests of the programs.
+    """
 
     cluster: Cluster
     programs: Programs
     access: Access
     shell: Shell
+    requests: str
 
     def describe(self) -> str:
         """Return the requests that are left and the ends of both logs."""
         try:
-            requests = self.cluster.kubectl("get", "ur", "-A", "-o", "wide") or "(none)"
+            requests = self.cluster.kubectl("get", self.requests, "-A", "-o", "wide") or "(none)"
         except ClusterError as error:
             requests = str(error)
         parts = [f"UpdateRequests:\n{requests}"]
@@ -69,6 +79,18 @@ class Environment:
             log = self.programs.logs / f"{name}.log"
             parts.append(f"{log}:\n{last_lines(log, _LOG_LINES)}")
         return "\n".join(parts)
+
+    async def play(self, test: Test, case: str) -> None:
+        """Run a test, and have the one that pytest runs fail with what it says."""
+        problem = ""
+        async with ApiServer(self.access) as server:
+            try:
+                with self.scheduling(case):
+                    await run(test, server, self.shell, self.describe)
+            except Failure as failure:
+                problem = str(failure)
+        if problem:
+            pytest.fail(problem, pytrace=False)
 
     @contextmanager
     def scheduling(self, case: str) -> Iterator[None]:
@@ -86,15 +108,18 @@ class Environment:
 
 
 @contextmanager
-def prepare(cluster: Cluster, kubectl: tuple[str, ...], folder: Path) -> Iterator[Environment]:
+def prepare(
+    cluster: Cluster, kubectl: tuple[str, ...], folder: Path, overlay: str = "conformance"
+) -> Iterator[Environment]:
     """Install everything, start the programs, and end them afterwards.
 
     Args:
         cluster: A cluster of this suite's own.
         kubectl: The command of the control plane.
         folder: Takes the commands that tests find on their PATH.
+        overlay: Which manifests.
     """
-    settings = install(cluster, _OVERLAY)
+    settings = install(cluster, overlay)
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(_NODE))
     with start_programs(cluster, settings=settings) as programs:
         yield Environment(
@@ -102,6 +127,7 @@ def prepare(cluster: Cluster, kubectl: tuple[str, ...], folder: Path) -> Iterato
             programs=programs,
             access=read(cluster.kubeconfig),
             shell=make_shell(cluster, kubectl, folder),
+            requests=kinds_of(settings[CONTROLLER].installation).requests.resource,
         )
 
 

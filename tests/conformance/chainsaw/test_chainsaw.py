@@ -10,10 +10,7 @@ from devcluster.binaries import Binaries
 from devcluster.cluster import Cluster
 from tests.conformance import data, verdicts
 from tests.conformance.chainsaw import loader
-from tests.conformance.chainsaw.cluster import ApiServer
 from tests.conformance.chainsaw.environment import Environment, copy_tree, missing_tools, prepare
-from tests.conformance.chainsaw.operations import Failure
-from tests.conformance.chainsaw.runner import run
 from tests.usedrights import audited
 
 ROOT = data.root()
@@ -87,12 +84,4 @@ async def test_case(case: str, environment: Environment, tmp_path: Path) -> None
     if missing:
         pytest.skip(f"not on PATH: {', '.join(missing)}")
     test = loader.load(folder, tmp_path)
-    async with ApiServer(environment.access) as server:
-        problem = ""
-        try:
-            with environment.scheduling(case):
-                await run(test, server, environment.shell, environment.describe)
-        except Failure as failure:
-            problem = str(failure)
-    if problem:
-        pytest.fail(problem, pytrace=False)
+    await environment.play(test, case)
