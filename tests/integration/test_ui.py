@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from devcluster.install import NAMESPACE
+from reconciler.cli.desk.live import Address
 from reconciler.cli.ui.server import application
 from reconciler.cli.work.place import workplace
 from tests.architecture.conftest import ROOT
@@ -40,7 +42,7 @@ async def test_the_account_of_the_component_is_enough_and_may_no_more(rig: Rig) 
         await rig.finish()
         (request,) = await rig.requests()
         file = await asyncio.to_thread(rig.cluster.service_account_kubeconfig, NAMESPACE, ACCOUNT)
-        address = {"kubeconfig": str(file), "context": "", "user": ""}
+        address = asdict(Address(kubeconfig=str(file)))
         async with (
             workplace(**address, requests_namespace=NAMESPACE) as cluster,
             TestClient(TestServer(application(cluster))) as page,

@@ -1,12 +1,14 @@
 """The page of a cluster that a test makes up, over HTTP and in a browser."""
 
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from reconciler.cli.desk.live import Address
 from reconciler.cli.ui.server import application
 from reconciler.cli.work.place import workplace
 from tests.unit.cli.ui.browser import Browser, find_browser, open_browser
@@ -27,7 +29,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 async def page(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Page]:
     """The server of the page, as a person starts it."""
     file = write_kubeconfig(tmp_path / "kubeconfig", cluster.api.address, {"token": "t"})
-    address = {"kubeconfig": str(file), "context": "", "user": "", "policy_group": "kyverno.io"}
+    address = asdict(Address(kubeconfig=str(file)))
     async with workplace(**address, requests_namespace="kyverno") as place:
         server = TestServer(application(place, ["ui.example.com"]))
         async with TestClient(server) as client:

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 from aiohttp.test_utils import TestServer
 
+from reconciler.cli.desk.live import Address
 from reconciler.cli.ui.server import application
 from reconciler.cli.work.place import workplace
 from tests.architecture.conftest import ROOT
@@ -75,7 +77,7 @@ async def main() -> None:
             api = await stack.enter_async_context(open_api())
             furnish(Cluster(api))
             file = write_kubeconfig(Path(folder) / "kubeconfig", api.address, {"token": "t"})
-            address = {"kubeconfig": str(file), "context": "", "user": ""}
+            address = asdict(Address(kubeconfig=str(file)))
             place = await stack.enter_async_context(
                 workplace(**address, requests_namespace="kyverno")
             )
