@@ -150,8 +150,11 @@ class RuleLookup:
         """
         namespace = asked.request.namespace
         labels = self.facts.labels(namespace)
-        wanted = (self._asks_for_labels(item.program) for item in asked.every())
-        if labels is None and namespace and any(wanted):
+        if (
+            labels is None
+            and namespace
+            and any(self._asks_for_labels(item.program) for item in asked.every())
+        ):
             async with by(deadline, f"the labels of namespace {namespace}"):
                 labels = await self.facts.labels_of(namespace)
         return subject_of(asked.request, asked.kind, labels)

@@ -12,9 +12,12 @@ import orjson
 import pytest
 
 from reconciler.api.meta import Object
+from reconciler.dialects.kyverno.match import Matcher
 from reconciler.engine.loads import ConfigMapLoad, GlobalLoad, Load
 from reconciler.errors import Unavailable
 from reconciler.requests.draft import MOST_LEVELS
+from reconciler.services.catalog.rule_index import RuleIndex
+from tests.calls import counted
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import Broken, World
 
@@ -605,3 +608,16 @@ async def test_a_rule_that_fails_without_one_that_is_found_later_does_not_fail(m
     async with World(make.index(make.mutating(rules=rules))) as world:
         response = await ask(world, "/mutate/fail", make.review(obj=obj))
     assert changed(obj, response)["data"] == {"x": "1", "y": "1"}
+
+
+async def test_rules_for_other_labels_are_not_even_looked_at(make):
+    policies = [
+        make.mutating(f"p{number}", rules=[{**selecting("r", app=str(number)), **labels(x="y")}])
+        for number in range(20)
+    ]
+    obj = make.thing(metadata={"labels": {"app": "7"}})
+    async with World(make.index(*policies)) as world:
+        with counted(RuleIndex.rules, Matcher.evaluate) as calls:
+            response = await ask(world, "/mutate/fail", make.review(obj=obj))
+    assert changed(obj, response)["metadata"]["labels"] == {"app": "7", "x": "y"}
+    assert calls == {"rules": 1, "evaluate": 2}
