@@ -230,14 +230,11 @@ class OperationRunner:
 
     def _check(self, kind: Kind, namespace: str, location: str) -> None:
         """Refuse what is not for this hook, whatever rights it has."""
-        if self.confined_to and not kind.namespaced:
-            reason = (
-                f"{kind.kind} is in no namespace, and a Hook does not leave {self.confined_to}"
-            )
-            raise Invalid(f"{location}: {reason}: use a ClusterHook")
-        if self.confined_to and namespace != self.confined_to:
-            reason = f"{namespace} is not the Hook's own namespace {self.confined_to}"
-            raise Invalid(f"{location}: {reason}: use a ClusterHook")
+        if self.confined_to and (not kind.namespaced or namespace != self.confined_to):
+            what = f"namespace {namespace}" if kind.namespaced else f"{kind.kind}, in no namespace"
+            stays = f"a Hook does not leave its namespace {self.confined_to}: use a ClusterHook"
+            # What it asked for may be made of what a Secret holds.
+            raise Invalid(f"{location}: {what}: {stays}").bare(f"{location}: {stays}")
         if reason := self.refuses(kind, namespace if kind.namespaced else ""):
             raise Invalid(f"{location}: {reason}")
 
