@@ -144,6 +144,8 @@ class CueCommand:
             # Whatever it has started goes with it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            # Its end is heard of when its pipes are empty, and nobody reads them any more.
+            await asyncio.gather(_read(process.stdout, 0), _read(process.stderr, 0))
             await process.wait()
         if code in _NOT_STARTED:
             raise Unavailable("the command cue cannot be started")
@@ -215,7 +217,7 @@ async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
     """Return the first bytes of what comes, and pass over the rest."""
     found = b""
     while stream is not None and (part := await stream.read(65_536)):
-        found += part[: most - len(found)]
+        found += part[: max(0, most - len(found))]
         # What comes without a pause would let nobody else look at the time.
         await asyncio.sleep(0)
     return found

@@ -12,11 +12,12 @@ import pytest
 from devcluster.cluster import Cluster
 from devcluster.waiting import wait_until
 from reconciler.controller.operator import Operator
-from reconciler.dialects.registry import POLICY_KINDS
+from reconciler.dialects.registry import required_kinds
 from reconciler.errors import Unauthorized
+from reconciler.installation import REPLACING
 from reconciler.kube.client import connect
 
-KINDS = POLICY_KINDS
+KINDS = required_kinds(REPLACING)
 WITHIN = 30.0
 
 

@@ -56,6 +56,8 @@ RULES: Final = {
     "no-kind": "A rule is for no kind.",
     "no-system-namespace": "A field counts in namespace kubemod-system only.",
     "no-target-namespace": "A rule of the system namespace never sees its kinds.",
+    "cue": "A program in CUE is evaluated only where somebody allows it.",
+    "credentials": "A policy holds what only a Secret should hold.",
     "patch-on-delete": "A patch has no effect on what is deleted.",
     "unknown-policy": "An exception names a policy that is not in the files.",
     "unknown-rule": "An exception names a rule that its policy does not have.",
