@@ -137,6 +137,19 @@ def test_the_desk_asks_about_the_group_that_it_is_told(
     assert "spread" in asked("preview", "clusterpolicy/spread", "--policy-group", BESIDE.group)
 
 
+def test_a_move_shows_what_it_would_change(
+    plane: ControlPlane, beside: Programs, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("name: spread", "name: theirs"))
+    result = CliRunner().invoke(
+        retrofit, ["migrate", str(file), "--preview", "--kubeconfig", str(plane.kubeconfig)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "ClusterPolicy theirs of kyverno.io is stored" in result.stderr
+    assert "objects looked at, " in result.stdout
+
+
 def test_uninstalling_one_leaves_the_other(plane: ControlPlane, beside: Programs) -> None:
     """An installation in the place of a Kyverno comes and goes; the one beside it goes on."""
     folder = find_manifests() / "manifests/overlays/default"

@@ -123,8 +123,9 @@ def calls(plane: ControlPlane) -> Iterator[tuple[str, str, str]]:
 
 
 def is_of_kyverno(address: str) -> bool:
-    """Tell whether an address is that of one of its objects, or of something in its namespace.
+    """Tell whether an address is that of an object of its kinds, or of its Leases.
 
-    The Namespace itself is a target like any other.
+    What else is in its namespace is a target like any other: a policy may mean all namespaces.
     """
-    return REPLACING.group in address or f"/namespaces/{REPLACING.namespace}/" in address
+    leases = f"/namespaces/{REPLACING.namespace}/leases"
+    return REPLACING.group in address or leases in address
