@@ -44,7 +44,19 @@ _PATTERNS = {"name": r"(?:ur|sweep)-[0-9a-f]{32}", "age": r"(?:\d+[dhms])+", "sp
 
 def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
     """A kind that nobody runs, as bash, would keep a command out of this test."""
-    known = {"sh", "console", "yaml", "json", "text", "promql", "jmespath", "mermaid", "toml", ""}
+    known = {
+        "sh",
+        "console",
+        "yaml",
+        "json",
+        "text",
+        "promql",
+        "jmespath",
+        "mermaid",
+        "toml",
+        "dockerfile",
+        "",
+    }
     for page in DOCUMENTS:
         for block in blocks(page):
             assert block.kind in known, block.place
