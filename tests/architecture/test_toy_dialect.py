@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.conftest import ROOT
 from tests.architecture.test_contracts import only_python
 
@@ -12,6 +14,8 @@ TOY = ROOT / "tests/architecture/toy"
 LINE = "DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD, KINITIRAS)\n"
 
 
+# It copies the tree and starts programs of the copy: half a minute of work.
+@pytest.mark.timeout(300)
 def test_a_language_is_a_folder_and_a_line(tmp_path: Path) -> None:
     for package in ("reconciler", "admission", "tests"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=only_python)
