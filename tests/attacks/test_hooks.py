@@ -2,15 +2,23 @@
 
 import json
 import uuid
+from collections.abc import AsyncIterator
 
 import pytest
 
 from reconciler.api.meta import Object
 from reconciler.errors import ClusterError
-from tests.faults.hooked import create, following, hook, install_hooks, seed, seeds, status_of
+from tests.faults.hooked import create, following, hook, seed, seeds, status_of, with_hooks
 from tests.faults.rig import Rig
 
 pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+async def rig(rig: Rig) -> AsyncIterator[Rig]:
+    """A cluster that serves Hooks."""
+    async with with_hooks(rig) as found:
+        yield found
 
 
 def elsewhere(place: str) -> list[Object]:
@@ -32,7 +40,6 @@ def elsewhere(place: str) -> list[Object]:
 
 
 async def test_no_operation_leaves_the_namespace(rig: Rig) -> None:
-    await install_hooks(rig)
     place = f"other-{uuid.uuid4().hex[:8]}"
     await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     await rig.create(
@@ -64,7 +71,6 @@ async def test_no_operation_leaves_the_namespace(rig: Rig) -> None:
 
 
 async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
-    await install_hooks(rig)
     own = create("intruder")
     own["object"]["metadata"]["namespace"] = "kyverno"
     run = {"operations": [own]}
@@ -81,7 +87,6 @@ async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
 
 
 async def test_what_leads_elsewhere_by_its_text_is_refused_with_the_place(rig: Rig) -> None:
-    await install_hooks(rig)
     named = create("stolen")
     named["object"]["metadata"]["namespace"] = "default"
     with pytest.raises(ClusterError) as caught:
@@ -92,7 +97,6 @@ async def test_what_leads_elsewhere_by_its_text_is_refused_with_the_place(rig: R
 
 
 async def test_a_hook_does_nothing_that_its_author_may_not_do(rig: Rig) -> None:
-    await install_hooks(rig)
     rules = [{"apiGroups": ["kube-retrofit.dev"], "resources": ["hooks"], "verbs": ["create"]}]
     meta = {"name": "writes-hooks", "namespace": rig.namespace}
     rig.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(_role(meta, rules)))

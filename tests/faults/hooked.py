@@ -1,6 +1,7 @@
 """Hooks in the namespace of a test, and what they say of themselves."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from reconciler.api.meta import Object
@@ -8,10 +9,9 @@ from reconciler.cli.manifests import find_manifests
 from tests.faults.rig import REACHES_THE_CONTROLLER, Rig
 
 API = "kube-retrofit.dev/v1alpha1"
-RIGHTS = {
+ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
-    "metadata": {"name": "team:hooks", "labels": {REACHES_THE_CONTROLLER: "true"}},
     "rules": [
         {
             "apiGroups": [""],
@@ -22,13 +22,27 @@ RIGHTS = {
 }
 
 
-async def install_hooks(rig: Rig) -> None:
-    """Have the cluster serve Hooks, and the controller may do what these tests ask for."""
+@contextlib.asynccontextmanager
+async def with_hooks(rig: Rig) -> AsyncIterator[Rig]:
+    """Have the cluster serve Hooks, and grant what these tests ask for, while it lasts."""
     rig.cluster.kubectl("apply", "--server-side", "-k", str(find_manifests() / "crds" / "hooks"))
     await rig.learn(API, "Hook")
     await rig.learn(API, "ClusterHook")
-    if await rig.find("ClusterRole", "team:hooks", "") is None:
-        await rig.create(RIGHTS)
+    role = f"hooks:{rig.namespace}"
+    meta = {"name": role, "labels": {REACHES_THE_CONTROLLER: "true"}}
+    await rig.create({**ROLE, "metadata": meta})
+    try:
+        yield rig
+    finally:
+        await rig.delete_all("Hook")
+        for item in await rig.items("ClusterHook", ""):
+            await rig.delete("ClusterHook", item["metadata"]["name"], "")
+        await rig.delete("ClusterRole", role, "")
+
+        async def allowed() -> str:
+            return "a right on Secrets" if await rig.may("update secrets") else ""
+
+        await rig.settle(allowed, within=20.0)
 
 
 def hook(namespace: str, name: str, **spec: Any) -> Object:

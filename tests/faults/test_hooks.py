@@ -1,6 +1,7 @@
 """Hooks whose program is killed: what happened is given once, in order, deletions too."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -9,15 +10,23 @@ from tests.faults.hooked import (
     create,
     following,
     hook,
-    install_hooks,
     made,
     seed,
     seeds,
     status_of,
+    with_hooks,
 )
 from tests.faults.rig import Rig
 
 pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+async def rig(rig: Rig) -> AsyncIterator[Rig]:
+    """A cluster that serves Hooks."""
+    async with with_hooks(rig) as found:
+        yield found
+
 
 EVENTS = 100
 SHARES = (1, 7, 3, 11)
@@ -30,7 +39,6 @@ ONCE = {
 
 
 async def test_every_event_makes_its_object_once_although_the_program_is_killed(rig: Rig) -> None:
-    await install_hooks(rig)
     binding = seeds(executeHookOnEvent=["Added", "Deleted"])
     await rig.create(hook(rig.namespace, "once", kubernetes=[binding], run=ONCE))
     await following(rig, "once")
@@ -66,7 +74,6 @@ async def test_every_event_makes_its_object_once_although_the_program_is_killed(
 
 
 async def test_what_was_deleted_while_nobody_was_there_is_given(rig: Rig) -> None:
-    await install_hooks(rig)
     names = [f"seed-{number}" for number in range(8)]
     await rig.create_all(seed(rig.namespace, name) for name in names)
     await rig.create(hook(rig.namespace, "gone", kubernetes=[seeds()], run=ONCE))

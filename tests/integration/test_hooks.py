@@ -1,5 +1,6 @@
 """Hooks that are declared as objects, on a real API server."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,15 +10,23 @@ from tests.faults.hooked import (
     create,
     following,
     hook,
-    install_hooks,
     made,
     seed,
     seeds,
     status_of,
+    with_hooks,
 )
 from tests.faults.rig import Rig
 
 pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+async def rig(rig: Rig) -> AsyncIterator[Rig]:
+    """A cluster that serves Hooks."""
+    async with with_hooks(rig) as found:
+        yield found
+
 
 EACH = "contexts[?type=='Event'].object.metadata"
 
@@ -34,7 +43,6 @@ async def until(rig: Rig, *names: str) -> None:
 
 
 async def test_a_blocked_queue_says_so_and_blocks_no_other(rig: Rig) -> None:
-    await install_hooks(rig)
     stuck = {"foreach": EACH, "operations": [{**labelled("taken")}]}
     free = {"foreach": EACH, "operations": [labelled("{{ element.name }}-free")]}
     behind = {"foreach": EACH, "operations": [labelled("{{ element.name }}-behind")]}
@@ -64,7 +72,6 @@ async def test_a_blocked_queue_says_so_and_blocks_no_other(rig: Rig) -> None:
 
 
 async def test_snapshots_groups_schedules_and_the_start(rig: Rig) -> None:
-    await install_hooks(rig)
     await rig.create(seed(rig.namespace, "there"))
     start = {"foreach": "contexts[?binding=='onStartup']", "operations": [labelled("started")]}
     await rig.create(hook(rig.namespace, "start", onStartup=1, run=start))
@@ -88,7 +95,6 @@ async def test_snapshots_groups_schedules_and_the_start(rig: Rig) -> None:
 
 
 async def test_a_burst_shares_requests_and_runs(rig: Rig) -> None:
-    await install_hooks(rig)
     run = {"foreach": EACH, "operations": [labelled("{{ element.name }}-copy")]}
     await rig.create(hook(rig.namespace, "burst", kubernetes=[seeds()], run=run))
     await following(rig, "burst")
@@ -106,7 +112,6 @@ async def test_a_burst_shares_requests_and_runs(rig: Rig) -> None:
 
 
 async def test_what_is_of_a_secret_stands_in_no_request(rig: Rig) -> None:
-    await install_hooks(rig)
     binding = seeds() | {"kind": "Secret"}
     copy = {
         "operation": "Create",
