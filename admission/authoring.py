@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from admission.asking import BoundedAccess, TooManyRights
 from admission.checks import FORBIDDEN, UNAVAILABLE, ValidationDeps, refuse, warnings
@@ -19,6 +21,7 @@ from reconciler.requests.limits import limits_of
 from reconciler.services.authoring.lint import (
     Finding,
     Level,
+    Scope,
     find_errors,
     find_surprises,
     limit_findings,
@@ -30,14 +33,12 @@ from reconciler.services.authoring.rights import (
     account_roles,
     cluster_role,
 )
-from reconciler.services.catalog.caveats import CURE, filtered
+from reconciler.services.catalog.caveats import filtered
 from reconciler.services.ports.access import Access
 
 _UNCHECKED = "whether the controller may change the targets cannot be checked now"
 _UNCOMPILED = "whether matchConditions compile cannot be checked now"
 _CONDITIONS = "spec.webhookConfiguration"
-_PAUSE = 0.25
-"""Seconds between two looks at a right that is missing."""
 
 
 async def check_policy(
@@ -51,53 +52,89 @@ async def check_policy(
         return refuse(policy, [reason], code=UNAVAILABLE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the API server says of a policy that compiles.
+
+    Attributes:
+        lack: What the account lacks that works for it.
+        missed: What its author may not do of what it does.
+        unverified: Rights that the admission server lacks to verify the past of objects.
+        unread: Rights that it lacks to read context entries.
+    """
+
+    lack: Lack
+    missed: tuple[Need, ...]
+    scope: Scope
+    unverified: tuple[Need, ...]
+    unread: tuple[Need, ...]
+
+
 async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
     try:
-        own = own_namespaces(means.protection.namespace)
-        async with means.turn(deadline):
-            compiled = await asyncio.to_thread(compile_policy, policy)
-        compiled = compiled.acting_as(parse_account(policy, own=own))
+        compiled = await _compiled(policy, means, deadline)
         async with asyncio.timeout(deadline.left):
-            await _check_programs(compiled, means)
+            asked = await _ask(compiled, means)
+            refused = await _check_conditions(policy, compiled, means)
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
     except ClusterError as error:
-        return _unanswered(policy, error)
-    try:
-        async with asyncio.timeout(deadline.left):
-            lack, missed = await _missing_rights(compiled, means)
-            scope = await means.scope()
-            refused = await _check_conditions(policy, compiled, means)
-            unverified, unread = await _unverified(compiled, means), await _unread(compiled, means)
-    except ClusterError as error:
-        return _unanswered(policy, error)
+        return _unanswered(policy, error, means.installation)
     if refused is not None:
         return refused
     async with means.turn(deadline):
         findings = await asyncio.to_thread(
-            find_surprises, policy, compiled, scope=scope, protection=means.protection
+            find_surprises, policy, compiled, scope=asked.scope, protection=means.protection
         )
+    return _answer(policy, compiled, asked, findings, means)
+
+
+async def _compiled(policy: Object, means: ValidationDeps, deadline: Deadline) -> CompiledPolicy:
+    own = own_namespaces(means.protection.namespace)
+    async with means.turn(deadline):
+        compiled = await asyncio.to_thread(compile_policy, policy)
+    compiled = compiled.acting_as(parse_account(policy, own=own))
+    async with asyncio.timeout(deadline.left):
+        await _check_programs(compiled, means)
+    return compiled
+
+
+async def _ask(compiled: CompiledPolicy, means: ValidationDeps) -> _Asked:
+    lack, missed = await _missing_rights(compiled, means)
+    return _Asked(
+        lack=lack,
+        missed=missed,
+        scope=await means.scope(),
+        unverified=await _unverified(compiled, means),
+        unread=await _unread(compiled, means),
+    )
+
+
+def _answer(
+    policy: Object,
+    compiled: CompiledPolicy,
+    asked: _Asked,
+    findings: Sequence[Finding],
+    means: ValidationDeps,
+) -> AdmissionResponse:
+    """Return the refusal of a policy, or what its author should know."""
+    lack, installation = asked.lack, means.installation
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors or lack.unserved_targets:
         return refuse(policy, _lines(errors) or list(_unserved(lack)))
     if lack.rights and not means.dry_run:
         return _not_allowed(policy, compiled, lack, means)
-    if missed:
-        return _not_the_authors(policy, missed, means.author_name, compiled.account)
-    told = (item for item in findings if item.level is Level.WARNING)
-    silent = ((str(item), CURE) for item in filtered(compiled, means.filters()))
-    return AdmissionResponse(
-        warnings=warnings(
-            [
-                *silent,
-                *_of_rights(lack, compiled.account),
-                *_texts(told),
-                *_unfired(lack),
-                *_believed(unverified, means.installation),
-                *failing(unread, means.installation),
-            ]
-        )
+    if asked.missed:
+        return _not_the_authors(policy, asked.missed, means.author_name, compiled.account)
+    texts = (
+        ((str(item), "") for item in filtered(compiled, means.filters())),
+        _of_rights(lack, compiled.account),
+        _texts(item for item in findings if item.level is Level.WARNING),
+        _unfired(lack),
+        _believed(asked.unverified, installation),
+        failing(asked.unread, installation),
     )
+    return AdmissionResponse(warnings=warnings(chain.from_iterable(texts)))
 
 
 async def _check_programs(compiled: CompiledPolicy, means: ValidationDeps) -> None:
@@ -170,13 +207,9 @@ async def _lack(
         # Its CustomResourceDefinition may have come with the policy.
         means.forget()
         lack = await rights.check(compiled)
-    # So may its role, which takes a moment to reach the authorizer; a dry run stores none.
-    loop = asyncio.get_running_loop()
-    end = loop.time() + (0.0 if means.dry_run else means.patience)
-    while lack.rights and loop.time() < end:
-        await asyncio.sleep(_PAUSE)
-        lack = await rights.check(compiled)
-    return lack
+    return await means.patiently(
+        lack, again=lambda _: rights.check(compiled), lacks=lambda now: now.rights
+    )
 
 
 async def _check_conditions(
@@ -191,7 +224,8 @@ async def _check_conditions(
         text = str(error).replace("matchConditions[", f"{_CONDITIONS}.matchConditions[")
         return refuse(policy, [text])
     except ClusterError as error:
-        return refuse(policy, [_unchecked(error, _UNCOMPILED)], code=UNAVAILABLE)
+        reason = _unchecked(error, means.installation, _UNCOMPILED)
+        return refuse(policy, [reason], code=UNAVAILABLE)
     return None
 
 
@@ -217,16 +251,19 @@ def _lines(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def _unanswered(policy: Object, error: ClusterError) -> AdmissionResponse:
+def _unanswered(
+    policy: Object, error: ClusterError, installation: Installation
+) -> AdmissionResponse:
     if isinstance(error, TooManyRights):
         return refuse(policy, [str(error)])
-    return refuse(policy, [_unchecked(error)], code=UNAVAILABLE)
+    return refuse(policy, [_unchecked(error, installation)], code=UNAVAILABLE)
 
 
-def _unchecked(error: ClusterError, what: str = _UNCHECKED) -> str:
+def _unchecked(error: ClusterError, installation: Installation, what: str = _UNCHECKED) -> str:
     cure = "try again"
     if isinstance(error, Forbidden):
-        cure = "the role kyverno:admission-controller:core has this right, apply it again"
+        role = f"{installation.role_prefix}admission-controller:core"
+        cure = f"the role {role} has this right, apply it again"
     return f"{what}: {error}; {cure}"
 
 

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from admission.asking import TOGETHER
 from admission.decide import AdmissionResponse
@@ -18,13 +20,18 @@ from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.ports.access import Access, Accesses
 from reconciler.services.ports.cue import Cue
+from reconciler.services.ports.jq import Jq
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.policies import MatchConditions
 from reconciler.services.ports.requests import Requests
 
+T = TypeVar("T")
+
 INVALID = 422
 FORBIDDEN = 403
 UNAVAILABLE = 503
+_PAUSE = 0.25
+"""Seconds between two looks at what is missing."""
 
 _MOST_LINES = 10
 _MOST_WARNINGS = 10
@@ -59,6 +66,7 @@ class ValidationDeps:
         stored_entries: Gives the GlobalContextEntries of some names, None: all.
         read_entries: Gives the names of those that rules read before objects are stored.
         cue: Looks at programs in CUE; None where nobody does before they run.
+        jq: Gives what compiles the jq programs of a hook, to one check after the other.
         verifier: About the admission server, which verifies deleted and old objects; None where
             it need not.
     """
@@ -74,6 +82,7 @@ class ValidationDeps:
     reader: Access
     filters: Callable[[], Filters]
     patience: float
+    jq: Callable[[], AbstractAsyncContextManager[Jq]]
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TOGETHER))
     compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
     dry_run: bool = False
@@ -99,6 +108,21 @@ class ValidationDeps:
             yield
         finally:
             self.compiling.release()
+
+    async def patiently(
+        self, found: T, again: Callable[[T], Awaitable[T]], lacks: Callable[[T], object]
+    ) -> T:
+        """Return what is found when nothing is missing any more, or after a while.
+
+        What an object needs may have been applied together with it, and a role takes a moment
+        to reach the authorizer; a dry run stores none.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (0.0 if self.dry_run else self.patience)
+        while lacks(found) and loop.time() < end:
+            await asyncio.sleep(_PAUSE)
+            found = await again(found)
+        return found
 
 
 Check = Callable[[Object, ValidationDeps, Deadline], Awaitable[AdmissionResponse]]

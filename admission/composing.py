@@ -20,6 +20,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.clock import Clock
 from reconciler.config import AdmissionSettings
 from reconciler.isolation.cue import WithCue, cue_at
+from reconciler.isolation.jq import BriefJq, JqLimits
 from reconciler.kube.access import OwnAccess, PolicyAccess, UserAccess
 from reconciler.kube.client import Client
 from reconciler.kube.conditions import KubeConditions
@@ -46,6 +47,8 @@ _log = logger("admission.composing")
 
 _ROLE_PATIENCE: Final = 2.0
 """Seconds for a role that is applied together with its policy."""
+_JQ_LIMITS: Final = JqLimits(memory=64 << 20)
+"""A program is only compiled here, and the container has little memory beside its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +207,7 @@ def policy_webhook(
         reader=OwnAccess(client),
         verifier=None if authenticated else OwnAccess(client),
         cue=cue_at(settings.cue),
+        jq=BriefJq(_JQ_LIMITS).session,
         stored_entries=entries.context.stored,
         read_entries=lambda: entries.context.wanted,
     )

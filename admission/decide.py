@@ -112,7 +112,7 @@ def decide(
         rules: All that the kind may fire, of the policies that were asked for.
         parent: Of a subresource the kind that it belongs to, by which rules name it.
         namespace_labels: Of the trigger's namespace; None while that is not known.
-        limits: What holds for all requests.
+        limits: What holds for all requests; its filters hold for the rules that they concern.
         exceptions: Gives those that concern a rule.
         excepts: They are known to be there still.
         spared: Tells the rules that are not evaluated here, because that cost too much lately.
@@ -120,7 +120,9 @@ def decide(
     if request.dry_run:
         return Intent()
     subject = subject_of(request, parent or request.kind, namespace_labels)
-    if limits.filters.exclude(subject):
+    excluded = limits.filters.exclude(subject)
+    asked = [rule for rule in rules if not (excluded and rule.program.filtered)]
+    if not asked:
         return Intent()
     allowance = Allowance(limits.steps)
     case = _Case(
@@ -133,7 +135,7 @@ def decide(
         spared=spared,
         allowance=allowance,
     )
-    fired = _fired(case, rules)
+    fired = _fired(case, asked)
     intent = _drafts(case, fired, limits) if fired else Intent()
     return replace(intent, costly=case.costliest) if allowance.exhausted else intent
 

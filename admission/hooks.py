@@ -8,13 +8,14 @@ from admission.checks import FORBIDDEN, UNAVAILABLE, ValidationDeps, refuse, war
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
-from reconciler.errors import ClusterError, InvalidPolicy
+from reconciler.errors import ClusterError, Interrupted, InvalidPolicy
 from reconciler.hooks.declared import DeclaredHook, compile_hook
+from reconciler.services.authoring.lint import Level, hook_findings
 from reconciler.services.authoring.rights import HookLack, HookRights, Need, cluster_role
+from reconciler.services.hooks.compiling import compile_programs
 from reconciler.services.ports.access import Access
 
-_UNCHECKED = "whether the controller may do what the hook asks for cannot be checked now"
-_PAUSE = 0.25
+_UNCHECKED = "its jq programs and the rights that it needs cannot be checked now"
 
 
 async def check_hook(obj: Object, means: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
@@ -28,24 +29,30 @@ async def check_hook(obj: Object, means: ValidationDeps, deadline: Deadline) -> 
         if hook.executable:
             return AdmissionResponse()
         async with asyncio.timeout(deadline.left):
+            if hook.programs:
+                async with means.jq() as jq:
+                    await compile_programs(hook.programs, jq)
             return await _checked(obj, hook, means)
     except InvalidPolicy as error:
         return refuse(obj, [str(item) for item in (error, *error.others)])
     except TooManyRights as error:
         return refuse(obj, [str(error)])
-    except ClusterError as error:
+    except (ClusterError, Interrupted) as error:
         return refuse(obj, [f"{_UNCHECKED}: {error}; try again"], code=UNAVAILABLE)
     except TimeoutError:
-        reason = f"{_UNCHECKED}: no answer within {deadline.seconds:g} s; try again"
+        reason = f"{_UNCHECKED}: that takes more than {deadline.seconds:g} s; try again"
         return refuse(obj, [reason], code=UNAVAILABLE)
 
 
 async def _checked(obj: Object, hook: DeclaredHook, means: ValidationDeps) -> AdmissionResponse:
+    findings = hook_findings(hook, means.protection)
+    if wrong := [item for item in findings if item.level is Level.ERROR]:
+        return refuse(obj, [f"{item.location}: {item.text}" for item in wrong])
     lack = await _lack(hook, means)
     if lack.rights and not means.dry_run:
         return _not_allowed(obj, hook, lack.rights, means)
     if means.author is not None:
-        missed = (await _asked(hook, means, means.author, whole=True)).rights
+        missed = (await _rights_of(means.author, means, whole=True).check(hook)).rights
         if missed:
             return _not_the_authors(obj, missed, means.author_name)
     unserved = (
@@ -56,27 +63,27 @@ async def _checked(obj: Object, hook: DeclaredHook, means: ValidationDeps) -> Ad
         (f"{need.location}: refused unless the controller gets {need.options[0]}", "")
         for need in lack.rights
     )
-    return AdmissionResponse(warnings=warnings([*unserved, *missing]))
+    surprises = ((f"{item.location}: {item.text}", item.cure) for item in findings)
+    return AdmissionResponse(warnings=warnings([*unserved, *missing, *surprises]))
 
 
 async def _lack(hook: DeclaredHook, means: ValidationDeps) -> HookLack:
     """Return what a hook lacks, after a while if what it needs may have come with it."""
-    lack = await _asked(hook, means, means.access)
-    loop = asyncio.get_running_loop()
-    end = loop.time() + (0.0 if means.dry_run else means.patience)
-    while (lack.rights or lack.unserved) and loop.time() < end:
-        await asyncio.sleep(_PAUSE)
+    rights = _rights_of(means.access, means)
+
+    async def again(lack: HookLack) -> HookLack:
         if lack.unserved:
             means.forget()
-        lack = await _asked(hook, means, means.access)
-    return lack
+        return await rights.check(hook)
+
+    return await means.patiently(
+        await rights.check(hook), again=again, lacks=lambda now: now.rights or now.unserved
+    )
 
 
-async def _asked(
-    hook: DeclaredHook, means: ValidationDeps, access: Access, *, whole: bool = False
-) -> HookLack:
+def _rights_of(access: Access, means: ValidationDeps, *, whole: bool = False) -> HookRights:
     bounded = BoundedAccess(access=access, gate=means.gate)
-    return await HookRights(kinds=means.kinds, access=bounded, whole=whole).check(hook)
+    return HookRights(kinds=means.kinds, access=bounded, whole=whole)
 
 
 def _not_allowed(

@@ -81,13 +81,18 @@ async def _at_once() -> None:
 
 
 @contextlib.asynccontextmanager
-async def by(deadline: Deadline, what: str) -> AsyncIterator[None]:
-    """Give up reading something at a deadline."""
+async def by(deadline: Deadline, what: str) -> AsyncIterator[Callable[[str], None]]:
+    """Give up reading something at a deadline; what comes next of it is said on the way.
+
+    Nearly always nothing is read, so one timer serves for everything that may be.
+    """
+    read = [what]
     try:
         async with asyncio.timeout(deadline.left):
-            yield
+            yield read.append
     except TimeoutError:
-        raise Unavailable(f"{what} could not be read within {deadline.seconds:g} s") from None
+        text = f"{read[-1]} could not be read within {deadline.seconds:g} s"
+        raise Unavailable(text) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,23 +122,24 @@ class RuleLookup:
             ClusterError: It cannot be told now.
         """
         # A policy that came while the watch was interrupted would not act.
-        async with by(deadline, "the policies"):
+        async with by(deadline, "the policies") as reading:
             await self.caught_up()
             await self.digests.learn(address.digest, self.index.digest)
-        kind = await self._parent(request, deadline) or request.kind
-        known = self._known(request, kind)
-        rules = self._rules(known, address, phase)
-        if not rules:
-            return Asked(request=request, kind=kind)
+            reading("the kinds that the cluster serves")
+            kind = await self._parent(request) or request.kind
+            known = self._known(request, kind)
+            rules = self._rules(known, address, phase)
+            if not rules:
+                return Asked(request=request, kind=kind)
 
-        def every() -> tuple[CompiledRule, ...]:
-            return self._rules(replace(known, labels=None), address, phase)
+            def every() -> tuple[CompiledRule, ...]:
+                return self._rules(replace(known, labels=None), address, phase)
 
-        def programs() -> Iterator[Program]:
-            # Nearly always nobody asks.
-            yield from (item.program for item in every())
+            def programs() -> Iterator[Program]:
+                # Nearly always nobody asks.
+                yield from (item.program for item in every())
 
-        async with by(deadline, "the role bindings"):
+            reading("the role bindings")
             filters = self.settings.current.filters
             held = await self.facts.roles_of(request.user, filters, programs())
         request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
@@ -163,13 +169,12 @@ class RuleLookup:
         excepted = any(True for _ in self.facts.exceptions.of(program))
         return program.match.needs.namespace_labels or excepted
 
-    async def _parent(self, request: AdmissionRequest, deadline: Deadline) -> TypeName | None:
+    async def _parent(self, request: AdmissionRequest) -> TypeName | None:
         """Return the kind that rules call a subresource by: the Pod of a Binding."""
         if request.subresource in _OWN_KIND:
             return None
         resource = request.resource
-        async with by(deadline, "the kinds that the cluster serves"):
-            found = await self.kinds.of_resource(resource.group, resource.version, resource.name)
+        found = await self.kinds.of_resource(resource.group, resource.version, resource.name)
         if found is None:
             return None
         return TypeName(group=found.group, version=found.version, name=found.kind)

@@ -10,12 +10,9 @@ from typing import Any
 
 import click
 import uvloop
+from prometheus_client import CollectorRegistry
 
-from admission.bodies import Bodies
-from admission.callers import Callers
-from admission.certificates import Certificates, server_names
 from admission.composing import RuleWebhooks, backlog_estimate, policy_webhook
-from admission.connections import ConnectionLimits
 from admission.digests import Digests
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.facts import Facts
@@ -29,7 +26,7 @@ from admission.global_entries import NamedEntries
 from admission.heartbeat import Heartbeat
 from admission.lookup import RuleLookup
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
-from admission.server import Transport, WebhookServer
+from admission.server import WebhookServer
 from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
@@ -47,12 +44,13 @@ from reconciler.kube.preflight import exception_kinds, wait_for_kinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.secrets import NamedSecrets
 from reconciler.kube.settings import settings_watch
+from reconciler.kube.tokenreviews import TokenReviews
 from reconciler.kube.watch import BEAT, Watch
 from reconciler.observe import logs
 from reconciler.observe.audit import AuditLog
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
-from reconciler.observe.listening import bind
+from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.loops import forever, until_signal
 from reconciler.observe.memory import give_back_large_blocks, relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
@@ -61,6 +59,12 @@ from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.upkeep.coexistence import KyvernoDetector
+from reconciler.serving.bodies import Bodies
+from reconciler.serving.callers import Callers
+from reconciler.serving.certificates import Certificates, server_names
+from reconciler.serving.connections import ConnectionLimits
+from reconciler.serving.http import Transport
+from reconciler.serving.scraping import scraped
 from reconciler.wiring.shared import exception_settings, kyverno_detector
 
 _log = logs.logger("admission.main")
@@ -103,8 +107,15 @@ async def run(settings: AdmissionSettings) -> None:
         probes = sockets.enter_context(
             bind(settings.bind_address, settings.metrics_port, flag="--metrics-port")
         )
+        secure = bind_optional(
+            settings.bind_address, settings.secure_metrics_port, flag="--secure-metrics-port"
+        )
         audit = sockets.enter_context(AuditLog.to(settings.audit_log, clock.now, _log.error))
-        async with _client(settings, metrics) as client, _health(metrics, readiness, probes):
+        async with (
+            _client(settings, metrics) as client,
+            _health(None if secure else metrics.registry, readiness, probes),
+            scraped(secure, metrics.registry, TokenReviews(client), clock),
+        ):
             callers = Callers.of(settings)
             certificates = Certificates(
                 NamedSecrets(client, settings.namespace),
@@ -204,6 +215,9 @@ class Admission:
                 authenticated=self.callers.authenticated,
             ).review,
             ExceptionWebhook(honoured).review,
+            metrics=self.metrics,
+            # The other half is for the way there and back, and for other webhooks' answers.
+            budget=self.settings.webhook_timeout / 2,
         )
         async with asyncio.TaskGroup() as tasks:
             for item in (*followers, backlog):
@@ -252,8 +266,6 @@ class Admission:
         self.metrics.bodies_held.set_function(lambda: bodies.held)
         return Transport(
             bodies=bodies,
-            # The other half is for the way there and back, and for other webhooks' answers.
-            budget=settings.webhook_timeout / 2,
             drain_timeout=settings.drain_timeout,
             clock=self.clock,
             metrics=self.metrics,
@@ -394,9 +406,9 @@ async def _client(settings: AdmissionSettings, metrics: Metrics) -> AsyncIterato
 
 @contextlib.asynccontextmanager
 async def _health(
-    metrics: Metrics, readiness: Readiness, listener: socket.socket
+    registry: CollectorRegistry | None, readiness: Readiness, listener: socket.socket
 ) -> AsyncIterator[None]:
-    server = HealthServer(metrics.registry, readiness)
+    server = HealthServer(registry, readiness)
     await server.start(listener)
     try:
         yield

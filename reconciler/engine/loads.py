@@ -55,21 +55,32 @@ class ApiLoad:
     made_of_values: bool = field(default=False, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class SecretName:
+    """Names a Secret; whoever reads a load reads it, and no evaluation sees what is in it."""
+
+    namespace: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """Where a token for calls of a service is asked for; all of it is never to be logged.
+    """Where a token for calls of a service comes from; all of it is never to be logged.
 
     The answer to a POST with a user and a password is ``{token}``, with ``expireAt`` in
     milliseconds since 1970 where it says how long the token is good.
 
     Attributes:
+        url: Who is asked; empty: the Secret holds the token itself, as ``token``.
         seconds: How long it is good where the answer does not say.
+        secret: Holds ``username`` and ``password``, or the token; None: they stand here.
     """
 
-    url: str = field(repr=False)
-    username: str = field(repr=False)
-    password: str = field(repr=False)
-    seconds: float
+    url: str = field(default="", repr=False)
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    seconds: float = 0.0
+    secret: SecretName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

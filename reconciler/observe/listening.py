@@ -42,6 +42,15 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
     return listener
 
 
+def bind_optional(address: str, port: int, *, flag: str) -> socket.socket | None:
+    """Return a listening socket as `bind` does, None for port 0.
+
+    Raises:
+        InvalidSetting: The port is taken, not allowed, or not of this machine.
+    """
+    return bind(address, port, flag=flag) if port else None
+
+
 def _refused(error: OSError, address: str, port: int, flag: str) -> str:
     environment = "RETROFIT_" + flag.removeprefix("--").replace("-", "_").upper()
     choose = f"choose another port with {flag} (or {environment})"

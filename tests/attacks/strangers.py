@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from admission.connections import ConnectionLimits
 from devcluster.parts import HOST
 from reconciler.api.meta import Object
+from reconciler.serving.connections import ConnectionLimits
 
 HEAD = b"POST /validate/fail HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 _AT_ONCE = 60

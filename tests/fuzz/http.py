@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from admission.connections import ConnectionLimits
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.serving.connections import ConnectionLimits
 from tests.fuzz.documents import TEXTS, VALUES, damaged
 from tests.fuzz.fuzzing import Check, Fuzzer, event_loop
 from tests.fuzz.grammar import OBJECTS, OPERATIONS, POLICIES, WRITTEN, Object

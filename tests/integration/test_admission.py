@@ -34,8 +34,8 @@ from reconciler.kube.client import connect
 from reconciler.kube.discovery import KubeKinds
 from reconciler.requests.naming import digest
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.services.ports.webhooks import Endpoint
 from reconciler.services.rollout.webhook_config import (
-    Endpoint,
     WebhookConfig,
     configurations,
 )

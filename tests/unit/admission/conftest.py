@@ -14,6 +14,8 @@ from reconciler.api.meta import Object
 from reconciler.clock import Deadline, SystemClock
 from reconciler.dialects.registry import compile_entry
 from reconciler.errors import Invalid
+from reconciler.installation import REPLACING, Installation
+from reconciler.isolation.jq import BriefJq
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
@@ -176,6 +178,7 @@ def make_means(
     verifier: Account | None = None,
     reader: Account | None = None,
     entries: Sequence[Object] = (),
+    installation: Installation = REPLACING,
 ) -> ValidationDeps:
     """Return what the checks of policies ask, about an account that by default may everything."""
     served = kinds or MemoryKinds()
@@ -193,10 +196,12 @@ def make_means(
         requests=requests or MemoryRequests(MemoryCluster(), "kyverno"),
         account="kyverno:kyverno-background-controller",
         controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
+        jq=BriefJq().session,
         filters=lambda: parse_filters(resources=filters),
         patience=patience,
         reader=reader or Account(),
         verifier=verifier,
+        installation=installation,
         stored_entries=lambda names: [
             compiled
             for compiled in map(compile_entry, entries)

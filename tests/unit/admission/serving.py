@@ -10,9 +10,6 @@ import orjson
 from typing_extensions import override
 
 from admission.beliefs import Beliefs
-from admission.bodies import Bodies
-from admission.callers import Callers
-from admission.connections import ConnectionLimits
 from admission.decide import Limits
 from admission.digests import Digests
 from admission.exceptions import ExceptionWebhook
@@ -23,7 +20,7 @@ from admission.mutate import MutateWebhook
 from admission.policies import PolicyWebhook
 from admission.resources import ResourceWebhook
 from admission.roles import RoleIndex
-from admission.server import Transport, WebhookServer
+from admission.server import WebhookServer
 from admission.verdicts import VerdictWebhook
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock, SystemClock
@@ -45,6 +42,10 @@ from reconciler.services.recording.backlog import BacklogEstimate
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
 from reconciler.services.recording.recorder import Recorder
+from reconciler.serving.bodies import Bodies
+from reconciler.serving.callers import Callers
+from reconciler.serving.connections import ConnectionLimits
+from reconciler.serving.http import Transport
 from tests.unit.admission.conftest import make_means
 
 MAX_BODY = 64 * 1024
@@ -205,7 +206,6 @@ class World:
         self.bodies = Bodies(largest=largest, together=together, timeout=body_timeout)
         transport = Transport(
             bodies=self.bodies,
-            budget=budget,
             limits=limits or ConnectionLimits(),
             callers=callers or Callers(),
             drain_timeout=2.0,
@@ -219,6 +219,8 @@ class World:
             mutations,
             PolicyWebhook(make_means()).review,
             ExceptionWebhook(ExceptionSettings(enabled=True, namespaces="ok")).review,
+            metrics=self.metrics,
+            budget=budget,
         )
         self.context = context
         self.port = port = self.listener.getsockname()[1]

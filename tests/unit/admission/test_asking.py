@@ -6,8 +6,8 @@ import pytest
 
 from admission.asking import MOST_CALLS, MOST_RIGHTS, BoundedAccess, TooManyRights
 from admission.policies import PolicyWebhook
-from admission.review import parse_review
 from reconciler.api.rights import Right
+from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import make_means
 
 

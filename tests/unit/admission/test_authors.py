@@ -7,8 +7,8 @@ import yaml
 
 from admission.decide import AdmissionResponse
 from admission.policies import ASKED_AUTHORS, PolicyWebhook
-from admission.review import parse_review
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
+from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import Make
 from tests.unit.rights import Account
 
@@ -105,6 +105,26 @@ async def test_so_does_what_is_read_before_an_object_is_stored(make, written):
     assert "spec.rules[0].context[0]: 'ann' may not list secrets in namespace shop" in (
         answer.message
     )
+
+
+async def test_so_does_a_secret_that_is_lent_to_a_service(make, written):
+    auth = {"secretRef": {"name": "s"}}
+    reference = {
+        "from": "http",
+        "path": "a",
+        "http": {"url": "http://x.shop.svc", "auth": auth},
+    }
+    template = {"type": "labels", "operation": "add", "path": "a", "valueRef": reference}
+    policy = {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": "OverridePolicy",
+        "metadata": {"name": "p", "namespace": "shop"},
+        "spec": {"overrideRules": [{"overriders": {"template": template}}]},
+    }
+    answer, author = await written(policy, "get secrets")
+    assert "get secrets in namespace shop named s" in author.asked
+    assert (answer.allowed, answer.code) == (False, 403)
+    assert "http.auth.secretRef: 'ann' may not get secrets in namespace shop" in answer.message
 
 
 async def test_a_kind_that_only_a_value_tells_needs_all_kinds(make, written):

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from admission.callers import Callers
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.serving.callers import Callers
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import World
 

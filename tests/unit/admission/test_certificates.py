@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from admission import pki
-from admission.certificates import Certificates, server_names
 from reconciler.errors import Conflict, InvalidSetting, NotFound
 from reconciler.kube.authority import BUNDLE, CA_SECRET, TLS_SECRET
 from reconciler.kube.secrets import StoredSecret
+from reconciler.serving import pki
+from reconciler.serving.certificates import Certificates, server_names
 
 # The TLS library compares with the real time.
 NOW = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251

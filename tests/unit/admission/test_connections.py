@@ -17,12 +17,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from admission import pki
-from admission.callers import Callers
-from admission.certificates import Certificates
-from admission.connections import Connection, ConnectionLimits
 from reconciler.clock import SystemClock
 from reconciler.errors import InvalidSetting
+from reconciler.serving import pki
+from reconciler.serving.callers import Callers
+from reconciler.serving.certificates import Certificates
+from reconciler.serving.connections import Connection, ConnectionLimits
 from tests.unit.admission.serving import Stuck, World
 from tests.unit.admission.test_certificates import NAMES, Secrets
 
@@ -311,7 +311,7 @@ async def test_bytes_that_are_no_http_are_answered_and_fill_no_log(make, caplog)
 
 
 def test_whoever_leaves_before_the_answer_fills_no_log(caplog):
-    log = logging.getLogger("admission.http")
+    log = logging.getLogger("serving.http.server")
     log.error("Error handling request", exc_info=ConnectionResetError("closing transport"))
     assert caplog.records == []
     log.error("Error handling request", exc_info=ZeroDivisionError("a fault of ours"))
@@ -369,7 +369,7 @@ class Tls:
         self.ca = pki.make_ca(NOW)
         self.file = tmp_path / "client-ca.crt"
         self.file.write_bytes(self.ca.certificate)
-        self.callers = Callers(file=self.file, names=frozenset(names.split()))
+        self.callers = Callers(files=(self.file,), names=frozenset(names.split()))
         self.certificates = Certificates(Secrets(), NAMES, SystemClock(), callers=self.callers)
 
     async def __aenter__(self):

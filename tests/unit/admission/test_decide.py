@@ -8,14 +8,15 @@ import pytest
 from jmespath.parser import Parser
 
 from admission.decide import Limits, answer, decide
-from admission.review import parse_review
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.requests.draft import TypeName
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import default_filters, parse_filters
 from reconciler.services.recording.recorder import Unrecorded
+from reconciler.serving.review import parse_review
 from tests.calls import counted
+from tests.unit.dialects.kubemod.modrules import POD, modrule
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"
 NO_FILTERS = parse_filters()
@@ -217,6 +218,34 @@ def test_filters_win_over_policies(make):
     nodes = {"username": "system:node:x", "groups": ["system:nodes"]}
     assert run(index, make.review(obj=make.thing(), userInfo=nodes), filters=filters).drafts == ()
     assert len(run(index, make.review(obj=make.thing()), filters=filters).drafts) == 1
+
+
+def test_filters_for_policies_are_not_for_other_languages(make):
+    """Nor is what the shipped ConfigMap has: the bindings of Pods."""
+    zone = {"select": "$.syntheticRefs.node.metadata.labels.zone"}
+    patch = {"op": "add", "path": "/metadata/labels/zone", "value": "x"}
+    rule = modrule(type="Patch", match=[POD, zone], patch=[patch])
+    index = make.index(make.policy(resources={"kinds": ["Pod/binding"]}), rule)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web-1", "namespace": "shop"},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    body = make.review(
+        obj=binding,
+        kind={"group": "", "version": "v1", "kind": "Binding"},
+        resource={"group": "", "version": "v1", "resource": "pods"},
+        subResource="binding",
+        name="web-1",
+        namespace="shop",
+    )
+    pod = TypeName(version="v1", name="Pod")
+    filters = parse_filters(resources="[Pod/binding,*,*]")
+    intent = run(index, body, parent=pod, labels={}, filters=filters)
+    assert [rule for _, rule in rules_of(intent)] == ["node"]
+    assert intent.drafts[0].spec.recorded["object"]["target"] == {"kind": "Node", "name": "n1"}
+    assert len(run(index, body, parent=pod, labels={}).drafts) == 2
 
 
 def test_a_subresource_is_named_by_its_parent(make):

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from admission.decide import answer
-from admission.review import BadReview, parse_review
+from reconciler.serving.review import BadReview, parse_review
 from tests.unit.admission.test_decide import run
 
 MANY = 9_000

@@ -3,7 +3,7 @@
 import pytest
 
 from admission.policies import PolicyWebhook
-from admission.review import parse_review
+from reconciler.serving.review import parse_review
 from tests.unit.rights import Account
 
 GOOD = {"kubernetesResource": {"version": "v1", "resource": "pods"}}

@@ -6,8 +6,8 @@ import pytest
 
 from admission.decide import AdmissionResponse
 from admission.exceptions import ExceptionWebhook
-from admission.review import parse_review
 from reconciler.services.catalog.exceptions import DISABLED, ExceptionSettings
+from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import Make
 
 HEEDED = ExceptionSettings(enabled=True, namespaces="security")

@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from admission.decide import Limits, decide
 from admission.facts import Facts
-from admission.review import parse_review
 from admission.roles import ROLE_BINDINGS, RoleIndex
 from reconciler.clock import SystemClock
 from reconciler.dialects.registry import compile_policy
@@ -18,6 +17,7 @@ from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import parse_filters
+from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import Make
 
 JANE = {"username": "jane", "groups": ["devs"]}

@@ -10,15 +10,16 @@ from typing_extensions import override
 
 from admission.decide import AdmissionResponse
 from admission.policies import PolicyWebhook
-from admission.review import parse_review
 from reconciler.api.meta import Kind
 from reconciler.api.updaterequest import RequestStatus, State
 from reconciler.clock import SystemClock
 from reconciler.errors import Forbidden, Unavailable
+from reconciler.installation import BESIDE
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
 from reconciler.services.recording.diversion import Diversion
+from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import Compiler, Make
 from tests.unit.rights import Account
 
@@ -65,7 +66,8 @@ async def test_others_are_answered_while_a_large_policy_is_looked_at(make, revie
     keys = (f"{{{{ request.object.data.k{number} }}}}" for number in range(1_500))
     conditions = [{"key": key, "operator": "Equals", "value": "a"} for key in keys]
     rule["preconditions"] = {"all": conditions}
-    task, turns = asyncio.create_task(review(policy)), 0
+    # On a busy machine the loop below leaves little of the interpreter to the thread.
+    task, turns = asyncio.create_task(review(policy, budget=60.0)), 0
     while not task.done():
         await asyncio.sleep(0)
         turns += 1
@@ -328,6 +330,12 @@ async def test_a_check_that_fails_refuses_and_says_why(make, review, error, word
     assert (found.allowed, found.code) == (False, 503)
     assert "whether the controller may change the targets cannot be checked now" in found.message
     assert all(word in found.message for word in words)
+
+
+async def test_beside_a_kyverno_the_cure_has_the_name_of_that_installation(make, review):
+    error = Forbidden("no", permission="create s")
+    refused = await review(make.policy(), account=Account(broken=error), installation=BESIDE)
+    assert "the role kube-retrofit-beside:admission-controller:core has this" in refused.message
 
 
 async def test_a_check_that_takes_too_long_is_given_up(make, review):

@@ -11,10 +11,10 @@ import pytest
 
 from reconciler.api.meta import Kind, Object
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.ports.webhooks import Endpoint
 from reconciler.services.rollout.webhook_config import (
     POLICY_CONFIGURATION,
     RESOURCE_CONFIGURATION,
-    Endpoint,
     WebhookConfig,
     configurations,
 )
@@ -455,6 +455,16 @@ class TestExactObjects:
     async def test_a_namespace_goes_with_its_names(self, asked):
         one, other = named("ConfigMap", "a", namespaces=["x"]), named("ConfigMap", "b", "c")
         assert await asked([one], [other]) == {"configmaps": [["b", "c"], ["x"], ["a"]]}
+
+    async def test_what_the_namespace_selector_says_is_not_said_again(self, make, webhooks, asked):
+        alike = named("ConfigMap", namespaces=["x", "y"]), named("Secret", namespaces=["x", "y"])
+        assert await asked([*alike]) == {}
+        apart = named("ConfigMap", namespaces=["x"]), named("Secret", namespaces=["x", "y"])
+        assert await asked([*apart]) == {"configmaps": [["x"]]}
+        assert await asked([named("Node", namespaces=["x"])]) == {"nodes": [["x"]]}
+        own = make.policy("a", uid="1", namespace="x")
+        (hook,) = (await webhooks(own)).values()
+        assert narrowed(hook) == {}
 
     async def test_of_a_namespace_its_own_name_counts(self, asked):
         assert await asked([named("Namespace", namespaces=["x", "y"])]) == {

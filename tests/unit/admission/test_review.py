@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admission.review import BadReview, allow, deny, parse_review
+from reconciler.serving.review import BadReview, allow, deny, parse_review
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -6,7 +6,7 @@ import pytest
 
 from admission.decide import AdmissionResponse
 from admission.policies import ASKED_AUTHORS, PolicyWebhook
-from admission.review import parse_review
+from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import Make
 from tests.unit.rights import Account
 
@@ -52,6 +52,21 @@ async def test_one_that_cannot_be_read_is_refused_with_all_places(make: type[Mak
     assert "spec.run.operations[0].operation: 'Destroy'" in answer.message
 
 
+async def test_jq_programs_are_compiled_when_a_hook_is_written(make: type[Make]) -> None:
+    patch = {"operation": "JQPatch", "kind": "Pod", "name": "x", "jqFilter": ".spec |= {"}
+    wrong = hook(
+        kubernetes=[{"kind": "Deployment", "jqFilter": ".metadata |"}],
+        run={"operations": [patch, DELETE]},
+    )
+    answer = await answer_to(make, wrong)
+    assert (answer.allowed, answer.code) == (False, 422)
+    assert "spec.kubernetes[0].jqFilter: the jq program cannot be compiled" in answer.message
+    assert "spec.run.operations[0].jqFilter: the jq program cannot be compiled" in answer.message
+    answer = await answer_to(make, hook(run={"jq": ".contexts[] | foo"}))
+    assert "spec.run.jq: the jq program cannot be compiled: foo/0 is not defined" in answer.message
+    assert (await answer_to(make, hook(run={"jq": ".contexts[]"}))).allowed
+
+
 @pytest.mark.parametrize(
     ("lacks", "said"),
     [
@@ -67,6 +82,17 @@ async def test_a_missing_right_is_named_with_the_role_that_grants_it(
     assert said.partition("'")[0] in answer.message
     assert said.rpartition("' ")[2] in answer.message
     assert "kind: ClusterRole" in answer.message
+
+
+async def test_what_is_granted_is_not_asked_for_again_while_a_role_is_waited_for(
+    make: type[Make],
+) -> None:
+    account = Account(lacks={"watch"})
+    webhook = PolicyWebhook(make.means(account, patience=1.0))
+    answer = await webhook.review(parse_review(make.review("CREATE", hook())), make.deadline())
+    assert answer.code == 403
+    assert account.asked.count("watch deployments.apps in namespace shop") > 1
+    assert account.asked.count("list deployments.apps in namespace shop") == 1
 
 
 async def test_a_tenant_does_nothing_by_a_hook_that_they_may_not_do(make: type[Make]) -> None:
@@ -88,3 +114,31 @@ async def test_of_an_executable_no_right_is_asked_for(make: type[Make]) -> None:
     obj = hook(executable="pods-hook.sh")
     del obj["spec"]["run"]
     assert (await answer_to(make, obj, controller={"list", "watch", "delete"})).allowed
+
+
+async def test_what_lint_calls_an_error_is_refused_and_the_rest_is_said(make: type[Make]) -> None:
+    lease = {
+        "operation": "Delete",
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "name": "x",
+    }
+    patch = {"operation": "MergePatch", "kind": "Pod", "name": "x"}
+    freed = {**patch, "mergePatch": {"metadata": {"finalizers": None}}}
+    answer = await answer_to(make, hook(run={"operations": [lease, freed]}))
+    assert (answer.allowed, answer.code) == (False, 422)
+    assert "spec.run.operations[0]: no policy changes objects of coordination" in answer.message
+    assert "spec.run.operations[1]: no patch changes metadata.finalizers" in answer.message
+    pace = {"executionMinInterval": "5s", "executionBurst": 1}
+    answer = await answer_to(make, hook(settings=pace))
+    assert answer.allowed
+    assert "spec.kubernetes[0]: the hook runs every 5 s at most" in answer.warnings[0]
+
+
+async def test_labels_of_namespaces_have_to_be_read(make: type[Make]) -> None:
+    chosen = {"labelSelector": {"matchLabels": {"a": "b"}}}
+    obj = hook("", kubernetes=[{"kind": "Deployment", "namespace": chosen}])
+    assert (await answer_to(make, obj)).allowed
+    answer = await answer_to(make, obj, controller={"watch"})
+    assert "spec.kubernetes[0].namespace: " in answer.message
+    assert "may not watch namespaces" in answer.message

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from aiohttp import web
+from prometheus_client import Counter, Gauge
 from typing_extensions import override
 
 from reconciler.observe.logs import logger
-from reconciler.observe.metrics import Metrics
 
 IDLE_TIMEOUT: Final = 120.0
 """Seconds that a connection may lie idle: the API server closes its own after 90 s, and should
@@ -46,7 +46,7 @@ _PATROL: Final = 0.5
 _ACCEPT_PAUSE: Final = 0.2
 """Seconds until the next try where the system has no file descriptors left."""
 
-_log = logger("admission.connections")
+_log = logger("serving.connections")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,20 @@ class ConnectionLimits:
 
 Context = Callable[[], ssl.SSLContext | None]
 """Returns the TLS context of the next connection."""
+
+
+class ConnectionMetrics(Protocol):
+    """What is counted of connections."""
+
+    @property
+    def connections(self) -> Gauge:
+        """Return those that are open."""
+        ...
+
+    @property
+    def connections_closed(self) -> Counter:
+        """Return those that were ended for their cost, by ``reason``."""
+        ...
 
 
 class Stage(enum.Enum):
@@ -228,7 +242,7 @@ class Listener:
     server: web.Server
     context: Context
     limits: ConnectionLimits
-    metrics: Metrics
+    metrics: ConnectionMetrics
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(BODY_BUFFER)))
     _connections: set[Connection] = field(default_factory=set)
     _of_handler: dict[web.RequestHandler, Connection] = field(default_factory=dict)

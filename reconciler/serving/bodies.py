@@ -14,8 +14,8 @@ from typing import Final
 
 from aiohttp import web
 
-from admission.connections import BODY_BUFFER, Connection
 from reconciler.services.processing.memory_budget import MemoryBudget
+from reconciler.serving.connections import BODY_BUFFER, Connection
 
 SMALL: Final = BODY_BUFFER
 """Bytes up to which a body needs no place: as many as a connection buffers anyway."""
@@ -92,6 +92,9 @@ class Bodies:
         parts: list[bytes] = []
         begun = loop_time()
         try:
+            # The bodies of most requests come with their heads, and need no timer.
+            if http.content.is_eof():
+                return await http.content.read()
             while not http.content.at_eof():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(min(end, loop_time() + _PATIENCE)):

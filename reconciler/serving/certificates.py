@@ -11,18 +11,25 @@ import contextlib
 import ssl
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from admission.callers import Callers
-from admission.pki import Pair, ca_is_due, make_ca, make_serving, read_pair, serving_is_due
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, InvalidSetting, NotFound
 from reconciler.kube.authority import BUNDLE, CA_SECRET, TLS_SECRET
 from reconciler.kube.retrying import until_done
 from reconciler.kube.secrets import StoredSecret
 from reconciler.observe.logs import logger
+from reconciler.serving.callers import Callers
+from reconciler.serving.pki import (
+    Pair,
+    ca_is_due,
+    make_ca,
+    make_serving,
+    read_pair,
+    serving_is_due,
+)
 
 _CERTIFICATE, _KEY = "tls.crt", "tls.key"
 _ATTEMPTS = 5
@@ -30,7 +37,7 @@ _CHECK_SECONDS = 60.0
 _RETRY_SECONDS = 2.0
 """Without the CA no policy is in force, so what failed is tried again soon."""
 
-_log = logger("admission.certificates")
+_log = logger("serving.certificates")
 
 
 class Secrets(Protocol):
@@ -42,6 +49,53 @@ class Secrets(Protocol):
 
     async def fill(self, secret: StoredSecret) -> StoredSecret:
         """Write data into the version that was read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretNames:
+    """What the two Secrets are called.
+
+    Attributes:
+        cure: What to do where one is not there.
+    """
+
+    ca: str
+    serving: str
+    cure: str
+
+
+ADMISSION: Final = SecretNames(
+    ca=CA_SECRET,
+    serving=TLS_SECRET,
+    cure="retrofit-controller makes it again, where it runs; else apply the manifests",
+)
+
+
+class ServingCertificates(Protocol):
+    """What a server shows, and what vouches for it."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Return what the next connection is accepted with."""
+        ...
+
+    @property
+    def bundle(self) -> bytes:
+        """Return what clients check against, in PEM; empty while there is none."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Return why nobody can be served; empty where all can."""
+        ...
+
+    async def obtain(self, say: Callable[[str], None]) -> None:
+        """Return when there is a certificate to begin with."""
+        ...
+
+    async def run(self) -> None:
+        """Keep it up to date until cancelled."""
         ...
 
 
@@ -80,9 +134,12 @@ class Certificates:
         clock: Clock,
         on_change: Callable[[Pair], None] = lambda _: None,
         callers: Callers | None = None,
+        *,
+        called: SecretNames = ADMISSION,
     ) -> None:
+        self._called = called
         self._callers = callers or Callers()
-        self.context = _context(self._callers)
+        self.context = server_context(self._callers)
         self.bundle = b""
         self.problem = "no certificate is loaded yet"
         self.on_change = on_change
@@ -103,20 +160,23 @@ class Certificates:
             ClusterError: The Secrets cannot be read or written.
             InvalidSetting: The CA of callers cannot be read.
         """
-        ca = await self._keep(CA_SECRET, self._fresh_ca)
+        ca = await self._keep(self._called.ca, self._fresh_ca)
 
         def fresh_serving(old: Pair | None) -> Pair | None:
             return self._fresh_serving(ca, old)
 
-        serving = await self._keep(TLS_SECRET, fresh_serving)
+        serving = await self._keep(self._called.serving, fresh_serving)
         self.bundle = ca.bundle
         if self._callers.reload():
-            context = _context(self._callers)
-            _load(context, serving)
+            context = server_context(self._callers)
+            load_pair(context, serving)
             self.context, self._loaded = context, None
-            _log.info("callers need a client certificate", file=str(self._callers.file))
+            _log.info(
+                "callers need a client certificate",
+                files=[str(item) for item in self._callers.files],
+            )
         if serving != self._loaded:
-            _load(self.context, serving)
+            load_pair(self.context, serving)
             self._loaded = serving
             self.on_change(serving)
         self.problem = ""
@@ -157,11 +217,7 @@ class Certificates:
         for _ in range(_ATTEMPTS):
             stored = await self._secrets.get(name)
             if stored is None:
-                msg = (
-                    f"Secret {name} is not there: retrofit-controller makes it again, where it"
-                    " runs; else apply the manifests"
-                )
-                raise NotFound(msg, status=404)
+                raise NotFound(f"Secret {name} is not there: {self._called.cure}", status=404)
             old = _parse(stored)
             new = fresh(old)
             if new is None and old is not None:
@@ -206,14 +262,16 @@ def _render(pair: Pair) -> dict[str, bytes]:
     return {_CERTIFICATE: pair.certificate, _KEY: pair.key, BUNDLE: pair.bundle}
 
 
-def _context(callers: Callers) -> ssl.SSLContext:
+def server_context(callers: Callers) -> ssl.SSLContext:
+    """Return a context without a certificate, which asks callers for theirs."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     callers.demand(context)
     return context
 
 
-def _load(context: ssl.SSLContext, pair: Pair) -> None:
+def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
+    """Let a context show a certificate from now on."""
     # The ssl module reads only files; this one is ours alone and gone at once.
     with tempfile.NamedTemporaryFile() as file:
         file.write(pair.key + pair.certificate)

@@ -22,46 +22,50 @@ class Callers:
     """What is asked of a caller.
 
     Attributes:
-        file: Holds the CA in PEM; None: nothing is asked.
+        files: Hold the CAs in PEM; none: nothing is asked.
+        flag: That names them, for people.
         names: Common names or DNS names of which the certificate has one; empty: any.
     """
 
-    file: Path | None = None
+    files: tuple[Path, ...] = ()
+    flag: str = "--client-ca-file"
     names: frozenset[str] = frozenset()
     _bundle: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, settings: AdmissionSettings) -> Self:
         """Return what the settings say."""
-        file = Path(settings.client_ca_file) if settings.client_ca_file else None
+        files = (Path(settings.client_ca_file),) if settings.client_ca_file else ()
         names = (name.strip() for name in settings.client_names.split(","))
-        return cls(file=file, names=frozenset(names) - {""})
+        return cls(files=files, names=frozenset(names) - {""})
 
     @property
     def authenticated(self) -> bool:
         """Return whether callers show a certificate, and are believed."""
-        return self.file is not None
+        return bool(self.files)
 
     def reload(self) -> bool:
-        """Read the file; tell whether it holds another CA than before.
+        """Read the files; tell whether they hold other CAs than before.
 
         Raises:
-            InvalidSetting: It cannot be read or holds no certificate; the CA before it counts on.
+            InvalidSetting: One cannot be read or holds no certificate; those before it count on.
         """
-        if self.file is None:
-            return False
+        before, found = self._bundle, "".join(self._read(file) for file in self.files)
+        self._bundle = found
+        return before != found
+
+    def _read(self, file: Path) -> str:
         try:
-            found = x509.load_pem_x509_certificates(self.file.read_bytes())
+            found = x509.load_pem_x509_certificates(file.read_bytes())
         except (OSError, ValueError) as error:
             reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
             msg = (
-                f"--client-ca-file {self.file}: {reason}; write there, in PEM, the certificate of"
+                f"{self.flag} {file}: {reason}; write there, in PEM, the certificate of"
                 " the CA that signed the API server's client certificate"
             )
             raise InvalidSetting(msg) from error
         pem = (item.public_bytes(serialization.Encoding.PEM).decode() for item in found)
-        before, self._bundle = self._bundle, "".join(pem)
-        return before != self._bundle
+        return "".join(pem)
 
     def demand(self, context: ssl.SSLContext) -> None:
         """Have a new TLS context ask callers for a certificate.
@@ -79,11 +83,11 @@ class Callers:
         Args:
             certificate: Its own as `ssl` describes one that was verified, None without one.
         """
-        if self.file is None:
+        if not self.files:
             return None
         if not certificate:
             return 401, (
-                "no client certificate was shown, and --client-ca-file asks for one: give the API"
+                f"no client certificate was shown, and {self.flag} asks for one: give the API"
                 " server one by its AdmissionConfiguration"
                 " (docs/how-to/ask-the-caller-for-a-certificate.md)"
             )

@@ -1,4 +1,4 @@
-"""AdmissionReview v1, the words between the API server and a webhook."""
+"""AdmissionReview v1 and ConversionReview v1, the words between the API server and a webhook."""
 
 import contextlib
 from base64 import b64encode
@@ -15,6 +15,8 @@ from reconciler.requests.draft import MOST_LEVELS, AdmissionRequest, TypeName
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
+CONVERSION_VERSION = "apiextensions.k8s.io/v1"
+CONVERSION = "ConversionReview"
 
 _MOST_BRACKETS: Final = 50_000
 """The API server stores ten thousand levels; to look through so many brackets takes some 30 ms."""
@@ -32,16 +34,61 @@ def parse_review(body: bytes) -> AdmissionRequest:
     Raises:
         BadReview: It is not JSON, not an AdmissionReview v1, or not complete.
     """
+    review, shallow = _review(body, KIND, API_VERSION)
+    return _parse_request(review["request"], shallow=shallow)
+
+
+def decode_admission(body: bytes) -> dict[str, Any]:
+    """Return a whole AdmissionReview, with a request that has a uid.
+
+    Raises:
+        BadReview: It is none, or has more levels than can be handed on.
+    """
+    return _whole(body, KIND, API_VERSION)
+
+
+def decode_conversion(body: bytes) -> dict[str, Any]:
+    """Return a whole ConversionReview, with a request that has a uid and objects with versions.
+
+    Raises:
+        BadReview: It is none, or has more levels than can be handed on.
+    """
+    review = _whole(body, CONVERSION, CONVERSION_VERSION)
+    request = review["request"]
+    if not _text(request, "desiredAPIVersion", "request"):
+        raise BadReview("request.desiredAPIVersion is missing")
+    objects = request.get("objects")
+    if not isinstance(objects, list):
+        raise BadReview(mistyped(objects, list, "request.objects"))
+    for index, obj in enumerate(objects):
+        place = f"request.objects[{index}]"
+        if not isinstance(obj, Mapping):
+            raise BadReview(mistyped(obj, Mapping, place))
+        if not _text(obj, "apiVersion", place):
+            raise BadReview(f"{place}.apiVersion is missing")
+    return review
+
+
+def _whole(body: bytes, kind: str, api_version: str) -> dict[str, Any]:
+    review, shallow = _review(body, kind, api_version)
+    if shallow:
+        raise BadReview(f"an object is nested more deeply than {MOST_LEVELS} levels")
+    if not _text(review["request"], "uid", "request"):
+        raise BadReview("request.uid is missing")
+    return review
+
+
+def _review(body: bytes, kind: str, api_version: str) -> tuple[dict[str, Any], bool]:
+    """Return a review with a request, and whether it is without what is nested too deeply."""
     review, shallow = _decode(body)
     if not isinstance(review, dict):
-        raise BadReview(f"the body is a JSON {json_type(review)}, expected an {KIND} object")
-    kind, api_version = review.get("kind"), review.get("apiVersion")
-    if kind != KIND or api_version != API_VERSION:
-        raise BadReview(f"expected {API_VERSION} {KIND}, got {api_version} {kind}")
-    request = review.get("request")
-    if not isinstance(request, dict):
-        raise BadReview(f"the {KIND} has no request")
-    return _parse_request(request, shallow=shallow)
+        raise BadReview(f"the body is a JSON {json_type(review)}, expected an {kind} object")
+    named, version = review.get("kind"), review.get("apiVersion")
+    if named != kind or version != api_version:
+        raise BadReview(f"expected {api_version} {kind}, got {version} {named}")
+    if not isinstance(review.get("request"), dict):
+        raise BadReview(f"the {kind} has no request")
+    return review, shallow
 
 
 def _decode(body: bytes) -> tuple[Any, bool]:
@@ -95,6 +142,21 @@ def _render(uid: str, answer: Mapping[str, Any], warnings: Sequence[str]) -> byt
     if warnings:
         response["warnings"] = list(warnings)
     return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def converted(uid: str, objects: Sequence[Object]) -> bytes:
+    """Return the answer to a ConversionReview, with its objects in the same order."""
+    return _conversion(uid, {"convertedObjects": list(objects), "result": {"status": "Success"}})
+
+
+def unconverted(uid: str, message: str) -> bytes:
+    """Return the answer that refuses a conversion; whoever wants the objects reads the message."""
+    return _conversion(uid, {"result": {"status": "Failure", "message": message}})
+
+
+def _conversion(uid: str, answer: Mapping[str, Any]) -> bytes:
+    review = {"apiVersion": CONVERSION_VERSION, "kind": CONVERSION}
+    return orjson.dumps({**review, "response": {"uid": uid, **answer}})
 
 
 def _parse_request(raw: Mapping[str, Any], *, shallow: bool) -> AdmissionRequest:

@@ -1,0 +1,1 @@
+"""HTTP and TLS of webhooks, and the words between the API server and one."""

@@ -1,0 +1,142 @@
+"""Metrics by HTTPS, for callers whose token may read them.
+
+As controllers made with controller-runtime do: the API server is asked who the token is of
+(TokenReview), and whether they may ``get`` the path (SubjectAccessReview). The certificate is
+made at the start and signed by nobody.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Protocol
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from reconciler.clock import Clock
+from reconciler.errors import ClusterError
+from reconciler.serving.certificates import load_pair
+from reconciler.serving.pki import make_ca, make_serving
+
+PATH: Final = "/metrics"
+_REMEMBERED = 10.0
+"""Seconds for which an answer of the API server holds."""
+_MOST = 256
+"""Tokens about which an answer is remembered; beyond, the oldest is forgotten."""
+_AT_ONCE = 4
+"""Callers about whom the API server is asked at the same time; the others wait."""
+_PATIENCE = 5.0
+_LONGEST = 16 * 1024
+"""Characters of a token; that of a ServiceAccount has about a thousand."""
+
+
+class Reviewers(Protocol):
+    """Who a token is and what they may, as `reconciler.kube.tokenreviews` says."""
+
+    async def user(self, token: str) -> Mapping[str, Any] | None:
+        """Return the user of a token, None if it is not one."""
+        ...
+
+    async def may_get(self, user: Mapping[str, Any], path: str) -> bool:
+        """Return whether a user may get a path that is no object's."""
+        ...
+
+
+class Scrapers:
+    """Decides who may read the metrics."""
+
+    def __init__(self, reviewers: Reviewers, clock: Clock) -> None:
+        self._reviewers = reviewers
+        self._clock = clock
+        # By a digest: a token is in memory for as long as its request.
+        self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
+        self._asking = asyncio.Semaphore(_AT_ONCE)
+
+    async def status(self, authorization: str) -> int:
+        """Return 200 for a header of who may read them, else the status of the refusal."""
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > _LONGEST:
+            return web.HTTPUnauthorized.status_code
+        key = hashlib.sha256(token.encode()).digest()
+        known = self._remembered(key)
+        if known is None:
+            async with self._asking:
+                known = self._remembered(key) or await self._asked(token)
+            self._remember(key, known)
+        return known
+
+    def _remembered(self, key: bytes) -> int | None:
+        until, status = self._known.get(key, (0.0, 0))
+        return status if self._clock.monotonic() < until else None
+
+    def _remember(self, key: bytes, status: int) -> None:
+        if status == web.HTTPServiceUnavailable.status_code:
+            return
+        self._known[key] = (self._clock.monotonic() + _REMEMBERED, status)
+        self._known.move_to_end(key)
+        while len(self._known) > _MOST:
+            self._known.popitem(last=False)
+
+    async def _asked(self, token: str) -> int:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                user = await self._reviewers.user(token)
+                if user is None:
+                    return web.HTTPUnauthorized.status_code
+                if await self._reviewers.may_get(user, PATH):
+                    return web.HTTPOk.status_code
+                return web.HTTPForbidden.status_code
+        except (ClusterError, TimeoutError):
+            return web.HTTPServiceUnavailable.status_code
+
+
+_WHY = {
+    401: "show a token of this cluster: Authorization: Bearer TOKEN\n",
+    403: f"this user may not get {PATH}: bind them a ClusterRole with nonResourceURLs [{PATH}]\n",
+    503: "the API server does not say who this is\n",
+}
+
+
+@contextlib.asynccontextmanager
+async def scraped(
+    listener: socket.socket | None,
+    registry: CollectorRegistry,
+    reviewers: Reviewers,
+    clock: Clock,
+) -> AsyncIterator[None]:
+    """Serve the metrics of a process on a socket that listens already; None: nowhere."""
+    if listener is None:
+        yield
+        return
+    scrapers = Scrapers(reviewers, clock)
+
+    async def metrics(request: web.Request) -> web.Response:
+        status = await scrapers.status(request.headers.get("Authorization", ""))
+        if status != web.HTTPOk.status_code:
+            return web.Response(text=_WHY[status], status=status)
+        body = generate_latest(registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    app.router.add_get(PATH, metrics)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener, ssl_context=_context(clock)).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _context(clock: Clock) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    now = clock.now()
+    load_pair(context, make_serving(make_ca(now), [socket.gethostname()], now))
+    return context

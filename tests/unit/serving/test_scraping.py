@@ -1,0 +1,143 @@
+"""Who may read the metrics: what is asked of the API server, how often, and what callers see."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+from typing_extensions import override
+
+from reconciler.clock import SystemClock
+from reconciler.errors import Unavailable
+from reconciler.observe.health import HealthServer, Readiness
+from reconciler.observe.listening import bind
+from reconciler.observe.metrics import create_metrics
+from reconciler.serving.scraping import Scrapers, scraped
+
+
+@dataclass
+class Users:
+    """Tokens with their users, of whom one may read the metrics."""
+
+    users: Mapping[str, str] = field(
+        default_factory=lambda: {"t-prometheus": "prometheus", "t-guest": "guest"}
+    )
+    asked: Counter[str] = field(default_factory=Counter)
+    away: bool = False
+
+    async def user(self, token: str) -> Mapping[str, Any] | None:
+        self.asked[token] += 1
+        await asyncio.sleep(0)
+        if self.away:
+            raise Unavailable("no answer")
+        name = self.users.get(token)
+        return None if name is None else {"username": name}
+
+    async def may_get(self, user: Mapping[str, Any], path: str) -> bool:
+        return (user["username"], path) == ("prometheus", "/metrics")
+
+
+class TurnedClock(SystemClock):
+    """Goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    @override
+    def monotonic(self) -> float:
+        return 1000.0 + self.passed
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Bearer t-prometheus", 200),
+        ("bearer  t-prometheus ", 200),
+        ("Bearer t-guest", 403),
+        ("Bearer t-nobody", 401),
+        ("Bearer ", 401),
+        ("Basic t-prometheus", 401),
+        ("", 401),
+        (f"Bearer {'x' * 20_000}", 401),
+    ],
+)
+async def test_a_token_decides(header: str, status: int) -> None:
+    assert await Scrapers(Users(), SystemClock()).status(header) == status
+
+
+async def test_what_no_token_can_be_costs_no_call() -> None:
+    users = Users()
+    for header in ("", "Bearer", "Basic abc", f"Bearer {'x' * 20_000}"):
+        await Scrapers(users, SystemClock()).status(header)
+    assert not users.asked
+
+
+async def test_an_answer_holds_for_some_seconds_and_not_for_long() -> None:
+    users, clock = Users(), TurnedClock()
+    scrapers = Scrapers(users, clock)
+    for token in ("t-prometheus", "t-guest", "t-nobody"):
+        await asyncio.gather(*(scrapers.status(f"Bearer {token}") for _ in range(5)))
+    first = users.asked.copy()
+    await scrapers.status("Bearer t-prometheus")
+    assert users.asked == first
+    # Those who come while nothing is known may each ask, so many at a time.
+    assert max(first.values()) <= 4
+    clock.passed = 10.1
+    users.users = {}
+    assert await scrapers.status("Bearer t-prometheus") == 401
+
+
+async def test_without_an_answer_nobody_reads_and_nothing_is_remembered() -> None:
+    users = Users(away=True)
+    scrapers = Scrapers(users, SystemClock())
+    assert await scrapers.status("Bearer t-prometheus") == 503
+    users.away = False
+    assert await scrapers.status("Bearer t-prometheus") == 200
+
+
+async def test_tokens_of_strangers_do_not_fill_the_memory() -> None:
+    users, clock = Users(), TurnedClock()
+    scrapers = Scrapers(users, clock)
+    await scrapers.status("Bearer t-guest")
+    for number in range(300):
+        await scrapers.status(f"Bearer stranger-{number}")
+    await scrapers.status("Bearer t-guest")
+    assert users.asked["t-guest"] == 2
+
+
+@pytest.fixture
+async def ports() -> AsyncIterator[tuple[str, str]]:
+    """The plain and the secure address of a process."""
+    metrics = create_metrics()
+    plain = bind("127.0.0.1", 0, flag="--metrics-port")
+    secure = bind("127.0.0.1", 0, flag="--secure-metrics-port")
+    health = HealthServer(None, Readiness())
+    await health.start(plain)
+    async with scraped(secure, metrics.registry, Users(), SystemClock()):
+        yield (
+            f"http://127.0.0.1:{plain.getsockname()[1]}",
+            f"https://127.0.0.1:{secure.getsockname()[1]}",
+        )
+    await health.close()
+
+
+async def test_the_metrics_are_by_https_and_nowhere_else(ports: tuple[str, str]) -> None:
+    plain, secure = ports
+    async with aiohttp.ClientSession() as session:
+
+        async def get(address: str, token: str = "") -> tuple[int, str]:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with session.get(address, headers=headers, ssl=False) as answer:
+                return answer.status, await answer.text()
+
+        assert (await get(f"{plain}/healthz"))[0] == 200
+        status, text = await get(f"{plain}/metrics")
+        assert (status, "--secure-metrics-port" in text) == (403, True)
+        status, text = await get(f"{secure}/metrics", "t-prometheus")
+        assert (status, "retrofit_leader" in text) == (200, True)
+        assert "Authorization: Bearer" in (await get(f"{secure}/metrics"))[1]
+        status, text = await get(f"{secure}/metrics", "t-guest")
+        assert (status, "ClusterRole" in text) == (403, True)
