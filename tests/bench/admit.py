@@ -97,12 +97,12 @@ PODS = Sort(
 async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     """Return the runs of Pods, that of the bare webhook first; ModRules are installed."""
     runs = []
-    await _make_namespace(wire, _BARE)
+    await make_namespace(wire, _BARE)
     async with _bare(wire, folder, PODS):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows", PODS))
     for count in (1, 50):
         namespace = f"bench-modrules-{count}"
-        await _make_namespace(wire, namespace)
+        await make_namespace(wire, namespace)
         path = _MOD_RULES.format(namespace)
         for number in range(count):
             await wire.send("POST", path, orjson.dumps(mod_rule(number)))
@@ -135,11 +135,11 @@ def mod_rule(number: int) -> Object:
 async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     """Return all runs, that of the bare webhook first."""
     runs = []
-    await _make_namespace(wire, _BARE)
+    await make_namespace(wire, _BARE)
     async with _bare(wire, folder):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows"))
     for place, policies, what in _cases():
-        await _make_namespace(wire, place)
+        await make_namespace(wire, place)
         async with _policies(wire, policies):
             runs.append(await _run(wire, log, load, place, what))
     return runs
@@ -213,19 +213,20 @@ def policy(name: str, chosen: Object, rules: int = 1) -> Object:
     }
 
 
-async def _make_namespace(wire: Wire, name: str) -> None:
+async def make_namespace(wire: Wire, name: str) -> None:
+    """Create a namespace, ready for Pods."""
     await wire.send("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": name}}))
     # Without its default account no Pod is admitted.
-    await _until(wire, f"/api/v1/namespaces/{name}/serviceaccounts", lambda it: it.get("items"))
+    await until(wire, f"/api/v1/namespaces/{name}/serviceaccounts", lambda it: it.get("items"))
 
 
 async def _run(
     wire: Wire, log: Path, load: Load, namespace: str, name: str, sort: Sort = CONFIG_MAPS
 ) -> Run:
-    await _burst(wire, namespace, "warm", _WARM_UP, load.parallel, sort)
+    await create_all(wire, namespace, "warm", _WARM_UP, load.parallel, sort)
     begin = await audit.position(log)
     begun = perf_counter()
-    await _burst(wire, namespace, "burst", load.number, load.parallel, sort)
+    await create_all(wire, namespace, "burst", load.number, load.parallel, sort)
     spent = perf_counter() - begun
     taken = await _steady(wire, namespace, load, sort)
     calls = audit.count(log, begin, await audit.position(log))
@@ -238,9 +239,10 @@ async def _run(
     )
 
 
-async def _burst(
+async def create_all(
     wire: Wire, namespace: str, prefix: str, number: int, parallel: int, sort: Sort
 ) -> None:
+    """Create so many objects, so many at a time."""
     left = iter(range(number))
 
     async def worker() -> None:
@@ -278,17 +280,19 @@ async def _policies(wire: Wire, policies: Sequence[Object]) -> AsyncIterator[Non
 
 
 async def _ready(wire: Wire, path: str) -> None:
-    await _until(wire, path, lambda policy: (policy.get("status") or {}).get("ready"))
+    await until(wire, path, lambda policy: (policy.get("status") or {}).get("ready"))
 
 
-async def _until(wire: Wire, path: str, there: Callable[[Object], Any]) -> None:
+async def until(
+    wire: Wire, path: str, there: Callable[[Object], Any], *, within: float = _READY
+) -> None:
     """Return when what is at a path is as it is needed."""
-    deadline = perf_counter() + _READY
-    while perf_counter() < deadline:
-        if there(await wire.read(path)):
-            return
+    deadline = perf_counter() + within
+    while not there(found := await wire.read(path)):
+        if perf_counter() > deadline:
+            status = found.get("status") or f"{len(found.get('items') or ())} items"
+            raise Refused(f"{path} is not ready after {within:g} s: {status}")
         await asyncio.sleep(0.1)
-    raise Refused(f"{path} is not ready after {_READY:g} s")
 
 
 @contextlib.asynccontextmanager

@@ -11,10 +11,10 @@ from typing import Any
 from rich.table import Table
 
 from admission.decide import Limits, decide
-from admission.review import parse_review
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings.filters import default_filters
+from reconciler.serving.review import parse_review
 from tests.bench.figures import Spread
 
 _ROUNDS = 2_000

@@ -7,7 +7,6 @@ from cel_expr_python import cel
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from admission.review import API_VERSION, KIND, parse_review
 from reconciler.api.meta import Kind, Object
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.match import Decision, KindSelector, parse_kind
@@ -15,6 +14,7 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.admission import subject_of
 from reconciler.services.rollout import narrowing
+from reconciler.serving.review import API_VERSION, KIND, parse_review
 
 KINDS = (
     Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True),
@@ -119,13 +119,21 @@ def policy(match: Object, exclude: Object | None = None) -> CompiledPolicy:
     )
 
 
-def is_asked(policies: list[CompiledPolicy], request: Object) -> bool:
-    """Return whether the API server asks the webhook of some policies about a request."""
+def is_asked(
+    policies: list[CompiledPolicy], request: Object, selected: frozenset[str] | None = None
+) -> bool:
+    """Return whether the API server asks the webhook of some policies about a request.
+
+    Args:
+        policies: That the webhook is for.
+        request: In one of the namespaces, or in none.
+        selected: Namespaces that the webhook's selector lets through; None: all.
+    """
     kinds: dict[KindSelector, tuple[Kind, ...]] = {
         parse_kind(kind.kind): (kind,) for kind in KINDS
     }
     programs = [program for item in policies for program in item.programs]
-    found = narrowing.conditions(programs, kinds, 64, labels_are_final=True)
+    found = narrowing.conditions(programs, kinds, 64, selected=selected, labels_are_final=True)
     shown = {key: value for key, value in request.items() if key not in {"object", "oldObject"}}
     data = {
         "request": shown,
@@ -195,3 +203,15 @@ def test_of_exact_rules_nothing_else_is_asked_about(
         return
     if request["kind"]["kind"] in kinds and request["operation"] != "DELETE":
         assert is_asked([item], request) == is_matched(item, request)
+
+
+@given(st.lists(EXACT, min_size=1, max_size=3), st.frozensets(NAMES, min_size=1), reviews())
+def test_what_a_namespace_selector_lets_through_is_asked_about_as_without_it(
+    written: list[Object], selected: frozenset[str], request: Object
+) -> None:
+    try:
+        item = policy({"any": written})
+    except InvalidPolicy:
+        return
+    if request["resource"]["resource"] != "configmaps" or request["namespace"] in selected:
+        assert is_asked([item], request, selected) == is_asked([item], request)

@@ -293,8 +293,7 @@ class _Work:
         if self.question.request.cut and run_on(step.seen).decide().fires:
             msg = f"the object is nested more deeply than {MOST_LEVELS} levels"
             raise EvaluationError(msg)
-        async with asyncio.timeout(self.deadline.left):
-            return await loads.evaluate(lambda: step.evaluate(run_on))
+        return await loads.evaluate(lambda: step.evaluate(run_on))
 
     async def _let_others(self, steps: int) -> None:
         """Let other requests go on where evaluating took its time."""
@@ -308,7 +307,7 @@ class _Work:
         if account not in self.loads:
             loader = self.admit.loader
             loader = loader if account is None else _Unreadable(account, loader)
-            self.loads[account] = Loads(loader, limits=self.admit.limits)
+            self.loads[account] = Loads(loader, limits=self.admit.limits, deadline=self.deadline)
         return self.loads[account]
 
     def _failed(

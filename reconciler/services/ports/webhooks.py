@@ -1,6 +1,8 @@
 """Webhook configurations, and what they are made from."""
 
+import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from typing_extensions import override
@@ -9,6 +11,8 @@ from reconciler.api.meta import Object
 
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+_SERVICE_PORT: Final = 443
 
 
 class ConfigurationRef(NamedTuple):
@@ -26,6 +30,34 @@ def ref_of(configuration: Object) -> ConfigurationRef:
     """Return which configuration an object is."""
     name = (configuration.get("metadata") or {}).get("name") or ""
     return ConfigurationRef(str(configuration.get("kind") or ""), str(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where the API server finds a webhook server.
+
+    Attributes:
+        url: Base address outside a cluster; empty where the Service is used.
+        service: Name of the Service, in the program's own namespace.
+        ca_bundle: Certificates in PEM that the serving certificate is checked against.
+    """
+
+    url: str = ""
+    service: str = ""
+    ca_bundle: bytes
+
+    def client(self, namespace: str, path: str) -> Object:
+        """Return the ``clientConfig`` for a path, with every default in its place."""
+        bundle = base64.b64encode(self.ca_bundle).decode()
+        if self.url:
+            return {"url": self.url.rstrip("/") + path, "caBundle": bundle}
+        service = {
+            "name": self.service,
+            "namespace": namespace,
+            "path": path,
+            "port": _SERVICE_PORT,
+        }
+        return {"service": service, "caBundle": bundle}
 
 
 class Webhooks(Protocol):
@@ -65,4 +97,20 @@ class Authority(Protocol):
 
     async def ca_bundle(self) -> bytes | None:
         """Return its certificates in PEM, None where no admission server has made it yet."""
+        ...
+
+
+class Definitions(Protocol):
+    """How CustomResourceDefinitions have their objects converted."""
+
+    async def conversion(self, name: str) -> Mapping[str, Any]:
+        """Return the ``spec.conversion`` of one.
+
+        Raises:
+            NotFound: There is no such definition.
+        """
+        ...
+
+    async def convert_by(self, name: str, conversion: Mapping[str, Any]) -> None:
+        """Have its objects converted in another way."""
         ...

@@ -46,6 +46,12 @@ class _Clause:
         values = sum(1 + len(item.values) for item in self.labels)
         return values + len(self.names or ()) + len(self.namespaces or ())
 
+    def covers(self, selected: frozenset[str] | None) -> bool:
+        """Tell whether it lets through everything in some namespaces."""
+        if selected is None or self.names is not None or self.labels:
+            return False
+        return self.namespaces is None or selected <= self.namespaces
+
     def expression(self) -> str:
         parts = []
         if self.namespaces is not None:
@@ -66,22 +72,31 @@ def conditions(
     kinds: Mapping[KindSelector, Sequence[Kind]],
     most: int,
     *,
+    selected: frozenset[str] | None,
     labels_are_final: bool,
 ) -> list[Object]:
     """Return what a webhook for some rules need not be asked about, ``most`` conditions.
+
+    The API server makes every object ready for the first condition that it evaluates, which costs
+    more than the condition: none is returned that says what the namespace selector says.
 
     Args:
         programs: The rules.
         kinds: What their selectors resolve to.
         most: How many conditions there may be.
+        selected: The only namespaces that the webhook's selector lets through; None: any.
         labels_are_final: The API server does not ask again after another webhook changed the
             object. Where it does, it asks only whom it has asked before: an object that gets its
             label meanwhile would never come to a rule that asks for it.
     """
     narrow = []
+    namespaced = {
+        (kind.group, kind.plural) for found in kinds.values() for kind in found if kind.namespaced
+    }
     for resource, clauses in sorted(_clauses(programs, kinds).items()):
         chosen = _fitting(clauses if labels_are_final else _unlabelled(clauses))
-        if chosen:
+        inside = selected if resource in namespaced else None
+        if chosen and not any(clause.covers(inside) for clause in chosen):
             narrow.append(_expression(*resource, chosen))
     return [
         {"name": _CONDITION.format(index + 1), "expression": expression}

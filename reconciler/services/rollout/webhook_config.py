@@ -3,25 +3,33 @@
 Pure: the leader resolves the kinds, reads the CA and writes the result.
 """
 
-import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from reconciler.api.kinds import kinds_of
-from reconciler.api.meta import Kind, Object, own_namespaces
+from reconciler.api.meta import Kind, Object
 from reconciler.dialects.registry import DIALECTS, required_kinds
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
 from reconciler.hooks.declared import HOOK_KINDS
 from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.policy_store import digest_of
+from reconciler.services.catalog.protection import (
+    NAMESPACE_NAME,
+    outside_of_them,
+    standing_namespaces,
+)
 from reconciler.services.catalog.settings import WebhookSettings
-from reconciler.services.ports.webhooks import MUTATING, VALIDATING, ConfigurationRef
+from reconciler.services.ports.webhooks import (
+    MANAGED_BY,
+    MUTATING,
+    VALIDATING,
+    ConfigurationRef,
+    Endpoint,
+)
 from reconciler.services.rollout import narrowing, standing, webhook_rules
 from reconciler.services.rollout.webhook_rules import Kinds, Rules, programs_of
-
-MANAGED_BY = "app.kubernetes.io/managed-by"
 
 VALIDATE = "validate"
 CHANGE, CHANGE_ONCE = "mutate", "mutate-once"
@@ -33,11 +41,9 @@ CHAINS = {f"{CHANGE}-{dialect.name}": dialect.name for dialect in DIALECTS if di
 FORCED = "all"
 """Stands in an address for the failure policy where all policies have ``Ignore`` by force."""
 
-_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONGEST_TIMEOUT = 30
 _MOST_CONDITIONS = 64
 _MOST_NAMESPACES = 100
-_SERVICE_PORT = 443
 
 
 class ConfigurationRefs(NamedTuple):
@@ -59,21 +65,6 @@ def refs_of(installation: Installation) -> ConfigurationRefs:
 
 
 RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION, POLICY_CONFIGURATION = refs_of(REPLACING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where the API server finds the webhook server.
-
-    Attributes:
-        url: Base address outside a cluster; empty where the Service is used.
-        service: Name of the Service, in the program's own namespace.
-        ca_bundle: Certificates in PEM that the serving certificate is checked against.
-    """
-
-    url: str = ""
-    service: str = ""
-    ca_bundle: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +309,7 @@ def _webhook(
     webhook = {
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": _client(path, registration),
+        "clientConfig": registration.endpoint.client(registration.namespace, path),
         "rules": list(rules),
         # Without it a write through another version of the same resource would go unseen.
         "matchPolicy": "Equivalent",
@@ -327,29 +318,23 @@ def _webhook(
     return webhook | ({"matchConditions": conditions} if conditions else {})
 
 
-def _client(path: str, registration: WebhookConfig) -> Object:
-    endpoint = registration.endpoint
-    bundle = base64.b64encode(endpoint.ca_bundle).decode()
-    if endpoint.url:
-        return {"url": endpoint.url.rstrip("/") + path, "caBundle": bundle}
-    service = {
-        "name": endpoint.service,
-        "namespace": registration.namespace,
-        "path": path,
-        "port": _SERVICE_PORT,
-    }
-    return {"service": service, "caBundle": bundle}
-
-
 def _namespace_selector(programs: Iterable[Program], registration: WebhookConfig) -> Object:
-    # The selector is also asked about Namespace objects themselves, by their own labels.
-    never = own_namespaces(registration.namespace) | {"kube-system"}
-    only = _namespaces(programs)
-    own: Object = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted(never)}
-    if only is not None and 0 < len(only - never) <= _MOST_NAMESPACES:
-        own = {"key": _NAMESPACE_NAME, "operator": "In", "values": sorted(only - never)}
+    own = outside_of_them(registration.namespace)
+    if only := _selected(programs, registration):
+        own = {"key": NAMESPACE_NAME, "operator": "In", "values": sorted(only)}
     added = registration.settings.selectors.namespaces
     return {**added, "matchExpressions": [own, *added.get("matchExpressions", ())]}
+
+
+def _selected(programs: Iterable[Program], registration: WebhookConfig) -> frozenset[str] | None:
+    """Return the only namespaces that are asked about, None where those are not named."""
+    only = _namespaces(programs)
+    left = (
+        frozenset()
+        if only is None
+        else frozenset(only) - standing_namespaces(registration.namespace)
+    )
+    return left if 0 < len(left) <= _MOST_NAMESPACES else None
 
 
 def _object_selector(policies: Iterable[CompiledPolicy], registration: WebhookConfig) -> Object:
@@ -407,5 +392,6 @@ def _conditions(
         programs,
         kinds,
         _MOST_CONDITIONS - len(written),
+        selected=_selected(programs, registration),
         labels_are_final=labels_are_final,
     )

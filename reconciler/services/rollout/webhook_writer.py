@@ -19,16 +19,22 @@ from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
 from reconciler.installation import REPLACING, Installation
+from reconciler.services.catalog.configurations import Written, is_in_step
 from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
 from reconciler.services.ports.access import Accesses
 from reconciler.services.ports.leases import CatchUpCheckpoint
 from reconciler.services.ports.objects import Kinds
-from reconciler.services.ports.webhooks import Authority, ConfigurationRef, Webhooks, ref_of
+from reconciler.services.ports.webhooks import (
+    Authority,
+    ConfigurationRef,
+    Endpoint,
+    Webhooks,
+    ref_of,
+)
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 from reconciler.services.rollout.webhook_config import (
     ConfigurationRefs,
-    Endpoint,
     WebhookConfig,
     configurations,
     refs_of,
@@ -112,14 +118,6 @@ class Place:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
-    """What was written last, and what the API server made of it."""
-
-    body: Object
-    stored: Object
-
-
 @dataclass(slots=True, kw_only=True)
 class WebhookWriter:
     """Writes the webhook configurations; only a leader uses it.
@@ -135,7 +133,7 @@ class WebhookWriter:
     live: SettingsHolder
     in_force: InForce
     restored: Signal[[ConfigurationRef, str]] = field(default_factory=Signal)
-    _written: dict[ConfigurationRef, _Written] = field(default_factory=dict)
+    _written: dict[ConfigurationRef, Written] = field(default_factory=dict)
     _accepted: WebhookSettings = field(default_factory=WebhookSettings)
     _refused: dict[PolicyRef, tuple[CompiledPolicy, str]] = field(default_factory=dict)
     _owner: Mapping[str, Any] | None = None
@@ -261,7 +259,7 @@ class WebhookWriter:
         asked = self.clock.now()
         live, written = await self.cluster.webhooks.get(ref), self._written.get(ref)
         untouched = self._is_untouched(ref, live, asked)
-        if live is not None and _in_step(live, body, written):
+        if live is not None and is_in_step(live, body, written):
             self._keep(ref, body, live)
             if not untouched and ref == self.refs.resource:
                 self.in_force.doubt()
@@ -301,7 +299,7 @@ class WebhookWriter:
             self.in_force.stop_changing(cause, f"{happened}, and {rest}")
 
     def _keep(self, ref: ConfigurationRef, body: Object, stored: Object) -> None:
-        self._written[ref] = _Written(body=body, stored=stored)
+        self._written[ref] = Written(body=body, stored=stored)
         if ref == self.refs.resource:
             self.in_force.written(resource_version(stored))
 
@@ -383,24 +381,6 @@ class WebhookWriter:
             self.live.refuse_webhooks(self._accepted, _fault(error))
             found = True
         return found
-
-
-def _in_step(live: Object, body: Object, written: _Written | None) -> bool:
-    if written is not None and written.body != body:
-        return False
-    meta, wanted = live.get("metadata") or {}, body["metadata"]
-    for part in ("labels", "annotations"):
-        if not (wanted.get(part) or {}).items() <= (meta.get(part) or {}).items():
-            return False
-    owners = {item.get("uid") for item in meta.get("ownerReferences") or ()}
-    if not {item["uid"] for item in wanted.get("ownerReferences", ())} <= owners:
-        return False
-    stored = live.get("webhooks", [])
-    # Some clusters change what is stored on its way; to write it again would never end.
-    return bool(
-        stored == body["webhooks"]
-        or (written is not None and stored == written.stored.get("webhooks", []))
-    )
 
 
 def _what_happened(live: Object | None) -> str:
